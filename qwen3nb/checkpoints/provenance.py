@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from qwen3nb.checkpoints.inside import read_object
@@ -95,6 +95,10 @@ def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[
     own = {**whole, "checksums": {key: each for key, each in sums.items() if key != "self"}}
     _require(file, sha256_json(own), sums.get("self"))
     for name, expected in sums["files"].items():
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise CheckpointError(
+                f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+            )
         other = file.parent / name
         if other.is_file():
             _require(other, known.get(name) or _digest(other), expected)

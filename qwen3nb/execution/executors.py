@@ -7,6 +7,7 @@ records after the files that they name, and the page last, since it says that th
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -24,9 +25,10 @@ from typing import Any, Protocol
 from qwen3nb import paths
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.nodes import Node, check_nodes, nodes_of, sent_environment
-from qwen3nb.cluster.runs import Delivery, Request, run_on_node, unpacked
+from qwen3nb.cluster.runs import Delivery, Expected, Request, foreign_records, run_on_node, unpacked
 from qwen3nb.execution.attempt import LOG
 from qwen3nb.execution.subprocesses import STOPPED, Children
+from qwen3nb.models.sources.fingerprint import EXPECTED
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.utils.atomic_files import new_file, write_text
 from qwen3nb.utils.files.turns import turn
@@ -59,6 +61,7 @@ class Command:
         page: path of its page.
         memory: bytes that it may need.
         here: whether it needs what only this machine has.
+        models: the models, and adapters, that it is to run.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Command:
     page: Path
     memory: int = 0
     here: bool = False
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,7 @@ class RayExecutor:
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
+        self._resolving, self._models = threading.Lock(), dict[tuple[str, ...], Expected]()
         self._waiting: set[Any] = set()
         self._stopped = False
 
@@ -263,10 +268,22 @@ class RayExecutor:
         delivery = self._delivery(command, log)
         if delivery is None:
             return Ended(STOPPED)
-        with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
-            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
+        if delivery.node not in self._names:  # it joined later
+            self._names |= {node.id: node.name for node in nodes_of(self._ray)}
         node = self._names.get(delivery.node, delivery.node)
+        with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
+            if foreign := foreign_records(folder, self._expected(command), node=node):
+                write_text(log, "\n".join(foreign) + "\n")
+                return Ended(1, node, delivery.seconds)
+            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
         return Ended(delivery.status, node, delivery.seconds)
+
+    def _expected(self, command: Command) -> Expected:
+        """Return what the models of a command hold, as when it was first asked for."""
+        with self._resolving:
+            if command.models not in self._models:
+                self._models[command.models] = Expected.of(command.models)
+        return self._models[command.models]
 
     def _without_delivery(self, error: Exception, log: Path) -> Ended:
         """Return the end of a run that Ray gave up, and say why in its log."""
@@ -278,10 +295,11 @@ class RayExecutor:
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
         """Return what came of a run; None if it was not started, since all are stopped."""
+        request = self._request(command, log)
         with self._lock:
             if self._stopped:
                 return None
-            reference = self._task(command).remote(self._request(command, log))
+            reference = self._task(command).remote(request)
             self._waiting.add(reference)
         try:
             delivery: Delivery = self._ray.get(reference)
@@ -305,7 +323,9 @@ class RayExecutor:
         return Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
-            environment=self._environment | _settings(self._share.cpus, log),
+            environment=self._environment
+            | _settings(self._share.cpus, log)
+            | {EXPECTED: json.dumps(self._expected(command).folders)},
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),

@@ -21,7 +21,7 @@ import nbformat
 
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.preflight import weight_bytes
-from qwen3nb.execution.attempt import Attempt
+from qwen3nb.execution.attempt import Attempt, named_models
 from qwen3nb.execution.executors import (
     Command,
     Ended,
@@ -302,7 +302,14 @@ def _command(job: Job, *, fresh: bool) -> Command:
         arguments += ["--page", job.page_name]
     for name, value in job.parameters.items():
         arguments += ["-p", name, str(value)]
-    return Command(job.name, tuple(arguments), job.page, _memory(job), _stays_here(job))
+    return Command(
+        job.name,
+        tuple(arguments),
+        job.page,
+        _memory(job),
+        _stays_here(job),
+        named_models(job.values),
+    )
 
 
 def _stays_here(job: Job) -> bool:

@@ -30,7 +30,7 @@ __all__ = [
 
 def first_stage_file(folder: Path, name: str) -> Path:
     """Return the file of a first stage's run in a folder of records."""
-    return folder / "first_stages" / Path(name).name
+    return folder / "first_stages" / name
 
 
 def first_run_file(file: Path, config: Mapping[str, Any]) -> Path:
@@ -44,7 +44,7 @@ def first_run_file(file: Path, config: Mapping[str, Any]) -> Path:
 def reranked_run_file(file: Path, config: Mapping[str, Any]) -> Path:
     """Return the file of the reranked run of the record in ``file``."""
     names = [str(name) for name in config.get("runs") or ()]
-    return file.with_name(Path(names[0]).name) if names else file.with_suffix(".trec")
+    return file.with_name(names[0]) if names else file.with_suffix(".trec")
 
 
 def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None:
@@ -56,7 +56,7 @@ def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None
     if not isinstance(digests, dict):
         return None
     named = {**digests, **dict(config.get("qrels") or {})}
-    own = {file.with_name(Path(str(name)).name): str(each) for name, each in named.items()}
+    own = {file.with_name(name): str(each) for name, each in named.items()}
     if isinstance(shared, dict):
         own[first_run_file(file, config)] = str(shared.get("sha256"))
     return own
