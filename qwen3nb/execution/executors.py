@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,8 +28,10 @@ from qwen3nb.cluster.runs import Delivery, Expected, Request, foreign_records, r
 from qwen3nb.execution.attempt import LOG
 from qwen3nb.execution.subprocesses import STOPPED, Children
 from qwen3nb.models.sources.fingerprint import EXPECTED
+from qwen3nb.records.record import CHECKSUMS, listed
 from qwen3nb.records.side_files import named_files, remove_unnamed
-from qwen3nb.utils.atomic_files import new_file, write_text
+from qwen3nb.records.verification import SUMMARY
+from qwen3nb.utils.atomic_files import new_file, read_json, write_text
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
@@ -47,8 +48,6 @@ __all__ = [
 
 _REPEATS = 3  # of a run whose node was lost
 _AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits for one
-_SUMMARY = re.compile(r"all_results_(\d{8}_\d{6})\.json")
-_SECOND = "%Y%m%d_%H%M%S"
 
 
 @dataclass(frozen=True)
@@ -361,14 +360,16 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
 
     _replace(folder / "log", log)
     tops = {"results": paths.results(), "book": paths.book()}
+    own = (Path(SUMMARY), Path(CHECKSUMS))  # of what is here, which this machine writes
     files = [
         (file, tops[name] / file.relative_to(folder / name))
         for name in tops
         for file in sorted((folder / name).rglob("*"))
-        if file.is_file()
+        if file.is_file() and file.relative_to(folder / name) not in own
     ]
     for file, target in sorted(files, key=lambda pair: _turn(pair[1], page)):
-        _publish_file(file, target)
+        with turn(target):
+            _publish_in_turn(file, target)
     if not failed:
         forget_failure(paths.page_key(page))
 
@@ -382,34 +383,20 @@ def _is_record(target: Path) -> bool:
     return target.suffix == ".json" and re.fullmatch(r"seed_\d+", target.parent.name) is not None
 
 
-def _publish_file(file: Path, target: Path) -> None:
-    summary = _SUMMARY.fullmatch(target.name) is not None  # its name is looked for
-    with turn(target.with_name("all_results.json") if summary else target):
-        _publish_in_turn(file, target)
-
-
 def _publish_in_turn(file: Path, target: Path) -> None:
     if target.suffix == ".jsonl" and target.is_file():  # MTEB's list of tasks: other runs add to it
         known = target.read_text(encoding="utf-8").splitlines()
         new = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in known]
         write_text(target, "".join(f"{line}\n" for line in [*known, *new]))
         return
-    if _SUMMARY.fullmatch(target.name):
-        target = _unused(target)
-    replaced = named_files(target) if _is_record(target) else ()
-    _replace(file, target)
-    if _is_record(target):
+    if not _is_record(target):
+        _replace(file, target)
+        return
+    replaced = named_files(target)
+    with listed(target, str(read_json(file).get("checksum", ""))):
+        _replace(file, target)
         remove_unnamed(target, replaced=replaced)
         target.with_suffix(".error.txt").unlink(missing_ok=True)
-
-
-def _unused(target: Path) -> Path:
-    """Return the name of a summary for its second, or the next second that has none."""
-    while target.exists():
-        moment = datetime.strptime(target.stem[len("all_results_") :], _SECOND)
-        later = moment + timedelta(seconds=1)
-        target = target.with_name(f"all_results_{later:{_SECOND}}.json")
-    return target
 
 
 def _replace(file: Path, target: Path) -> None:

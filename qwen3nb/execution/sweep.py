@@ -41,6 +41,7 @@ from qwen3nb.execution.parameters import Once, ParameterError
 from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
+from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
@@ -162,6 +163,8 @@ def sweep(
             "Repeat the command to resume; finished runs are not run again",
             interruption,
         ) from None
+    if any(each.status == "done" for each in outcomes.values()):
+        write_all_results()
     return [outcomes[index] for index in range(len(jobs))]
 
 

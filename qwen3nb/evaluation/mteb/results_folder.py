@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from qwen3nb.records.verification import MTEB_CHECKSUMS, add_mteb_checksum
+from qwen3nb.records.record import CHECKSUMS
+from qwen3nb.records.verification import add_mteb_checksum
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.files.turns import turn
 
@@ -30,7 +31,7 @@ def keep_results(written: Path, folder: Path) -> None:
 
 def _keep(file: Path, target: Path) -> None:
     data = file.read_bytes()
-    with turn(target.with_name(MTEB_CHECKSUMS)):  # as with all files that have a line per task
+    with turn(target.with_name(CHECKSUMS)):  # as with all files that have a line per task
         if file.suffix == ".jsonl":  # others have written theirs
             write_bytes(target, _merged(target, data))
             return
