@@ -163,8 +163,7 @@ def sweep(
             "Repeat the command to resume; finished runs are not run again",
             interruption,
         ) from None
-    if any(each.status == "done" for each in outcomes.values()):
-        write_all_results()
+    write_all_results()  # also if all is reused: what made it may have been killed before this
     return [outcomes[index] for index in range(len(jobs))]
 
 

@@ -19,8 +19,8 @@ import platform
 import re
 import reprlib
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_f
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
-from qwen3nb.utils.files.journal import append
+from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.secrets import known_secrets
 
@@ -98,10 +98,15 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class MTEBScore:
-    """The main score that MTEB itself reports for a task, under MTEB's own metric name."""
+    """The main score that MTEB itself reports for a task, under MTEB's own metric name.
+
+    ``file`` is the SHA-256 of MTEB's own file of the same evaluation; empty if there is none, or
+    in older records.
+    """
 
     metric: str
     value: float
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -448,18 +453,15 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
-@contextmanager
-def listed(record: Path, digest: str) -> Iterator[None]:
+def listed(record: Path, digest: str) -> AbstractContextManager[None]:
     """Note in the folder's list that a block writes a record with this checksum, and that it did.
 
     A record that the list says was written, and that is not there, was removed; one that is there
     with a checksum that the list does not have was written by another program.
     """
     base = record.absolute().parents[2]
-    key = f"{record.absolute().relative_to(base).as_posix()} {digest}"
-    append(base / CHECKSUMS, key, False)
-    yield
-    append(base / CHECKSUMS, key, True)
+    name = record.absolute().relative_to(base).as_posix()
+    return noted(base / CHECKSUMS, f"{name} {digest}")
 
 
 def _refuse_secrets(value: dict[str, Any], *, where: str) -> None:

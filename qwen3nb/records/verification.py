@@ -8,7 +8,6 @@ checksum, a change of what nothing else depends on, such as a revision, a size o
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -46,7 +45,6 @@ __all__ = [
     "SUMMARY_SCHEMA",
     "RecordCheck",
     "Verifier",
-    "add_mteb_checksum",
     "folder_problems",
     "listed_records",
     "problems",
@@ -293,17 +291,6 @@ def signature_problems(raw: dict[str, Any]) -> list[str]:
     return ["its content is not that of its checksum: it was changed after it was written"]
 
 
-def add_mteb_checksum(file: Path, data: bytes) -> None:
-    """Note that MTEB's ``file`` may hold ``data`` from now on; call it before writing them.
-
-    The checksums are a journal, so that at any time that of what is there is among them.
-    """
-    journal = Journal(file.with_name(CHECKSUMS))
-    key = f"{file.name} {hashlib.sha256(data).hexdigest()}"
-    if journal.get(key) is None:
-        journal.add(key, True)
-
-
 def folder_problems(folder: Path) -> dict[Path, list[str]]:
     """Return what is wrong with the list of the records in ``folder``, and with their summary."""
     problems = {}
@@ -406,7 +393,7 @@ class _MTEBFiles:
 
     def __init__(self) -> None:
         self._folders: dict[Path, list[Path]] = {}
-        self._checked: dict[Path, str] = {}  # what is wrong with a file, or nothing
+        self._checked: dict[Path, tuple[str, str]] = {}  # a file's digest, and what is wrong
 
     def problems(self, file: Path, result: Result) -> Iterator[str]:
         """Yield what is wrong with MTEB's results of the record in ``file``.
@@ -417,12 +404,10 @@ class _MTEBFiles:
             return
         for folder in self._of_model(file, result):
             theirs = folder / f"{result.task.name}.json"
-            wrong = [self._changed(each) for each in (theirs, folder / _META)]
-            yield from filter(None, wrong)
-            if theirs.exists() and not wrong[0]:
-                # Of records that differ in the seed alone, the file is that of the last.
-                alone = len(list(file.parent.parent.glob(f"seed_*/{file.name}"))) == 1
-                yield from _differences(theirs, result, alone=alone)
+            digest, wrong = self._digest(theirs)
+            yield from filter(None, (wrong, self._digest(folder / _META)[1]))
+            if digest and not wrong:
+                yield from _of_another(theirs, result) or _differences(theirs, result, digest)
 
     def _of_model(self, file: Path, result: Result) -> list[Path]:
         base = file.parent.parent.parent / "mteb" / "results"
@@ -431,28 +416,41 @@ class _MTEBFiles:
         own = result.model.identity[:_IDENTITY]
         return [each for each in self._folders[base] if each.name.startswith(own)]
 
-    def _changed(self, file: Path) -> str:
+    def _digest(self, file: Path) -> tuple[str, str]:
         if file not in self._checked:
-            self._checked[file] = _checksum_problem(file)
+            digest = sha256_file(file) if file.is_file() else ""
+            self._checked[file] = digest, _checksum_problem(file, digest)
         return self._checked[file]
 
 
-def _checksum_problem(file: Path) -> str:
+def _checksum_problem(file: Path, digest: str) -> str:
     """Return whether a file is not one of those that were written; empty if it is."""
     checksums = file.with_name(CHECKSUMS)
-    known = [key for key in sorted(Journal(checksums).keys()) if key.startswith(f"{file.name} ")]
-    if not file.is_file():
-        return f"MTEB's {paths.shown(file)} was removed after it was written" if known else ""
+    journal = Journal(checksums)
+    known = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
+    if not digest:
+        written = any(map(journal.get, known))
+        return f"MTEB's {paths.shown(file)} was removed after it was written" if written else ""
     if not checksums.is_file():
         return f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
-    if f"{file.name} {sha256_file(file)}" not in known:
+    if f"{file.name} {digest}" not in known:
         return f"MTEB's {paths.shown(file)} was changed after it was written"
     return ""
 
 
-def _differences(theirs: Path, result: Result, *, alone: bool) -> Iterator[str]:
-    """Compare a record with MTEB's own file, which is of the same evaluation if ``alone``."""
+def _of_another(theirs: Path, result: Result) -> list[str]:
+    """Return whether MTEB's file that a record was made with was never there."""
+    own = result.task.mteb.file if result.task.mteb else ""
+    if not own or Journal(theirs.with_name(CHECKSUMS)).get(f"{theirs.name} {own}") is not None:
+        return []
+    return [f"MTEB's result that it was made with was never in {paths.shown(theirs.parent)}"]
+
+
+def _differences(theirs: Path, result: Result, digest: str) -> Iterator[str]:
+    """Compare a record with MTEB's own file, unless that is of a later evaluation."""
     task, where = result.task, paths.shown(theirs)
+    if task.mteb and task.mteb.file not in ("", digest):
+        return
     try:
         outcome = json.loads(theirs.read_bytes())  # MTEB writes NaN
         scores = {_their_name(result, name): metric for name, metric in result.metrics.items()}
@@ -467,8 +465,7 @@ def _differences(theirs: Path, result: Result, *, alone: bool) -> Iterator[str]:
         for name, ours, value in pairs:
             if ours is not None and not abs(value - ours) <= _TOLERANCE:
                 yield f"MTEB's {name} is {ours}, in {where} it is {value}"
-        if alone:
-            yield from _other_facts(outcome, result, where)
+        yield from _other_facts(outcome, result, where)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"MTEB's result {where} cannot be read ({error!r})"
 

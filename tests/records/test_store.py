@@ -16,9 +16,10 @@ from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
 from qwen3nb.records.store import check_files, load_results, verify, verify_files
-from qwen3nb.records.verification import RecordCheck, add_mteb_checksum
+from qwen3nb.records.verification import RecordCheck
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.atomic_files import sha256_file
+from qwen3nb.utils.files.journal import append
 
 
 def wrong(result):
@@ -180,7 +181,11 @@ def test_mtebs_own_file_is_compared(home):
     value = round(result.main.value, 6)
     entry = {"main_score": value, "hf_subset": "default", "nauc": float("nan")}
     theirs.parent.mkdir(parents=True)
-    keep = lambda text: (add_mteb_checksum(theirs, text.encode()), theirs.write_text(text))  # noqa: E731
+
+    def keep(text):
+        theirs.write_text(text)
+        append(theirs.with_name("checksums.jsonl"), f"{theirs.name} {sha256_file(theirs)}", True)
+
     keep(json.dumps({"scores": {"test": [entry]}}))
     assert verify(file) == []
     keep(json.dumps({"scores": {"test": [entry | {"main_score": value + 0.01}]}}))

@@ -20,7 +20,8 @@ from qwen3nb.records.record import Result, checksum, listed
 from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import verify, verify_files
 from qwen3nb.report.leaderboard.all_results import write_all_results
-from qwen3nb.utils.atomic_files import sha256_json, write_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
+from qwen3nb.utils.files.journal import noted
 
 TASK = "PyDocsSampleRetrieval"
 
@@ -89,6 +90,7 @@ FIELDS = {
     "task.categories": (lambda _: {"q1": "easy"}, "categories"),
     "task.mteb.value": (lambda value: value + 0.1, ""),
     "task.mteb": (lambda _: None, "MTEB did not make"),
+    "task.mteb.file": (lambda digest: digest[::-1], ""),
     "cost.seconds": (lambda seconds: seconds * 1.01, "cost and clock within MTEB's"),
     "cost.texts": (lambda texts: texts + 1, "texts encoded"),
     "cost.encoded": (lambda texts: texts + 1, "texts encoded"),
@@ -209,6 +211,20 @@ def test_a_raised_score_beside_mtebs_is_seen_even_if_that_is_raised_too(folder):
     task = replace(result.task, mteb=replace(result.task.mteb, value=mean))
     resave(file, agree="all", columns=columns, task=task)
     assert any("MTEB's score is" in line for line in verify(folder))
+
+
+def test_a_file_of_a_later_evaluation_is_not_compared(folder):
+    """As of another seed, which differs in nothing that MTEB sees, or if a process was killed."""
+    file, mteb = record_of(folder), theirs(folder)
+    later = json.loads(mteb.read_text()) | {"date": 2e9, "dataset_revision": "later"}
+    mteb.write_text(json.dumps(later))
+    assert any("was changed" in line for line in verify(folder))
+    with noted(mteb.with_name("checksums.jsonl"), f"{mteb.name} {sha256_file(mteb)}"):
+        assert verify_files([file]) == {}
+    value = json.loads(file.read_text())
+    value["task"]["mteb"]["file"] = ""  # of an older version: it is taken for its own
+    put(file, value, "all")
+    assert len(verify(folder)) == 2
 
 
 def edit(file, *keys, to, sign=False):

@@ -209,7 +209,9 @@ def evaluate_task(
             )
         with limited(task, limit):
             counts = data_counts(task)
-            predicted, outcome = _by_mteb(model, task, results=mteb_results, batch_size=batch_size)
+            predicted, outcome, file = _by_mteb(
+                model, task, results=mteb_results, batch_size=batch_size
+            )
             scores = score_task(task, predicted, outcome, seed=seed)
             searched = task.metadata.type in SEARCH_TYPES and run_folder is not None
             judged, ranked = scored_run(task, predicted, outcome) if searched else ({}, {})
@@ -223,7 +225,7 @@ def evaluate_task(
             main_metric=scores.main,
             unit=scores.unit,
             size=scores.size,
-            mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score())),
+            mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score()), file),
             splits=tuple(task.eval_splits),
             subsets=tuple(task.hf_subsets),
             languages=tuple(task.languages),
@@ -247,8 +249,8 @@ def evaluate_task(
 
 def _by_mteb(
     model: Model, task: Any, *, results: Path | None, batch_size: int
-) -> tuple[dict[str, Any], Any]:
-    """Return MTEB's predictions and its result; its own file goes to ``results``."""
+) -> tuple[dict[str, Any], Any, str]:
+    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``."""
     import mteb
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -265,9 +267,9 @@ def _by_mteb(
                 show_progress_bar=False,
                 co2_tracker=False,
             ).task_results[0]
-        if results:
-            keep_results(written, results)
-        return predicted or read_json(predictions / task.prediction_file_name), outcome
+        kept = keep_results(written, results) if results else {}
+        predicted = predicted or read_json(predictions / task.prediction_file_name)
+        return predicted, outcome, kept.get(f"{task.metadata.name}.json", "")
 
 
 @contextmanager

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.utils.atomic_files import canonical
 
-__all__ = ["Journal", "append"]
+__all__ = ["Journal", "append", "noted"]
 
 _LINE = b"\n%08x %s\n"
 
@@ -71,6 +72,14 @@ class Journal:
             return
         key, _ = json.JSONDecoder().raw_decode(data.decode("ascii"), 1)
         self._lines[key] = (offset, len(line))
+
+
+@contextmanager
+def noted(file: Path, key: str) -> Iterator[None]:
+    """Note in a journal that a block does something: False before, and True behind it."""
+    append(file, key, False)
+    yield
+    append(file, key, True)
 
 
 def append(file: Path, key: str, value: Any) -> tuple[int, int]:
