@@ -227,8 +227,8 @@ _TASK = _table(
         "name": _label, "type": _name, "main_metric": _label, "dataset": _text,
         "revision": _text, "unit": _name, "size": _counts,
         "mteb": _or_null(_table({"metric": _name, "value": _number, "file": _name})),
-        "group": _name, "categories": _map_of(_text, key=_unicode), "splits": _names, "subsets": _names,
-        "languages": _names, "selection": _name, "counts": _counts,
+        "group": _name, "categories": _map_of(_text, key=_unicode), "splits": _names,
+        "subsets": _names, "languages": _names, "selection": _name, "counts": _counts,
     },
     needed=("name", "type", "main_metric"),
 )  # fmt: skip
