@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from qwen3nb.checkpoints.inside import read_object
@@ -105,6 +105,10 @@ def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[
         raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
     _require(file, _sealed(whole, sums)["checksums"]["self"], sums.get("self"))
     for name, expected in sums["files"].items():
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise CheckpointError(
+                f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+            )
         other = file.parent / name
         if other.is_file():
             _require(other, known.get(name) or _digest(other), expected)
