@@ -94,20 +94,25 @@ def difference_interval(differences: Array, *, level: float) -> Interval | None:
     return difference_intervals(differences[None], level=level)[0]
 
 
-def difference_intervals(differences: Array, *, level: float) -> list[Interval | None]:
-    """Intervals of the means of many rows of paired differences (rows, n)."""
-    n = differences.shape[1]
-    if n < 2:
+def difference_intervals(
+    differences: Array, *, level: float, queries: int = 0
+) -> list[Interval | None]:
+    """Intervals of the means of many rows of paired differences (rows, n).
+
+    ``queries``: of so many queries, by default n, whose differences are distributed like these.
+    """
+    n = queries or differences.shape[1]
+    if differences.shape[1] < 2:
         return [None] * len(differences)
     means = differences.mean(axis=1)
     highest, lowest = differences.max(axis=1), differences.min(axis=1)
     bounds = np.maximum(1.0, np.maximum(highest, -lowest))
-    tied = np.count_nonzero(np.abs(differences) < _TINY, axis=1) / n
+    tied = np.count_nonzero(np.abs(differences) < _TINY, axis=1) / differences.shape[1]
     weights = np.array([share**4 for share in tied.tolist()])
     totals = n + 2 * weights
     centres = n * means / totals
     deviations = differences - centres[:, None]
-    squares = np.square(deviations, out=deviations).sum(axis=1)
+    squares = np.square(deviations, out=deviations).mean(axis=1) * n
     constant = (highest == lowest) & (means != 0)
     quantile = _quantile(n - 1, level)
     rows = zip(means, bounds, weights, totals, centres, squares, constant, lowest, strict=True)

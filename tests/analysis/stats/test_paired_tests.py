@@ -23,7 +23,9 @@ from qwen3nb.analysis.stats.paired_tests import (
     minimum_detectable_effect,
     permutation_test,
     power,
+    queries_to_show,
     t_test,
+    unseen_outlier_could_turn,
     wilcoxon,
 )
 from qwen3nb.analysis.stats.resampling import (
@@ -32,6 +34,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
+from qwen3nb.metrics.intervals import difference_interval, within
 
 RNG = np.random.default_rng(3)
 A = RNG.beta(0.6, 0.8, size=80)
@@ -113,27 +116,44 @@ def test_effect_size_by_hand():
     assert result.shares == (0.6, 0.2, 0.2)
 
 
-def test_tost_by_scipys_one_sided_tests():
-    result = equivalence(B, A, margin=0.05)
-    d = B - A
-    worse = scipy.stats.ttest_1samp(d, -0.05, alternative="greater").pvalue
-    better = scipy.stats.ttest_1samp(d, 0.05, alternative="less").pvalue
-    assert (result.p_no_worse, result.p_no_better) == pytest.approx((worse, better))
-    assert result.no_worse == (worse < 0.05)
-    assert result.equivalent == (max(worse, better) < 0.05)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.005, 0.3), st.sampled_from([0.01, 0.05, 0.1]))
-def test_tost_is_the_interval_of_twice_alpha(margin, alpha):
-    """Equivalent at alpha exactly if the 1 - 2 alpha interval lies within the margins."""
-    d = B - A
-    low, high = scipy.stats.t.interval(
-        1 - 2 * alpha, len(d) - 1, loc=d.mean(), scale=scipy.stats.sem(d)
-    )
+def test_equivalent_is_what_the_interval_shown_says(margin, alpha):
+    low, high = mean_difference(B, A, level=1 - alpha).interval
     result = equivalence(B, A, margin=margin, alpha=alpha)
+    assert result.interval == (low, high)
     assert result.no_worse == (low > -margin)
     assert result.equivalent == (low > -margin and high < margin)
+    assert (result.queries_needed == 80) == result.equivalent
+    assert (result.queries_needed is None) == ((B - A).mean() >= margin)
+
+
+def test_the_queries_that_would_show_it_do():
+    """Of so many copies of the sample the interval fits, of one copy fewer it does not."""
+    half = mean_difference(B, A).interval[1] - (B - A).mean()
+    centred = B - A - (B - A).mean()
+    needed = queries_to_show(centred, margin=half / 3)
+    assert needed == pytest.approx(9 * 80, rel=0.05)  # a little fewer, as t is that of more
+    copies = -(-needed // 80)
+    assert within(difference_interval(np.tile(centred, copies), level=0.95), half / 3)
+    assert not within(difference_interval(np.tile(centred, copies - 1), level=0.95), half / 3)
+
+
+@pytest.mark.parametrize(
+    ("differences", "turns"),
+    [
+        ([-0.05] * 20, True),  # 17 % of queries at +1 are missing in one of 40 samples
+        ([-0.05] * 50, True),  # 7 %
+        ([-0.05] * 200, False),  # 2 %
+        ([-0.2] * 20, True),  # .168 x 1.2 = .202
+        ([-0.21] * 20, False),
+        ([2.0, 3.0] * 2, True),  # .602 x 5.5 > 2.5: of differences that may be up to 3
+        ([2.0, 3.0] * 5, False),  # .308 x 5.5 < 2.5
+        ([0.0] * 5, True),
+    ],
+)
+def test_when_an_unseen_outlier_could_turn_the_sign(differences, turns):
+    assert unseen_outlier_could_turn(np.array(differences)) == turns
 
 
 def test_the_minimum_detectable_effect_has_that_power():
@@ -169,9 +189,8 @@ def test_equal_systems_have_defined_results():
     assert effect_size(A, A).d_z == 0
     assert minimum_detectable_effect(A, A) is None
     same = equivalence(A, A, margin=0.01)
-    assert same.no_worse
-    assert same.equivalent
-    assert same.p_no_worse is None
+    assert not same.equivalent
+    assert same.queries_needed > 80
 
 
 def test_a_constant_difference_has_defined_results():
@@ -185,7 +204,7 @@ def test_a_constant_difference_has_defined_results():
     assert "all the same" in t_test(a, b).undefined
     assert effect_size(a, b).d_z is None
     worse = equivalence(b, a, margin=0.1)
-    assert (worse.no_worse, worse.p_no_worse) == (False, None)
+    assert (worse.no_worse, worse.queries_needed) == (False, None)
 
 
 def test_one_query_has_defined_results():
