@@ -15,7 +15,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "mean_difference",
             "minimum_detectable_effect",
             "permutation_test",
+            "queries_to_show",
             "t_test",
+            "unseen_outlier_could_turn",
             "wilcoxon",
         ),
         "qwen3nb.analysis.stats.resampling": (

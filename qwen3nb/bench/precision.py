@@ -2,10 +2,9 @@
 
 For each dtype, this package and sentence-transformers, at its best batch size and with weights in
 the same dtype, take turns in one process, and so does the matrix peak of that dtype. The vectors
-are compared with ours in float32, and both search PyDocs: the paired difference of
-nDCG@10 has its interval, and counts as smaller than a margin if two one-sided t-tests say so and
-the interval lies within it. The sample has too few queries to show a small margin; all of PyDocs
-takes minutes.
+are compared with ours in float32, and both search PyDocs: the paired difference of nDCG@10 has its
+interval, and counts as smaller than a margin if the interval lies within it. The sample has too few
+queries to show a small margin; all of PyDocs takes minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.stats.paired_tests import equivalence, mean_difference
+from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.encode import (
     QWEN3,
     bench_texts,
@@ -72,8 +71,7 @@ class PrecisionTiming:
         ndcg: mean nDCG@10 on PyDocs.
         ndcg_difference: mean difference from float32.
         interval: 95 % interval of the paired difference; None for float32 and a single query.
-        equivalent: whether the difference is shown to be within `MARGIN`: by two one-sided t-tests
-            at 0.05, and by its interval, which is wider where few queries differ.
+        equivalent: whether the interval shows that the difference is within `MARGIN`.
     """
 
     dtype: str
@@ -262,9 +260,7 @@ def _timing(
     own: tuple[Vectors, NDArray[np.float64]],
 ) -> PrecisionTiming:
     cosines = _cosines(reference[0], own[0])
-    difference = mean_difference(own[1], reference[1])
-    ends = difference.interval
-    within = ends is not None and ends[0] > -MARGIN and ends[1] < MARGIN
+    test = equivalence(own[1], reference[1], margin=MARGIN)
     return PrecisionTiming(
         dtype=rung.dtype,
         texts_per_second=len(rung.texts) / seconds,
@@ -276,9 +272,9 @@ def _timing(
         cosine_min=float(cosines.min()),
         cosine_mean=float(cosines.mean()),
         ndcg=float(own[1].mean()),
-        ndcg_difference=difference.difference,
-        interval=None if own is reference else ends,
-        equivalent=within and equivalence(own[1], reference[1], margin=MARGIN).equivalent,
+        ndcg_difference=test.difference,
+        interval=None if own is reference else test.interval,
+        equivalent=test.equivalent,
     )
 
 

@@ -8,13 +8,13 @@ Degenerate samples have defined results:
 
     equal systems           difference 0, p = 1 in every test; the interval has a width, as a tie
                             on these queries does not make a tie on all
-    constant differences    interval (c, c); the permutation test is valid; the t-test, d_z and
-                            TOST's p-values are undefined, and the reason is given
+    constant differences    the same; the permutation test is valid; the t-test and d_z are
+                            undefined, and the reason is given
     a single query          no interval, permutation p = 1, no t-test
 
 References:
     Efron and Tibshirani 1993, chapters 13 to 15; Phipson and Smyth 2010 (a p-value of
-    random permutations is (b + 1) / (m + 1), never 0); Schuirmann 1987 (TOST);
+    random permutations is (b + 1) / (m + 1), never 0); Schuirmann 1987 (equivalence);
     Cohen 1988 (d_z, power).
 """
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -31,7 +32,14 @@ import scipy  # loads scipy.stats when it is used, which takes a second
 from numpy.typing import ArrayLike
 
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_extremes
-from qwen3nb.metrics.intervals import Array, Interval, difference_interval
+from qwen3nb.metrics.intervals import (
+    Array,
+    Interval,
+    difference_interval,
+    difference_intervals,
+    no_worse,
+    within,
+)
 
 __all__ = [
     "EffectSize",
@@ -46,7 +54,9 @@ __all__ = [
     "minimum_detectable_effect",
     "permutation_test",
     "power",
+    "queries_to_show",
     "t_test",
+    "unseen_outlier_could_turn",
     "wilcoxon",
 ]
 
@@ -61,7 +71,7 @@ class MeanDifference:
 
     Attributes:
         difference: mean of a − b.
-        interval: ends of the tie-adjusted Student's interval; None for a single query.
+        interval: ends of the widened Student's interval; None for a single query.
         level: nominal coverage, 0.95 by default.
         n: number of queries.
         undefined: why there is no interval, or empty.
@@ -144,38 +154,39 @@ class EffectSize:
 
 @dataclass(frozen=True)
 class EquivalenceResult:
-    """Two one-sided t-tests against a margin (Schuirmann 1987).
+    """Whether the interval of a difference lies within a margin.
 
     Attributes:
         difference: mean of a − b.
         margin: differences smaller than this do not matter.
-        p_no_worse: p-value of the null hypothesis that a is worse than b by the margin or more.
-        p_no_better: p-value of the null hypothesis that a is better by the margin or more.
-        no_worse: whether a is non-inferior: p_no_worse < alpha.
-        equivalent: whether both p-values are below alpha.
-        alpha: level of each of the two tests.
+        interval: of the difference, the one that every page shows; None for a single query.
+        no_worse: whether a is non-inferior: the interval ends above −margin.
+        equivalent: whether the interval lies within ±margin.
+        alpha: 1 − level of the interval.
         n: number of queries.
-        undefined: why the p-values are missing, or empty; the verdicts then follow from the
-            constant difference (False for a single query).
+        queries_needed: how many queries that differ like these would show it; n if these do, None
+            if no number would (`queries_to_show`).
+        undefined: why there is no interval, or empty.
     """
 
     difference: float
     margin: float
-    p_no_worse: float | None
-    p_no_better: float | None
+    interval: Interval | None
     no_worse: bool
     equivalent: bool
     alpha: float
     n: int
+    queries_needed: int | None
     undefined: str = ""
 
 
 def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> MeanDifference:
     """The mean of a − b over queries, with the interval that every page shows.
 
-    It is Student's, widened where most queries tie (`metrics.intervals.difference_interval`).
-    See `qwen3nb.analysis.calibration` for measured coverages, and for those of Student's and of
-    bootstrap intervals, which are too narrow where few queries differ.
+    It is Student's, widened where the differences are skewed or hardly spread
+    (`metrics.intervals.difference_interval`). See `qwen3nb.analysis.calibration` for measured
+    coverages, and for those of Student's and of bootstrap intervals, which are too narrow where few
+    queries differ.
 
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, or a level
@@ -296,7 +307,10 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
 def equivalence(
     a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.05
 ) -> EquivalenceResult:
-    """Test whether a is non-inferior and equivalent to b within ``margin`` (TOST).
+    """Say whether the 1 − alpha interval of a − b shows non-inferiority, or equivalence.
+
+    Two systems are equivalent if the interval that is shown lies within ±``margin``. Where the true
+    difference is the margin, that happens in at most alpha / 2 of the samples.
 
     Raises:
         ValueError: as in `mean_difference`, a margin that is not above 0, or an alpha
@@ -304,19 +318,55 @@ def equivalence(
     """
     differences = _differences(a, b)
     _check_share("alpha", alpha)
-    if not (margin > 0 and math.isfinite(margin)):
-        raise ValueError(f"expected a margin above 0; got {margin}")
-    n, mean = len(differences), float(differences.mean())
-    reason = _no_spread(differences)
-    if reason:
-        above, below = (n > 1 and mean > -margin), (n > 1 and mean < margin)
-        return EquivalenceResult(mean, margin, None, None, above, above and below, alpha, n, reason)
-    error = float(differences.std(ddof=1)) / math.sqrt(n)
-    worse = float(scipy.stats.t.sf((mean + margin) / error, n - 1))
-    better = float(scipy.stats.t.cdf((mean - margin) / error, n - 1))
+    _check_margin(margin)
+    ends = difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
-        mean, margin, worse, better, worse < alpha, max(worse, better) < alpha, alpha, n
-    )
+        float(differences.mean()), margin, ends, no_worse(ends, margin), within(ends, margin),
+        alpha, len(differences), queries_to_show(differences, margin=margin, level=1 - alpha),
+        "" if ends else SINGLE,
+    )  # fmt: skip
+
+
+def queries_to_show(differences: Array, *, margin: float, level: float = LEVEL) -> int | None:
+    """How many queries would show that a difference is within ±``margin``.
+
+    It is the smallest m at which the interval of m queries whose differences are distributed like
+    these (n,), with their mean, spread and ties, lies within the margin; n if the interval of these
+    does. None if the mean is outside the margin, so that more queries would show the contrary, or
+    for a single query.
+
+    Raises:
+        ValueError: a margin that is not above 0.
+    """
+    _check_margin(margin)
+    n = len(differences)
+    if n < 2 or abs(differences.mean()) >= margin:
+        return None
+
+    def shown(queries: int) -> bool:
+        return within(
+            difference_intervals(differences[None], level=level, queries=queries)[0], margin
+        )
+
+    high = next((n << i for i in range(60) if shown(n << i)), None)
+    if high is None or high == n:
+        return high
+    few = high // 2
+    return few + bisect_left(range(few, high), True, key=shown)
+
+
+def unseen_outlier_could_turn(differences: Array) -> bool:
+    """Whether rare queries that are not among these (n,) could turn the sign of the mean.
+
+    Queries that are a share of less than q = 1 − .025^(1/n) of all are missing in a sample with a
+    probability above .025. If each has the largest difference of the other sign, they move the
+    mean by q times its distance from there: r = 1 + |mean| for scores from 0 to 1. The sign may
+    turn if q r > |mean|. Where it may, neither a p-value nor an interval from these queries
+    excludes it.
+    """
+    mean = abs(float(differences.mean()))
+    bound = max(1.0, float(np.abs(differences).max()))
+    return (1 - 0.025 ** (1 / len(differences))) * (bound + mean) > mean
 
 
 def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> float:
@@ -396,6 +446,11 @@ def _differences(a: ArrayLike, b: ArrayLike) -> Array:
         index = int(np.flatnonzero(~np.isfinite(differences))[0])
         raise ValueError(f"query {index} has a value that is not finite")
     return differences
+
+
+def _check_margin(margin: float) -> None:
+    if not (margin > 0 and math.isfinite(margin)):
+        raise ValueError(f"expected a margin above 0; got {margin}")
 
 
 def _check_share(name: str, value: float) -> None:

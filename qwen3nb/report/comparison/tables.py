@@ -152,13 +152,13 @@ def power_table(
     how = comparison.procedure
     columns = (
         "model\ntask", "detectable\npower 0.8", "won / tied / lost\nin %",
-        f"within {how.minimum:g}", "p\nno worse", "queries",
+        f"within {how.minimum:g}", "queries\nto show it", "queries",
     )  # fmt: skip
     note = (
         f"Detectable: the smallest true difference from {comparison.baseline} that a two-sided "
         f"paired t-test at {how.alpha:g} detects in 80 % of such samples; in bold if above "
         f"{how.minimum:g}: these queries may then miss differences that matter. "
-        "Equivalent or no worse: two one-sided t-tests against that margin, not corrected."
+        "Equivalent or no worse: from the interval of the difference, not corrected."
         + not_shown(_left_out(comparison, tasks, models))
     )
     caption = "What these queries can show: the smallest detectable difference from "
@@ -180,7 +180,7 @@ def _power_row(comparison: Comparison, each: PairedDifference) -> tuple[Cell, ..
         Cell(number_text(least), strong=least is not None and least > how.minimum),
         Cell(" / ".join(f"{100 * share:.0f}" for share in shares)),
         Cell(verdict),
-        Cell(p_value_text(test.p_no_worse), test.undefined),
+        Cell(f"{test.queries_needed:,}" if test.queries_needed else "–", test.undefined),
         Cell(str(each.n)),
     )
 

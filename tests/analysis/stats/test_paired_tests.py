@@ -23,7 +23,9 @@ from qwen3nb.analysis.stats.paired_tests import (
     minimum_detectable_effect,
     permutation_test,
     power,
+    queries_to_show,
     t_test,
+    unseen_outlier_could_turn,
     wilcoxon,
 )
 from qwen3nb.analysis.stats.resampling import (
@@ -32,6 +34,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
+from qwen3nb.metrics.intervals import difference_interval, difference_intervals, within
 
 RNG = np.random.default_rng(3)
 A = RNG.beta(0.6, 0.8, size=80)
@@ -90,6 +93,14 @@ def test_exact_enumeration_agrees_with_scipys(differences):
     assert random_p == pytest.approx(theirs, abs=0.045)
 
 
+def test_a_random_p_value_counts_the_sample_itself():
+    """(b + 1) / (m + 1): never 0, and 1 where every flip is as extreme."""
+    assert permutation_test(A + 1, A, n_resamples=99, seed=0).p_value == 1 / 100
+    assert permutation_test(A, A, n_resamples=99, seed=0).p_value == 1
+    p_value = permutation_test([1, 2, 3], [0, 0, 0], n_resamples=3, seed=0).p_value
+    assert p_value in (1 / 4, 2 / 4, 3 / 4, 1)
+
+
 def test_exact_enumeration_by_hand():
     """Of eight sign patterns of (1, 2, 3), only +++ and --- reach 6, and 4 reach 4."""
     assert permutation_test([1, 2, 3], [0, 0, 0], seed=0, exact=True).p_value == 2 / 8
@@ -113,27 +124,84 @@ def test_effect_size_by_hand():
     assert result.shares == (0.6, 0.2, 0.2)
 
 
-def test_tost_by_scipys_one_sided_tests():
-    result = equivalence(B, A, margin=0.05)
-    d = B - A
-    worse = scipy.stats.ttest_1samp(d, -0.05, alternative="greater").pvalue
-    better = scipy.stats.ttest_1samp(d, 0.05, alternative="less").pvalue
-    assert (result.p_no_worse, result.p_no_better) == pytest.approx((worse, better))
-    assert result.no_worse == (worse < 0.05)
-    assert result.equivalent == (max(worse, better) < 0.05)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.005, 0.3), st.sampled_from([0.01, 0.05, 0.1]))
-def test_tost_is_the_interval_of_twice_alpha(margin, alpha):
-    """Equivalent at alpha exactly if the 1 - 2 alpha interval lies within the margins."""
-    d = B - A
-    low, high = scipy.stats.t.interval(
-        1 - 2 * alpha, len(d) - 1, loc=d.mean(), scale=scipy.stats.sem(d)
-    )
+def test_equivalent_is_what_the_interval_shown_says(margin, alpha):
+    low, high = mean_difference(B, A, level=1 - alpha).interval
     result = equivalence(B, A, margin=margin, alpha=alpha)
+    assert result.interval == (low, high)
     assert result.no_worse == (low > -margin)
     assert result.equivalent == (low > -margin and high < margin)
+    assert (result.queries_needed == 80) == result.equivalent
+    assert (result.queries_needed is None) == ((B - A).mean() >= margin)
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.25])
+def test_the_queries_that_would_show_it_by_hand(margin):
+    """Differences of half a point either way have Student's interval: t s / sqrt(n)."""
+    values = np.array([0.5, -0.5] * 5)
+    half = {n: scipy.stats.t.ppf(0.975, n - 1) * 0.5 / math.sqrt(n - 1) for n in range(5, 4000)}
+    needed = queries_to_show(values, margin=margin)
+    assert needed == min(n for n, width in half.items() if width < margin)
+    copies = np.tile(values, needed // 10 + 1)
+    assert within(difference_interval(copies, level=0.95), margin)
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "needed"),
+    [
+        ([0.0] * 3, 0.05, 72),  # 1 - .025^(1/72) = .04995
+        ([0.0] * 100, 0.05, 100),
+        ([0.02] * 10, 0.05, 119),  # .02 + .98 (1 - .025^(1/119)) = .04991; of 10, .32
+        ([0.05] * 10, 0.05, None),  # the mean is not within the margin
+        ([-0.3, 0.1] * 20, 0.05, None),
+        ([0.0], 0.05, None),
+    ],
+)
+def test_the_queries_that_would_show_it(values, margin, needed):
+    assert queries_to_show(np.array(values), margin=margin) == needed
+    result = equivalence(values, np.zeros(len(values)), margin=margin)
+    assert result.equivalent == (len(values) == needed)
+    assert (result.undefined != "") == (len(values) == 1)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 20, 50, 200])
+@pytest.mark.parametrize(
+    ("share", "value", "other"),
+    [(0.1, -1.0, 0.0), (0.05, 0.95, 0.0), (0.02, -1.0, 0.0), (0.1, -1.0, 0.02), (0.3, 1.0, 0.0)],
+)
+def test_a_difference_of_the_margin_is_hardly_ever_called_equivalent(share, value, other, n):
+    """In at most .05 of 1,000 samples; two one-sided t-tests do in up to .94."""
+    draw = np.random.default_rng(n)
+    rows = np.where(draw.random((1000, n)) < share, value, other)
+    margin = abs(share * value + (1 - share) * other) * (1 - 1e-9)
+    called = [equivalence(row, np.zeros(n), margin=margin).equivalent for row in rows[:50]]
+    ends = difference_intervals(rows, level=0.95)
+    assert called == [within(each, margin) for each in ends[:50]]
+    assert np.mean([within(each, margin) for each in ends]) <= 0.05
+
+
+@pytest.mark.parametrize("margin", [0.001, 0.05, 0.3, 0.99])
+@pytest.mark.parametrize("tied", [0.0, 0.2, -1.0])
+def test_three_tied_queries_are_never_equivalent(margin, tied):
+    assert not equivalence([tied] * 3, [0.0] * 3, margin=margin).equivalent
+
+
+@pytest.mark.parametrize(
+    ("differences", "turns"),
+    [
+        ([-0.05] * 20, True),  # 17 % of queries at +1 are missing in one of 40 samples
+        ([-0.05] * 50, True),  # 7 %
+        ([-0.05] * 200, False),  # 2 %
+        ([-0.2] * 20, True),  # .168 x 1.2 = .202
+        ([-0.21] * 20, False),
+        ([2.0, 3.0] * 2, True),  # .602 x 5.5 > 2.5: of differences that may be up to 3
+        ([2.0, 3.0] * 5, False),  # .308 x 5.5 < 2.5
+        ([0.0] * 5, True),
+    ],
+)
+def test_when_an_unseen_outlier_could_turn_the_sign(differences, turns):
+    assert unseen_outlier_could_turn(np.array(differences)) == turns
 
 
 def test_the_minimum_detectable_effect_has_that_power():
@@ -169,14 +237,14 @@ def test_equal_systems_have_defined_results():
     assert effect_size(A, A).d_z == 0
     assert minimum_detectable_effect(A, A) is None
     same = equivalence(A, A, margin=0.01)
-    assert same.no_worse
-    assert same.equivalent
-    assert same.p_no_worse is None
+    assert not same.equivalent
+    assert same.queries_needed > 80
 
 
 def test_a_constant_difference_has_defined_results():
     a, b = np.array([0.3, 0.4, 0.5, 0.9]), np.array([0.1, 0.2, 0.3, 0.7])  # 0.2, to rounding
-    assert mean_difference(a, b).interval == pytest.approx((0.2, 0.2))
+    low, high = mean_difference(a, b).interval
+    assert (low, high) == pytest.approx((0.2 - 1.2 * 0.6024, 0.2 + 0.8 * 0.6024), abs=1e-3)
     assert permutation_test(a, b, seed=0, exact=True).p_value == 2 / 16
     assert permutation_test(a, b, seed=0, n_resamples=20_000).p_value == pytest.approx(
         1 / 8, abs=0.01
@@ -185,7 +253,7 @@ def test_a_constant_difference_has_defined_results():
     assert "all the same" in t_test(a, b).undefined
     assert effect_size(a, b).d_z is None
     worse = equivalence(b, a, margin=0.1)
-    assert (worse.no_worse, worse.p_no_worse) == (False, None)
+    assert (worse.no_worse, worse.queries_needed) == (False, None)
 
 
 def test_one_query_has_defined_results():

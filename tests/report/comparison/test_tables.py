@@ -24,7 +24,7 @@ def test_differences_with_what_the_queries_can_show():
     assert "Holm over the 2 comparisons with now" in differences_table(comparison).note
     assert len(comparison.tasks[0].outcomes) == 3
     power = power_table(comparison).rows
-    assert [row[3].text for row in power] == ["no worse", "equivalent"]
+    assert [row[3].text for row in power] == ["no worse", "not shown"]
     assert not power[1][1].strong
     assert power_table(compared(minimum=0.001)).rows[1][1].strong
     assert breakdown_table(comparison) is correlations_table(comparison) is None
