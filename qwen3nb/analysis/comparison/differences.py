@@ -19,7 +19,14 @@ from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
-from qwen3nb.metrics.intervals import Array, Interval, difference_intervals
+from qwen3nb.metrics.intervals import (
+    Array,
+    Interval,
+    difference_intervals,
+    excludes_zero,
+    no_worse,
+    within,
+)
 from qwen3nb.utils.format import interval_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
@@ -31,11 +38,46 @@ __all__ = [
     "mean_differences",
     "paired_differences",
     "permutation_p_values",
+    "significant",
+    "verdict",
 ]
 
 Pairs = Sequence[tuple[str, str]]  # names of two systems
 
 _HELD = 500_000  # differences of scores held at once, which bounds the memory
+ALPHA = 0.05  # level of the tests where none is given
+
+
+def significant(p: float | None, interval: Interval | None, *, alpha: float = ALPHA) -> bool:
+    """Whether a difference is significant: what every page, figure, card and command means by it.
+
+    Args:
+        p: its p-value, corrected over the family that is named beside it; None if it has none.
+        interval: the interval that is shown, which has to leave out 0; None for a single query.
+        alpha: level of the test.
+    """
+    return p is not None and p < alpha and (interval is None or excludes_zero(interval))
+
+
+def verdict(
+    difference: float,
+    p: float | None,
+    interval: Interval | None,
+    *,
+    alpha: float = ALPHA,
+    margin: float,
+) -> str:
+    """Say what is shown of a difference, in words that its interval and p-value bear out.
+
+    ``better`` or ``worse`` if it is `significant`, ``better, by less than`` the margin if its
+    interval lies within ±``margin``; else ``equivalent`` if that lies there, ``no worse`` if it
+    ends above −margin, and otherwise ``not shown``.
+    """
+    near = within(interval, margin)
+    if significant(p, interval, alpha=alpha):
+        word = "better" if difference > 0 else "worse"
+        return f"{word}, by less than {margin:g}" if near else word
+    return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
 
 
 class PairTest(NamedTuple):
@@ -83,6 +125,10 @@ class PairedDifference:
     won: int
     tied: int
     lost: int
+
+    def significant(self, alpha: float) -> bool:
+        """Whether it is `significant`."""
+        return significant(self.corrected, self.interval, alpha=alpha)
 
     def reversed(self) -> PairedDifference:
         """The same difference as b − a."""

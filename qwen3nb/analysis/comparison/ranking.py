@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
@@ -175,9 +176,13 @@ def rank_systems(
             observed += share * means
             resampled += share * each
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
-    differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
-    groups = tie_groups(order, differ)
     scores = _Observed(columns, shares, observed, resampled, level)
+    p_values = _mean_tests(columns, seeds, shares, n_resamples=n_resamples)
+    differ = np.zeros_like(p_values, dtype=bool)
+    for i, j in np.argwhere(np.triu(p_values < alpha, 1)).tolist():
+        shown = significant(p_values[i, j], scores.difference(i, j), alpha=alpha)
+        differ[i, j] = differ[j, i] = shown
+    groups = tie_groups(order, differ)
     return Ranking(
         standings=tuple(_standings(systems, order, groups, differ, scores)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),

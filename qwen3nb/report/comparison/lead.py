@@ -8,7 +8,7 @@ from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.ranking import Ranking
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
-from qwen3nb.metrics.intervals import Interval, excludes_zero
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.ranking import task_count, too_many_models
 from qwen3nb.report.render.conclusion import Conclusion
@@ -32,8 +32,7 @@ class Follower:
         name: of the model.
         behind: the best model's score minus its own, paired over the queries.
         interval: of that difference; None for a single query.
-        significant: whether both the corrected test and the interval show it. On few queries the
-            interval of a mean over tasks may hold 0 where the test rejects it.
+        significant: whether it is significant (see `analysis.comparison.differences`).
     """
 
     name: str
@@ -107,8 +106,8 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
         if gap is None:
             unpaired.append(names[id(each)])
             continue
-        significant = gap.corrected < alpha and _agrees(gap.interval)
-        followers.append(Follower(names[id(each)], gap.difference, gap.interval, significant))
+        shown = gap.significant(alpha)
+        followers.append(Follower(names[id(each)], gap.difference, gap.interval, shown))
     main = best.main
     return Lead(
         name=names[id(best)],
@@ -123,11 +122,6 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
     )
 
 
-def _agrees(interval: Interval | None) -> bool:
-    """Return whether an interval, if there is one, shows a difference."""
-    return interval is None or excludes_zero(interval)
-
-
 def _on_benchmark(board: Ranking) -> Lead:
     best, *others = board.standings
     return Lead(
@@ -139,12 +133,7 @@ def _on_benchmark(board: Ranking) -> Lead:
         queries=f"{sum(board.queries):,} queries",
         test=f"paired permutation test, Holm over all pairs, alpha {board.alpha:g}",
         followers=tuple(
-            Follower(
-                each.system,
-                each.behind,
-                each.behind_interval,
-                each.separable and _agrees(each.behind_interval),
-            )
+            Follower(each.system, each.behind, each.behind_interval, each.separable)
             for each in others
         ),
         unranked=tuple(line for line in board.left_out if " is not ranked: " in line),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from qwen3nb.analysis.comparison.against_baseline import ALPHA, AgainstBaseline
+from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
@@ -70,11 +71,10 @@ def _table(
     note = f"Intervals: 95 %, {used}, over n. In bold: differences that are significant"
     if any(each.p_value is not None for each in scores):
         note += (
-            f" (two-sided paired permutation test over queries, p < {ALPHA:g} corrected by Holm "
-            "over all models compared with the baseline on the task)"
+            f" (two-sided paired permutation test, p < {ALPHA:g} corrected by Holm over all pairs "
+            "of the models with scores on the task, whose number is below p; and the interval "
+            "leaves out 0)"
         )
-    if any(each.difference is not None and each.p_value is None for each in scores):
-        note += "; of correlations: the interval of the difference excludes 0"
     model = scores[0].model if scores else "the model"
     tasks = f"the {kind} tasks" if kind else "every task"
     caption = f"Scores of {model} on {tasks}, each with its paired difference from a baseline."
@@ -87,7 +87,7 @@ def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
     n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
     if each.difference is None:
         none = Cell("–", each.why)
-        return task, score, none, Cell(each.baseline or "–"), Cell("–"), n
+        return task, score, none, Cell(each.reference or "–"), Cell("–"), n
     return (
         task,
         score,
@@ -95,8 +95,8 @@ def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
             f"{each.difference:+.3f}", interval_text(each.interval, absent="(no interval)"),
             strong=each.significant, value=each.difference, interval=each.interval,
         ),
-        Cell(each.baseline, number_text(each.other)),
-        Cell("–" if each.p_value is None else p_value_text(each.p_value), value=each.p_value),
+        Cell(each.reference, number_text(each.other)),
+        Cell(p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value),
         n,
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def terminal_table(
             Cell(number_text(each.score.value)),
             Cell(interval_text(_ends(each), sign=False)),
             Cell(number_text(each.difference, sign=True), strong=each.significant),
-            Cell(each.baseline or each.why),
+            Cell(each.reference or each.why),
             Cell(f"{each.score.n} {each.unit}"),
             Cell("reused" if each.task in reused else "new"),
         )
@@ -158,7 +158,7 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
     rows = []
     for each in compared:
         low, high = each.interval or (None, None)
-        note = "" if one else f"to {each.baseline}"
+        note = "" if one else f"to {each.reference}"
         label, clear = short_task(each.task), each.significant
         rows.append(ForestRow(label, each.difference, low, high, note=note, clear=clear))
     return rows
@@ -170,7 +170,7 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
     if not rows:
         return None
     model = scores[0].model
-    names = " or ".join(dict.fromkeys(each.baseline for each in scores if each.baseline))
+    names = " or ".join(dict.fromkeys(each.reference for each in scores if each.baseline))
     style = model_styles([model])[model]
     return forest_figure(
         [replace(row, **asdict(style)) for row in rows],
@@ -190,7 +190,7 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
     by_baseline: dict[str, list[AgainstBaseline]] = {}
     for each in scores:
         if each.difference is not None:
-            by_baseline.setdefault(each.baseline, []).append(each)
+            by_baseline.setdefault(each.reference, []).append(each)
     sentences = [
         _one_task(own[0]) if len(own) == 1 else _tasks(model, name, own)
         for name, own in by_baseline.items()
@@ -202,9 +202,9 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
 
 def _one_task(each: AgainstBaseline) -> str:
     words = {
-        "better": f"{each.model} is better than {each.baseline}",
-        "worse": f"{each.model} is worse than {each.baseline}",
-        "not shown": f"no difference between {each.model} and {each.baseline} is shown",
+        "better": f"{each.model} is better than {each.reference}",
+        "worse": f"{each.model} is worse than {each.reference}",
+        "not shown": f"no difference between {each.model} and {each.reference} is shown",
     }[each.verdict]
     means = f"{each.metric} {number_text(each.score.value)} against {number_text(each.other)}"
     return f"On {short_task(each.task)}, {words}: {means}, a paired difference of {_effect(each)}."
