@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
+    Names,
     by_part,
     common_revision,
     newest_records,
     score_columns,
     system_names,
 )
+from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
 from qwen3nb.analysis.comparison.differences import PairedDifference, verdict
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES, too_few_draws
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 _FEWEST_PAIRS = 4  # of a correlation that has an interval
 
 
@@ -63,6 +64,7 @@ class Comparison:
         left_out: records that are not compared, each with the reason.
         labels: name of the system by each label that its records carry.
         correlations: comparisons on the tasks that are scored by a correlation (see `_as_means`).
+        means: comparisons on the means of a tier's benchmarks, the first of which stands for it.
     """
 
     baseline: str
@@ -73,6 +75,7 @@ class Comparison:
     left_out: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     correlations: tuple[TaskComparison, ...] = ()
+    means: tuple[MeanComparison, ...] = ()
 
     @property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -80,8 +83,8 @@ class Comparison:
         return tuple(each for task in self.tasks for each in task.with_baseline)
 
     def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
-        """Every system against the baseline on some of the tasks; the others are not computed."""
-        shown = [task for task in self.tasks if task.task in tasks]
+        """Every system against the baseline on some tasks or means; the others are not computed."""
+        shown = [task for task in (*self.tasks, *self.means) if task.task in tasks]
         return tuple(each for task in shown for each in task.with_baseline)
 
     def leaders(self, most: int) -> tuple[str, ...]:
@@ -96,6 +99,17 @@ class Comparison:
         best = sorted(own, key=lambda name: (-len(own[name]), -float(np.mean(own[name])), name))
         return tuple(name for name in own if name in best[:most])
 
+    def scored(self, task: str) -> list[Result]:
+        """The records of a task; of a benchmark's mean, one per system with it as its score."""
+        for each in self.means:
+            if each.task == task:
+                return each.records(self.records)
+        return [
+            record
+            for (name, _), record in self.records.items()
+            if name == task and record.main.value is not None
+        ]
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not compared with the baseline, and why."""
@@ -104,7 +118,7 @@ class Comparison:
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
         """The comparison on one task (and metric); None if no system has scores on it."""
-        for each in (*self.tasks, *self.correlations):
+        for each in (*self.tasks, *self.correlations, *self.means):
             if each.task == task and metric in ("", each.metric):
                 return each
         return None
@@ -167,7 +181,8 @@ class Comparison:
 
     def family(self, task: str = "") -> str:
         """The family over which p-values are corrected, in words."""
-        families = [each for each in self.tasks if task in ("", each.task) and each.family]
+        every = self.tasks if not task else filter(None, [self.on(task)])
+        families = [each for each in every if each.family]
         sizes, tasks = [each.family for each in families], {each.task for each in families}
         method = NAMES[self.procedure.correction]
         if len({*sizes}) == len(tasks) == 1:
@@ -279,6 +294,9 @@ def compare(
         left_out=tuple(replaced),
         labels=_labels(given, names),
         correlations=tuple(each for each in compared if each.task in by_correlation),
+        means=mean_comparisons(newest, tier, baseline=reference, names=names, procedure=procedure)
+        if tier and not tasks and not any(metrics)
+        else (),
     )
 
 

@@ -40,7 +40,15 @@ from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.hardware import cores
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Ranking", "Resamples", "Standing", "rank_systems", "tie_groups"]
+__all__ = [
+    "Ranking",
+    "Resamples",
+    "Standing",
+    "mean_p_values",
+    "over_tasks",
+    "rank_systems",
+    "tie_groups",
+]
 
 
 @dataclass(frozen=True)
@@ -177,7 +185,11 @@ def rank_systems(
             resampled += share * each
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     scores = _Observed(columns, shares, observed, resampled, level)
-    p_values = _mean_tests(columns, seeds, shares, n_resamples=n_resamples)
+    drawn_p = mean_p_values(columns, seeds, shares, n_resamples=n_resamples)
+    p_values = np.ones((len(systems), len(systems)))
+    pairs = itertools.combinations(range(len(systems)), 2)
+    for (i, j), p in zip(pairs, adjust(drawn_p), strict=True):
+        p_values[i, j] = p_values[j, i] = p
     differ = np.zeros_like(p_values, dtype=bool)
     for i, j in np.argwhere(np.triu(p_values < alpha, 1)).tolist():
         shown = significant(p_values[i, j], scores.difference(i, j), alpha=alpha)
@@ -233,12 +245,12 @@ class _Observed:
 
     def interval(self, system: int) -> Interval:
         parts = [each[:, system] for each in self.columns]
-        return _over_tasks(parts, self.shares, level=self.level)
+        return over_tasks(parts, self.shares, level=self.level)
 
     def difference(self, first: int, system: int) -> Interval:
         """Interval of the first's mean minus the system's, paired over the queries."""
         parts = [each[:, first] - each[:, system] for each in self.columns]
-        return _over_tasks(parts, self.shares, level=self.level, paired=True)
+        return over_tasks(parts, self.shares, level=self.level, paired=True)
 
 
 def _standings(
@@ -271,7 +283,7 @@ def _standings(
         )
 
 
-def _over_tasks(
+def over_tasks(
     columns: Sequence[Array], shares: Array, *, level: float, paired: bool = False
 ) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact.
@@ -338,14 +350,14 @@ def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
     return matrix.scores[[matrix.systems.index(system) for system in systems]].T
 
 
-def _mean_tests(
+def mean_p_values(
     columns: Sequence[Array],
     seeds: Sequence[tuple[int, int]],
     shares: Array,
     *,
     n_resamples: int,
-) -> Array:
-    """Holm-adjusted p-values (S, S) of the difference of means over tasks.
+) -> list[float]:
+    """P-values of the difference of means over tasks, of every pair of S systems, uncorrected.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
@@ -362,8 +374,4 @@ def _mean_tests(
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in sizes for number in drawn]
     extremes = sign_flip_extremes(every, pairs, n_resamples=n_resamples, seed=flips)
-    adjusted = adjust([(extreme + 1) / (n_resamples + 1) for extreme in extremes])
-    table = np.ones((count, count))
-    for (i, j), p in zip(pairs, adjusted, strict=True):
-        table[i, j] = table[j, i] = p
-    return table
+    return [(extreme + 1) / (n_resamples + 1) for extreme in extremes]

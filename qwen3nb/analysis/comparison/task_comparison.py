@@ -150,16 +150,19 @@ class TaskComparison:
     @cached_property
     def _tests(self) -> dict[frozenset[str], PairTest]:
         """Tests of all pairs that share a query, from one set of draws per set of queries."""
-        how = self.procedure
         p_values: dict[frozenset[str], float] = {}
         for matrix, pairs in self._joined(self._pairs):
-            drawn = permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
-            p_values |= zip(map(frozenset, pairs), drawn, strict=True)
-        adjusted = adjust(list(p_values.values()), how=how.correction)
+            p_values |= zip(map(frozenset, pairs), self._drawn(matrix, pairs), strict=True)
+        adjusted = adjust(list(p_values.values()), how=self.procedure.correction)
         return {
             pair: PairTest(p, corrected, len(p_values))
             for (pair, p), corrected in zip(p_values.items(), adjusted, strict=True)
         }
+
+    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
+        """P-values of pairs of systems, uncorrected, from one set of draws."""
+        how = self.procedure
+        return permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
 
     def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
         """The pairs that share a query, by the set of queries that they share."""

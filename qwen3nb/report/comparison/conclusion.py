@@ -104,18 +104,18 @@ def _open(comparison: Comparison, open_ones: Sequence[PairedDifference]) -> str:
     undecided = [
         each for each, word in zip(open_ones, verdicts, strict=True) if word != "equivalent"
     ]
-    text = _verdicts(
-        verdicts,
-        "other " * (len(open_ones) < len(comparison.differences)),
-        f"{comparison.procedure.minimum:g}",
-    )
+    margin = f"{comparison.procedure.minimum:g}"
+    others = "other " * (len(open_ones) < len(comparison.differences))
+    text = _verdicts(verdicts, others, margin)
     effects = [comparison.detectable(each) for each in undecided]
     known = [f"{each:.3f}" for each in sorted(each for each in effects if each is not None)]
     if known:
         size = known[0] if known[0] == known[-1] else f"{known[0]} to {known[-1]}"
         text += f"; these queries detect a difference of {size} in 80 % of samples"
-    if more := enough_queries(comparison, undecided):
+    if len(undecided) == 1 and (more := enough_queries(comparison, undecided)):
         text += f"; {more}"
+    if len(undecided) > 1:
+        text += f"; the table says how many would show that they are within ±{margin}"
     return f"{text}."
 
 

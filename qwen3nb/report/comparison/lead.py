@@ -84,11 +84,7 @@ def find_lead(
     """
     if boards is not None and boards.overall.name:
         return _on_benchmark(boards.overall)
-    records = [
-        record
-        for (name, _), record in comparison.records.items()
-        if name == task and record.main.value is not None
-    ]
+    records = comparison.scored(task)
     return _on_task(comparison, sorted(records, key=_score, reverse=True)) if records else None
 
 
@@ -225,14 +221,16 @@ def lead_figure(
         f"{each.name}: {-each.behind:+.3f} {interval_text(_turned(each.interval), absent='')}"
         for each in shown
     )
+    of_mean = boards is not None and boards.overall.name
+    given = ", which is over queries, the tasks being given" if of_mean else ""
     return forest_figure(
         rows,
         xlabel=f"{lead.measure} minus the best model's",
         name="lead",
         caption=f"{lead.where}: how far each model is from the best, {lead.name} ({lead.measure} "
         f"{lead.value:.3f}), paired over the same {lead.queries}, with the 95 % interval of "
-        f"the difference. Filled: different by the test ({lead.test}) and by the interval; open: "
-        "not." + (f" Not shown: {left_out} more." if left_out else ""),
+        f"the difference{given}. Filled: different by the test ({lead.test}) and by the interval; "
+        "open: not." + (f" Not shown: {left_out} more." if left_out else ""),
         alt=f"Forest plot of differences from {lead.name} on {lead.where}. {ends}.",
         columns=1,
     )
