@@ -350,9 +350,10 @@ def mean_comparisons(
                 for part, share in zip(parts, shares, strict=True)
             ]
             columns[system] = sorter.system(tuple(ids), np.concatenate(scaled))
+        tasks = counted_tasks([each.task for each in parts], title)
         found.append(
             MeanComparison(
-                title, f"mean {column.measure} of {counted_tasks([each.task for each in parts], title)}",
+                title, f"mean {column.measure} of {tasks}",
                 baseline if baseline in columns else "", columns, procedure,
                 parts=tuple(parts), shares=shares,
             )

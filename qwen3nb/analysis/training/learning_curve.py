@@ -313,8 +313,8 @@ def correlation(
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise ValueError("expected finite values only")
     n = len(first)
-    if n < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        reason = "fewer than two points" if n < 2 else "one of the measures is constant"
+    if n < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        reason = "fewer than three points" if n < 3 else "one of the measures is constant"
         return Correlation(None, None, n, how, reason)
     measure = stats.spearmanr if how == "spearman" else stats.pearsonr
     value = max(-1.0, min(1.0, float(measure(first, second).statistic)))

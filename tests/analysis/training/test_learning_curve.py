@@ -167,7 +167,7 @@ def test_the_interval_of_a_rank_correlation_by_hand():
 
 def test_undefined_correlations_give_a_reason():
     assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
-    assert correlation([1], [2]).undefined == "fewer than two points"
+    assert correlation([1], [2]).undefined == "fewer than three points"
     few = correlation([1, 2, 3], [3, 1, 2])
     assert (few.value, few.interval) == (pytest.approx(-0.5), None)
     exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
