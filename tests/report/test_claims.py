@@ -27,7 +27,7 @@ MARGIN, ALPHA = 0.05, 0.05
 
 
 def drawn(seed):
-    """Records of three models: equal, tied on most queries, a little or much better, few or many."""
+    """Records of three models: equal, tied on most queries, a little or much better."""
     rng = np.random.default_rng(seed)
     n = int(rng.choice([2, 5, 12, 40, 150]))
     base = rng.uniform(0, 1, n).round(int(rng.integers(1, 4)))
@@ -53,7 +53,7 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     for each, powered in zip(comparison.differences, power_table(comparison).rows, strict=True):
         row, (low, high) = rows[each.first], each.interval
         clear = each.corrected < ALPHA and not low <= 0 <= high
-        inside = -MARGIN < low and high < MARGIN
+        inside = low > -MARGIN and high < MARGIN
         expected[each.first] = (clear, inside)
         assert row[2].strong == clear
         word = powered[1].text

@@ -45,7 +45,8 @@ def test_the_recommendation_and_everything_behind_it():
         ((0.4, 0.2), "Keep now: no candidate is shown to be better; the best, a: MRR@10 .*; these "
          r"queries would show a difference of 0.0\d\d in 80 % of samples\."),
         ((0.43, 0.2), "Keep now: no candidate is better by more than 0.05; the best, a: "),
-        ((0.2, 0.1), r"Keep now: every candidate is worse; the best, a: MRR@10 .* 3 pairs of models\)\."),
+        ((0.2, 0.1), r"Keep now: every candidate is worse; the best, a: MRR@10 .* 3 pairs "
+         r"of models\)\."),
     ],
 )  # fmt: skip
 def test_the_report_begins_with_the_decision(means, headline):
