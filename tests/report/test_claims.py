@@ -275,3 +275,19 @@ def test_evaluations_say_how_many_pairs_were_tested():
     assert scores_table(scores).rows[0][4].detail == "3 pairs"
     assert scores[0].verdict in ("better", "worse", "not shown")
     assert str(evaluation_conclusion(scores))
+
+
+def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
+    ours, others = tier_records("m", mean=0.5), tier_records("bm25", mean=0.56, seed=3)
+    first, *rest = against_baseline(ours, others, tier="full")
+    pair = compare([*ours, *others], tier="full").difference("m", "bm25", task="BEIR")
+    assert (first.task, first.difference, first.interval, first.p_value) == (
+        "BEIR", pair.difference, pair.interval, pair.corrected,
+    )  # fmt: skip
+    assert len(rest) == len(ours)
+    said = str(evaluation_conclusion([first, *rest]))
+    assert said.startswith(
+        f"On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks {pair.means[0]:.3f} against "
+        f"{pair.means[1]:.3f}, a paired difference of {pair.difference:+.3f} ["
+    )
+    assert "tasks compared with it" in said

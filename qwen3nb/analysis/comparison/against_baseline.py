@@ -89,14 +89,22 @@ def known_baseline(results: Iterable[Result], baseline: str) -> str:
 
 
 def against_baseline(
-    results: Iterable[Result], others: Iterable[Result], *, baseline: str = "", seed: int = 0
+    results: Iterable[Result],
+    others: Iterable[Result],
+    *,
+    baseline: str = "",
+    tier: str = "",
+    seed: int = 0,
 ) -> list[AgainstBaseline]:
     """Return a model's score on every task beside its difference from a baseline.
+
+    The mean of a tier comes first, where it has one.
 
     Args:
         results: records of one model.
         others: records of any models; its own are ignored.
         baseline: label of the baseline; by default as above.
+        tier: the tier that was run as a whole; empty for other tasks.
         seed: of the sign flips.
     """
     own = list(results)
@@ -108,7 +116,14 @@ def against_baseline(
         for each in every
         if each.model.label not in labels and each.model.identity not in identities
     ]
-    compared = compare(every, baseline=own[0].model.label, seed=seed) if own else compare([])
+    if not own:
+        return []
+    compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
+    for record in compared.means[0].records(compared.records) if compared.means else ():
+        if record.model.identity in identities:
+            own.insert(0, record)
+        elif record.model.label not in labels:
+            candidates.append(record)
     return [_against(each, _pick(each, candidates, baseline), compared, baseline) for each in own]
 
 

@@ -26,6 +26,7 @@ from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
 __all__ = [
+    "MEAN",
     "BenchmarkMean",
     "MeanColumn",
     "MeanComparison",
@@ -46,6 +47,7 @@ __all__ = [
 _WITHOUT = {"BEIR": "MSMARCO"}  # reported without this task too
 _GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 _NAMES = {"MSMARCO": "MS MARCO"}
+MEAN = "mean"  # type of the "task" that a record of a mean has
 _AGREE = 1e-5  # MTEB's score and a record's, to which they are compared when a task is run
 
 
@@ -296,7 +298,7 @@ class MeanComparison(TaskComparison):
                 float(own.scores.mean()), *ends, len(own), "mean", (self.metric,), interval=""
             )
             result = next(of[key] for key in of if key[1] == name and key[0] in self._tasks)
-            task = TaskInfo(self.task, result.task.type, self.metric)
+            task = TaskInfo(self.task, MEAN, self.metric)
             made.append(
                 replace(result, task=task, metrics={self.metric: score},
                         per_query={self.metric: {}}, parts=())

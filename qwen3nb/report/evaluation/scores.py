@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.analysis.comparison.benchmark_means import MEAN
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
@@ -83,7 +84,7 @@ def _table(
 
 def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
     task = Cell(short_task(each.task), each.metric)
-    score = number(each.score, link=f"#{task_anchor(each.task)}")
+    score = number(each.score, link="" if each.type == MEAN else f"#{task_anchor(each.task)}")
     n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
     if each.difference is None:
         none = Cell("–", each.why)
@@ -183,19 +184,21 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
 
 
 def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
-    """Say on how many tasks a model is better or worse than its baselines."""
+    """Say whether a model is better than its baselines: on the mean, and on how many tasks."""
     if not scores:
         return Conclusion("No task was finished, so there is no score to speak of.")
     model = scores[0].model
     by_baseline: dict[str, list[AgainstBaseline]] = {}
+    of_means = [each for each in scores if each.type == MEAN]
     for each in scores:
-        if each.difference is not None:
+        if each.difference is not None and each not in of_means:
             by_baseline.setdefault(each.reference, []).append(each)
-    sentences = [
+    sentences = [_one_task(each) for each in of_means if each.difference is not None]
+    sentences += [
         _one_task(own[0]) if len(own) == 1 else _tasks(model, name, own)
         for name, own in by_baseline.items()
     ]
-    if alone := [each for each in scores if each.difference is None]:
+    if alone := [each for each in scores if each.difference is None and each not in of_means]:
         sentences.append(_alone(model, alone, bool(by_baseline)))
     return Conclusion(" ".join(sentences))
 
