@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+import scipy  # loads scipy.stats when it is used, which takes a second
 
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
@@ -262,8 +262,8 @@ def _standings(
 ) -> Iterator[Standing]:
     """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
     tail = (1 - scores.level) / 2
-    ranks = rankdata(-scores.observed, method="min")
-    resampled_ranks = rankdata(-scores.resampled, axis=1, method="min")
+    ranks = scipy.stats.rankdata(-scores.observed, method="min")
+    resampled_ranks = scipy.stats.rankdata(-scores.resampled, axis=1, method="min")
     first = resampled_ranks == 1
     shares = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
     best = order[0]

@@ -307,8 +307,8 @@ def _smaller(suite: AnnSuite) -> str:
     if not kept:
         least, effect = max(effects, key=lambda pair: pair[1].difference)
         return (
-            f"All smaller vectors lose significantly (Holm over {len(rest)} forms), the least "
-            f"{_form(least)}: {_effect(effect)}."
+            "All smaller vectors lose significantly (corrected by Holm's method over them), the "
+            f"least {_form(least)}: {_effect(effect)}."
         )
     small, effect = min(kept, key=lambda pair: pair[0].size)
     return (
