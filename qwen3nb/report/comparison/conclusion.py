@@ -44,6 +44,7 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
     shown = [each for each in every if each.significant(how.alpha)]
     open_ones = [each for each in every if not each.significant(how.alpha)]
     parts = [_count(comparison, shown), _largest(comparison, shown), _open(comparison, open_ones)]
+    parts.append(comparison.caution.strip())
     return Conclusion(" ".join(part for part in parts if part))
 
 

@@ -117,7 +117,9 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
         f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
         f"raw p-value; in bold where the difference is significant: corrected p < {how.alpha:g}, "
-        "and the interval leaves out 0." + (f" Not paired: {left_out}." if left_out else "")
+        "and the interval leaves out 0."
+        + comparison.caution
+        + (f" Not paired: {left_out}." if left_out else "")
     )
 
 

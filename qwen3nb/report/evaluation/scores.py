@@ -8,6 +8,8 @@ from dataclasses import asdict, replace
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
 from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.stats.multiple_testing import too_few_draws
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
@@ -76,6 +78,8 @@ def _table(
             "of the models with scores on the task, whose number is below p; and the interval "
             "leaves out 0)"
         )
+        few = too_few_draws(max(each.family for each in scores), draws=DRAWS, alpha=ALPHA)
+        note += f";{few.removesuffix('.')}" if few else ""
     model = scores[0].model if scores else "the model"
     tasks = f"the {kind} tasks" if kind else "every task"
     caption = f"Scores of {model} on {tasks}, each with its paired difference from a baseline."

@@ -187,7 +187,7 @@ def _note(boards: CategoryBoards) -> str:
     return (
         f"{weights}and only models with a score on every task are ranked. Ranks from {DRAWS:,} "
         "resamples of the queries. Letters: paired permutation test, Holm over all pairs of a "
-        f"column, alpha {boards.overall.alpha:g}."
+        f"column, alpha {boards.overall.alpha:g}, and the interval of the difference."
         + too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
         + left_out
         + paradox
@@ -222,7 +222,7 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         caption=f"Rank of each model on {_tasks(board)}, "
         f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
         "queries. Bars at the right join models that are not significantly different (paired "
-        f"permutation test, Holm over all pairs, alpha {board.alpha:g})."
+        f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
         + too_many_models(board)
         + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
