@@ -291,3 +291,13 @@ def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
         f"{pair.means[1]:.3f}, a paired difference of {pair.difference:+.3f} ["
     )
     assert "tasks compared with it" in said
+
+
+def test_the_mean_of_one_task_has_the_p_value_of_the_task():
+    results = [*tier_records("a", mean=0.5), *tier_records("b", mean=0.52, seed=1)]
+    on_mean = compare(results, tier="full").difference("a", "b", task="MS MARCO dev")
+    on_task = compare(results, tasks=["MSMARCO"], metric="MRR@10").difference(
+        "a", "b", task="MSMARCO"
+    )
+    assert on_mean.p_value == on_task.p_value > 0.001
+    assert on_mean.interval == pytest.approx(on_task.interval)
