@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import ALPHA
-from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.lead import lead_figure, leaderboard_conclusion
@@ -20,25 +19,18 @@ from qwen3nb.report.training.interference_words import interference_conclusion
 __all__ = ["headline_findings", "headline_lead", "interference_finding", "rerank_finding"]
 
 
-def headline_lead(
-    comparison: Comparison,
-    *,
-    task: str,
-    boards: CategoryBoards | None = None,
-    folder: str = "",
-) -> str:
+def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
     """Return who leads and how far the others are behind, as HTML: a sentence and a figure.
 
     Args:
         comparison: comparison of the models on the leaderboard.
-        task: task the models are compared on.
-        boards: rankings of the tier; of a tier with benchmarks, the first is reported.
+        task: task or benchmark the models are compared on.
         folder: folder of all other pages, relative to the landing page.
     """
-    sentence = leaderboard_conclusion(comparison, task=task, boards=boards)
+    sentence = leaderboard_conclusion(comparison, task=task)
     if comparison.records:
         sentence = replace(sentence, page=f"{folder}leaderboard.html")
-    figure = lead_figure(comparison, task=task, boards=boards)
+    figure = lead_figure(comparison, task=task)
     drawn = figure._repr_html_() if figure is not None else ""
     return f'<div class="q-hero">{sentence._repr_html_()}{drawn}</div>'
 

@@ -241,12 +241,16 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     assert pair.means == pytest.approx((best.mean, second.mean))
     assert f"{pair.difference:.3f}" in found.headline
     assert str(pair) in found.evidence
-    said = leaderboard_conclusion(comparison, task=headline, boards=boards).text
+    said = leaderboard_conclusion(comparison, task=headline).text
     assert said.startswith("x-checkpoint-9 is best on BEIR")
     assert f"ahead of x-checkpoint-0 by {pair.difference:.3f} [" in said
     (row,) = differences_table(comparison, task=headline).rows
     assert abs(row[1].value) == pytest.approx(pair.difference)
     assert "not" not in found.headline
+    assert "its tasks being given" in differences_table(comparison, task=headline).note
+    text = comparison_conclusion(comparison).text
+    assert text.startswith(f"The difference from {comparison.baseline} on BEIR is significant")
+    assert f"The largest is {row[1].text} {row[1].detail} (mean nDCG@10 of 15 tasks of" in text
 
 
 def test_the_mean_of_a_benchmark_beside_numpy():

@@ -16,7 +16,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.comparison.ranking import mean_p_values, over_tasks
+from qwen3nb.analysis.comparison.ranking import common_systems, mean_p_values, over_tasks
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
@@ -254,14 +254,9 @@ def column_matrices(
 def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
     """Return the tasks to rank on, without the sparsest until two systems have them all."""
     left = list(matrices)
-    while left and len(_in_all(left)) < 2:
+    while left and len(set.intersection(*(set(each.systems) for each in left))) < 2:
         left.remove(min(left, key=lambda matrix: len(matrix.systems)))
     return left
-
-
-def _in_all(matrices: Sequence[ScoreMatrix]) -> list[str]:
-    """Return the systems that have every task."""
-    return [s for s in matrices[0].systems if all(s in each.systems for each in matrices)]
 
 
 def counted_tasks(tasks: Iterable[str], name: str) -> str:
@@ -346,7 +341,8 @@ def mean_comparisons(
         count = sum(len(each.queries) for each in parts)
         ids = [f"{part.task}/{query}" for part in parts for query in part.queries]
         sorter, columns = QuerySorter(), {}
-        for system in _in_all(parts):
+        systems, left_out = common_systems(parts)
+        for system in systems:
             scaled = [
                 part.column(system) * (share * count / len(part.queries))
                 for part, share in zip(parts, shares, strict=True)
@@ -357,7 +353,7 @@ def mean_comparisons(
             MeanComparison(
                 title, f"mean {column.measure} of {tasks}",
                 baseline if baseline in columns else "", columns, procedure,
-                parts=tuple(parts), shares=shares,
+                tuple(left_out), parts=tuple(parts), shares=shares,
             )
         )  # fmt: skip
     return tuple(found)

@@ -194,6 +194,11 @@ class Comparison:
             counts = f"{low} to {high}" if low < high else f"{low} each"
         return f"{method} over all pairs of the models compared on each task ({counts})"
 
+    def given(self, task: str) -> str:
+        """That the tasks of a mean are given, and its intervals over queries; empty for a task."""
+        of_mean = any(each.task == task for each in self.means)
+        return " Intervals of a mean are over queries, its tasks being given." if of_mean else ""
+
     @property
     def caution(self) -> str:
         """That there are too many pairs for any to differ significantly, if that is so."""

@@ -44,6 +44,7 @@ __all__ = [
     "Ranking",
     "Resamples",
     "Standing",
+    "common_systems",
     "mean_p_values",
     "over_tasks",
     "rank_systems",
@@ -166,7 +167,7 @@ def rank_systems(
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
     """
-    systems, left_out = _common_systems(matrices)
+    systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [_select(matrix, systems) for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
@@ -327,7 +328,8 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
     return groups
 
 
-def _common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+    """The systems that have every task, and notes on the others and on queries left out."""
     if not matrices:
         raise ValueError("expected at least one task to rank on; got none")
     common = [s for s in matrices[0].systems if all(s in m.systems for m in matrices)]

@@ -34,25 +34,31 @@ def candidates_conclusion(results: Iterable[Result], *, current: str, **options:
 
 
 def comparison_conclusion(comparison: Comparison) -> Conclusion:
-    """Say which differences from the baseline are shown, and how small the others may be."""
+    """Say which differences from the baseline are shown, and how small the others may be.
+
+    On the mean of a tier that has one first, then task by task.
+    """
     every = comparison.differences
     if not every:
         return Conclusion(
             "Nothing was compared: no two models have scores on the same queries of these tasks."
         )
-    how = comparison.procedure
-    shown = [each for each in every if each.significant(how.alpha)]
-    open_ones = [each for each in every if not each.significant(how.alpha)]
-    parts = [_count(comparison, shown), _largest(comparison, shown), _open(comparison, open_ones)]
+    alpha, parts = comparison.procedure.alpha, []
+    for differences in (*(mean.with_baseline for mean in comparison.means[:1]), every):
+        if differences:
+            shown = [each for each in differences if each.significant(alpha)]
+            parts += [_count(comparison, differences, shown), _largest(comparison, shown)]
+    parts.append(_open(comparison, [each for each in every if not each.significant(alpha)]))
     parts.append(comparison.caution.strip())
     return Conclusion(" ".join(part for part in parts if part))
 
 
-def _count(comparison: Comparison, shown: Sequence[PairedDifference]) -> str:
+def _count(
+    comparison: Comparison, every: Sequence[PairedDifference], shown: Sequence[PairedDifference]
+) -> str:
     """Say how many differences are shown, and in which direction."""
-    total = len(comparison.differences)
-    tasks = len({each.task for each in comparison.differences})
-    over = f"{tasks} tasks" if tasks > 1 else short_task(comparison.differences[0].task)
+    total, tasks = len(every), len({each.task for each in every})
+    over = f"{tasks} tasks" if tasks > 1 else short_task(every[0].task)
     of = f"difference{'s' if total > 1 else ''} from {comparison.baseline} on {over}"
     method = NAMES[comparison.procedure.correction]
     corrected = (

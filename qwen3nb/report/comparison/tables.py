@@ -118,6 +118,7 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
         f"raw p-value; in bold where the difference is significant: corrected p < {how.alpha:g}, "
         "and the interval leaves out 0."
+        + (comparison.given(tasks[0]) if tasks else "")
         + comparison.caution
         + (f" Not paired: {left_out}." if left_out else "")
     )

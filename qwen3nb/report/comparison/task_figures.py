@@ -46,6 +46,7 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
         f"queries ({n}), with its 95 % interval ({interval_words(['paired'])}). "
         "Filled: significantly different, two-sided paired permutation test, corrected p < "
         f"{how.alpha:g}, {comparison.family(task)}, and the interval leaves out 0."
+        f"{comparison.given(task)}"
         f"{not_shown(len(every) - len(differences))}",
         alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",
     )

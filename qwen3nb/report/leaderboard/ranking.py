@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
-__all__ = ["rank_figure", "rank_table", "standings", "task_count", "too_many_models"]
+__all__ = ["rank_figure", "rank_table", "standings"]
 
 TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
 
@@ -156,7 +156,7 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
 def _size(board: Ranking) -> str:
     """Return the number of queries of one task, or of tasks."""
     if board.name or len(board.tasks) > 1:
-        return f"mean of {task_count(board)}"
+        return f"mean of {counted_tasks(board.tasks, board.name)}"
     return f"n = {board.queries[0]}"
 
 
@@ -169,7 +169,7 @@ def _tasks(board: Ranking) -> str:
     if board.name:
         low, high = min(board.queries), max(board.queries)
         n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        return f"{board.name} ({task_count(board)} with scores of every model listed, {n})"
+        return f"{board.name} ({counted_tasks(board.tasks, board.name)} with scores of every model listed, {n})"
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
@@ -188,7 +188,7 @@ def _note(boards: CategoryBoards) -> str:
         f"{weights}and only models with a score on every task are ranked. Ranks from {DRAWS:,} "
         "resamples of the queries. Letters: paired permutation test, Holm over all pairs of a "
         f"column, alpha {boards.overall.alpha:g}, and the interval of the difference."
-        + too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
+        + _too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
         + left_out
         + paradox
         + "".join(f" {note}." for note in boards.notes)
@@ -199,7 +199,7 @@ def _pairs(board: Ranking) -> int:
     return math.comb(len(board.standings), 2)
 
 
-def too_many_models(board: Ranking) -> str:
+def _too_many_models(board: Ranking) -> str:
     """Say that no two of so many models can be found to differ, if that is so."""
     return too_few_draws(_pairs(board), draws=DRAWS, alpha=board.alpha)
 
@@ -223,7 +223,7 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
         "queries. Bars at the right join models that are not significantly different (paired "
         f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
-        + too_many_models(board)
+        + _too_many_models(board)
         + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
     )
@@ -257,8 +257,3 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     grid(axis)
     axis.set_xlabel("rank (1 is best)")
     return figure
-
-
-def task_count(board: Ranking) -> str:
-    """Return the number of tasks of a benchmark; a group counts as one."""
-    return counted_tasks(board.tasks, board.name)
