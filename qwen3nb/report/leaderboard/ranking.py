@@ -169,7 +169,8 @@ def _tasks(board: Ranking) -> str:
     if board.name:
         low, high = min(board.queries), max(board.queries)
         n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        return f"{board.name} ({counted_tasks(board.tasks, board.name)} with scores of every model listed, {n})"
+        count = counted_tasks(board.tasks, board.name)
+        return f"{board.name} ({count} with scores of every model listed, {n})"
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
