@@ -172,11 +172,11 @@ def bench_intervals(
 
     differences = scores[0] - scores[1]
     rows: list[tuple[str, str, Callable[[], object], Callable[[], object]]] = [
-        ("mean of scores", "wilson", partial(one, "mean", "a", percentile=False),
+        ("mean of scores", "widened", partial(one, "mean", "a", percentile=False),
          partial(one, "mean", "a", percentile=True)),
         ("Spearman correlation", "fisher", partial(one, "spearman", "a", "b", percentile=False),
          partial(one, "spearman", "a", "b", percentile=True)),
-        ("paired difference", "paired", partial(difference_interval, differences, level=LEVEL),
+        ("paired difference", "widened", partial(difference_interval, differences, level=LEVEL),
          partial(_all_pairs, scores, [(0, 1)], n_resamples, seed=seed)),
     ]  # fmt: skip
     return tuple(

@@ -26,6 +26,7 @@ from qwen3nb.metrics.intervals import (
     f1_interval,
     mean_interval,
     mean_of_intervals,
+    wilson_interval,
 )
 from qwen3nb.utils.choices import one_of
 
@@ -44,6 +45,8 @@ __all__ = [
 
 RESAMPLES = 2000  # of a percentile interval
 PERCENTILE = "percentile"  # the method of records that do not name one
+# Columns whose values are draws of k-means, not queries.
+DRAWN = {"v_measure", "V-measure", "ARI", "NMI", "homogeneity", "completeness"}
 REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
 _BLOCK = 4_000_000  # values resampled at once; limits the memory
@@ -184,6 +187,7 @@ def aggregate_samples(
     columns: Sequence[str],
     seed: int,
     percentile: bool = False,
+    wilson: bool = False,
     resamples: int = RESAMPLES,
     parts: Sequence[str] = (),
     draws: Draws | None = None,
@@ -196,6 +200,7 @@ def aggregate_samples(
         columns: names of the columns.
         seed: of the bootstrap of a percentile interval.
         percentile: whether to compute the percentile interval of older records.
+        wilson: whether to compute Wilson's interval of scores, of other older records.
         resamples: number of draws of a percentile interval.
         parts: the parts that the samples are of, if there are several.
         draws: where several percentile intervals share what they draw.
@@ -213,7 +218,7 @@ def aggregate_samples(
         )
         method = PERCENTILE
     else:
-        method, ends = _interval(samples, how)
+        method, ends = _interval(samples, how, columns, wilson=wilson)
     low, high = ends or (None, None)
     return replace(empty, value=value, low=low, high=high, interval=method if ends else "")
 
@@ -237,9 +242,11 @@ def sample_of(
     return values
 
 
-def _interval(samples: Sequence[Array], how: str) -> tuple[str, Interval | None]:
+def _interval(
+    samples: Sequence[Array], how: str, columns: Sequence[str], *, wilson: bool
+) -> tuple[str, Interval | None]:
     """Method and ends of the interval of the mean of aggregates of samples (n, columns)."""
-    outcomes = [_sample_interval(each, how) for each in samples]
+    outcomes = [_sample_interval(each, how, columns, wilson=wilson) for each in samples]
     method = max(name for name, _ in outcomes)
     ends = [each for _, each in outcomes if each is not None]
     if len(ends) < len(samples):
@@ -248,9 +255,13 @@ def _interval(samples: Sequence[Array], how: str) -> tuple[str, Interval | None]
     return method, mean_of_intervals(values, ends)
 
 
-def _sample_interval(values: Array, how: str) -> tuple[str, Interval | None]:
+def _sample_interval(
+    values: Array, how: str, columns: Sequence[str], *, wilson: bool
+) -> tuple[str, Interval | None]:
     if how == "mean":
-        return mean_interval(values[:, 0], level=LEVEL)
+        if wilson:
+            return "wilson", wilson_interval(values[:, 0], level=LEVEL)
+        return mean_interval(values[:, 0], level=LEVEL, drawn=columns[0] in DRAWN)
     first, second = values.T
     if how == "macro_f1":
         return "wilson", f1_interval(first, second, level=LEVEL)

@@ -153,6 +153,7 @@ def _recomputed(result: Result, stored: Aggregate, draws: Draws) -> Aggregate:
         columns=stored.columns,
         seed=result.seed,
         percentile=stored.interval == PERCENTILE,
+        wilson=stored.interval == "wilson",
         parts=stored.parts,
         draws=draws,
     )

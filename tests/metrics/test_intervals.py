@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.aggregate import Aggregate, aggregate, aggregate_samples
 from qwen3nb.metrics.intervals import (
     correlation_influence,
     correlation_interval,
@@ -16,6 +16,7 @@ from qwen3nb.metrics.intervals import (
     interval_words,
     mean_interval,
     student_interval,
+    wilson_interval,
 )
 
 RNG = np.random.default_rng(5)
@@ -38,27 +39,173 @@ def test_many_intervals_of_differences_are_those_of_each():
     assert difference_intervals(rows[:, :1], level=0.95) == [None] * 6
 
 
-def test_differences_without_ties_have_students_interval():
-    values = RNG.normal(0.1, 0.2, size=12)
+def test_symmetric_values_that_spread_have_students_interval():
+    half = RNG.uniform(0.05, 0.5, size=10)
+    values = np.concatenate([half, -half])
     theirs = student_interval(values, level=0.95)
     assert difference_interval(values, level=0.95) == pytest.approx(theirs)
+    moved = tuple(end + 0.5 for end in theirs)
+    assert mean_interval(values + 0.5, level=0.95) == ("widened", pytest.approx(moved))
     assert difference_interval(values[:1], level=0.95) is None
-    assert difference_interval(np.full(4, 0.25), level=0.95) == (0.25, 0.25)
 
 
-def test_ties_add_pseudo_pairs_at_the_bounds():
-    """By hand: ten ties are Bonett and Price's; nine have pairs of weight 0.9^4."""
-    t = scipy.stats.t.ppf(0.975, 9)
-    half = t * np.sqrt((2 / 12) / 11)  # variance of ten 0, one 1 and one -1
-    assert difference_interval(np.zeros(10), level=0.95) == pytest.approx((-half, half))
-    values, weight = np.array([0.5, *[0] * 9]), 0.9**4
-    total = 10 + 2 * weight
-    centre = 0.5 / total
-    half = t * np.sqrt(((0.25 + 2 * weight) / total - centre**2) / (total - 1))
-    ends = difference_interval(values, level=0.95)
-    assert ends == pytest.approx((centre - half, centre + half))
-    assert difference_interval(-values, level=0.95) == pytest.approx((-ends[1], -ends[0]))
-    assert difference_interval(np.zeros(2), level=0.95) == (-1, 1)
+@pytest.mark.parametrize(
+    ("n", "lacking"),  # 1 - .025^(1/n): of 3 queries that tie, all others may differ
+    [(2, 1.0), (3, 1.0), (4, 0.6024), (10, 0.3085), (20, 0.1684), (200, 0.01828)],
+)
+@pytest.mark.parametrize("value", [0.0, 0.25, 0.5, 0.9, 1.0])
+def test_values_that_do_not_spread_leave_open_what_they_may_lack(n, lacking, value):
+    low, high = mean_interval(np.full(n, value), level=0.95)[1]
+    assert (low, high) == pytest.approx(
+        (value - lacking * value, value + lacking * (1 - value)), abs=2e-4
+    )
+    low, high = difference_interval(np.full(n, value), level=0.95)
+    ends = value - lacking * (1 + value), value + lacking * (1 - value)
+    assert (low, high) == pytest.approx(ends, abs=2e-4)
+    narrow = value + 1e-4 * np.linspace(-1, 1, n) * (0 < value < 1)  # nearly equal: the same
+    assert mean_interval(narrow, level=0.95)[1] == pytest.approx(
+        (value - lacking * value, value + lacking * (1 - value)), abs=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0] + [0.0] * 19,
+        [-1.0] + [0.0] * 19,
+        [0.95, 0.95] + [-0.05] * 48,
+        list(np.linspace(0, 1, 30) ** 4),
+        [0.02, 0.03, 0.01, 0.02, 0.3],
+        [3.0, -0.5, 0.5, 0.1],
+    ],
+)
+def test_widened_intervals_by_their_formula(values):
+    values = np.array(values)
+    n, mean, bound = len(values), values.mean(), max(1, np.abs(values).max())
+    t, sd = scipy.stats.t.ppf(0.975, n - 1), values.std(ddof=1)
+    error = np.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
+    ends = []
+    for sign in (-1, 1):
+        excess = max(0, sign * scipy.stats.skew(values) - error)
+        half = t * sd / np.sqrt(n) + 2.5 * excess * sd * (1 + 2 * t**2) / (6 * n)
+        beyond = np.maximum(0, sign * (values - mean))
+        spread = min(sd, np.sqrt(2 * np.mean(beyond**2)))
+        distance = bound - sign * mean
+        narrow = max(0, 1 - (spread / (0.075 * distance)) ** 4)
+        unseen = narrow * (1 - 0.025 ** (1 / n)) * distance
+        ends.append(np.clip(mean + sign * np.hypot(half, unseen), -bound, bound))
+    assert difference_interval(values, level=0.95) == pytest.approx(tuple(ends))
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=2, max_size=40),
+    st.sampled_from([0.9, 0.95, 0.99]),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=200, deadline=None)
+def test_properties_of_intervals_of_differences(values, level, random):
+    """Mirrored with the sign, whatever the order, nested, and never inside Student's."""
+    row = np.array(values)
+    low, high = difference_interval(row, level=level)
+    assert difference_interval(-row, level=level) == pytest.approx((-high, -low), abs=1e-9)
+    random.shuffle(values)
+    assert difference_interval(np.array(values), level=level) == pytest.approx(
+        (low, high), abs=1e-9
+    )
+    inner = difference_interval(row, level=level - 0.1)
+    assert low <= inner[0] + 1e-12
+    assert inner[1] <= high + 1e-12
+    student = student_interval(row, level=level)
+    assert low <= max(-1, student[0]) + 1e-12
+    assert min(1, student[1]) <= high + 1e-12
+
+
+def tied(at, rare, share):
+    return lambda draw, shape: np.where(draw.random(shape) < share, rare, at)
+
+
+POPULATIONS = {  # of scores from 0 to 1, with their means
+    "tied, 2 % at 1": (tied(0.5, 1.0, 0.02), 0.51),
+    "tied, 5 % at 1": (tied(0.5, 1.0, 0.05), 0.525),
+    "tied, 10 % at 0": (tied(0.8, 0.0, 0.1), 0.72),
+    "bimodal 90/10": (tied(0.9, 0.1, 0.1), 0.82),
+    "bimodal 95/5": (tied(0.1, 0.9, 0.05), 0.14),
+    "right or wrong": (tied(1.0, 0.0, 0.1), 0.9),
+    "nearly equal, 5 % at 1": (
+        lambda draw, shape: np.where(draw.random(shape) < 0.05, 1, draw.normal(0.5, 0.01, shape)),
+        0.525,
+    ),
+    "skewed": (lambda draw, shape: draw.beta(0.5, 5, shape), 1 / 11),
+    "skewed more": (lambda draw, shape: draw.beta(0.2, 3, shape), 1 / 16),
+    "skewed to the left": (lambda draw, shape: draw.beta(5, 0.5, shape), 10 / 11),
+    "U": (lambda draw, shape: draw.beta(0.2, 0.2, shape), 0.5),
+    "average precision": (
+        lambda draw, shape: np.where(draw.random(shape) < 0.1, 0, draw.beta(0.6, 1.5, shape)),
+        0.9 * 0.6 / 2.1,
+    ),
+}
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_intervals_of_scores_cover_where_few_queries_differ(name, n):
+    """2,000 samples (standard error .006): at least .93, where others had as little as .34."""
+    draw, truth = POPULATIONS[name]
+    samples = np.clip(draw(np.random.default_rng(n), (2000, n)), 0, 1)
+    ends = [mean_interval(each, level=0.95)[1] for each in samples]
+    assert np.mean([low <= truth <= high for low, high in ends]) >= 0.93 - 0.01
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+@pytest.mark.parametrize(
+    ("share", "won", "lost", "noise"),
+    [
+        (0.05, 0.95, -0.05, 0),
+        (0.05, 0.95, -0.05, 0.01),
+        (0.02, 0.95, -0.02, 0.005),
+        (0.1, -1.0, 0.0, 0),
+        (0.05, -1.0, 0.0, 0.02),
+        (0.02, -1.0, 0.0, 0),
+        (0.1, 0.3, -0.03, 0),
+    ],
+)
+def test_intervals_of_differences_cover_where_few_queries_differ(share, won, lost, noise, n):
+    draw = np.random.default_rng(n)
+    rows = np.where(draw.random((2000, n)) < share, won, lost) + draw.normal(0, noise, (2000, n))
+    ends = np.array(difference_intervals(np.clip(rows, -1, 1), level=0.95))
+    truth = share * won + (1 - share) * lost
+    assert np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) >= 0.93 - 0.01
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda draw, shape: draw.uniform(-0.5, 0.5, shape),
+        lambda draw, shape: draw.normal(0.02, 0.1, shape),
+        lambda draw, shape: draw.normal(0, 0.3, shape).clip(-1, 1),
+        lambda draw, shape: draw.beta(2, 2, shape) - draw.beta(2, 2, shape),
+        lambda draw, shape: draw.triangular(-0.4, 0, 0.4, shape),
+    ],
+)
+def test_symmetric_values_that_spread_hardly_widen_the_interval(draw, n):
+    rows = draw(np.random.default_rng(1), (2000, n))
+    ends = np.array(difference_intervals(rows, level=0.95))
+    theirs = np.array([student_interval(row, level=0.95) for row in rows])
+    growth = (ends[:, 1] - ends[:, 0]).mean() / (theirs[:, 1] - theirs[:, 0]).mean()
+    assert 1 <= growth <= 1.1
+
+
+def test_draws_of_an_algorithm_have_students_interval():
+    """Draws that are close together lack no rare ones; that all are equal shows nothing."""
+    values = RNG.normal(0.45, 0.01, size=10)
+    columns = {"v_measure": {str(i): v for i, v in enumerate(values)}}
+    score = aggregate(columns, how="mean", columns=("v_measure",), seed=0)
+    assert score.interval == "student"
+    assert (score.low, score.high) == pytest.approx(student_interval(np.sort(values), level=0.95))
+    assert mean_interval(values, level=0.95)[1][1] > 0.5
+    assert mean_interval(np.array([1.0, 0.99, 1.0]), level=0.95, drawn=True)[1][1] == 1
+    assert mean_interval(np.full(9, 0.5), level=0.95, drawn=True)[0] == "widened"
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0]), min_size=2, max_size=30))
@@ -70,31 +217,27 @@ def test_an_interval_of_differences_contains_their_mean(values):
 def test_a_share_has_wilsons_interval():
     """Wilson's, with the quantile of Student's distribution for the normal one."""
     values = np.repeat([1.0, 0.0], [7, 13])
-    method, ends = mean_interval(values, level=0.95)
+    ends = wilson_interval(values, level=0.95)
     t = scipy.stats.t.ppf(0.975, 19)
     level = scipy.stats.norm.cdf(t) * 2 - 1  # at which scipy's has that quantile, with n - 1 = 19
     theirs = scipy.stats.binomtest(7, 20).proportion_ci(level, method="wilson")
-    assert method == "wilson"
     assert ends == pytest.approx((theirs.low, theirs.high), abs=0.012)
     # By hand: |0.35 - m| = t sqrt(m (1 - m) / 19) at both ends.
     for m in ends:
         assert abs(0.35 - m) == pytest.approx(t * np.sqrt(m * (1 - m) / 19))
 
 
-def test_where_all_queries_are_right_the_interval_has_a_width():
-    method, (low, high) = mean_interval(np.ones(10), level=0.95)
-    assert (method, high) == ("wilson", 1.0)
+def test_wilsons_interval_of_older_records():
+    low, high = wilson_interval(np.ones(10), level=0.95)
     t = scipy.stats.t.ppf(0.975, 9)
-    assert low == pytest.approx(9 / (9 + t**2))  # 1 - m = t sqrt(m (1 - m) / 9)
-    assert mean_interval(np.zeros(10), level=0.95)[1] == pytest.approx((0, 1 - low))
-    assert mean_interval(np.full(10, 0.5), level=0.95)[1] == (0.5, 0.5)
-
-
-def test_scores_that_are_close_together_have_nearly_students_interval():
-    values = np.clip(RNG.normal(0.45, 0.01, size=50), 0, 1)
-    ours, theirs = mean_interval(values, level=0.95)[1], student_interval(values, level=0.95)
-    width = (ours[1] - ours[0]) / (theirs[1] - theirs[0])
-    assert 1 <= width < 1.05
+    assert (low, high) == pytest.approx((9 / (9 + t**2), 1))  # 1 - m = t sqrt(m (1 - m) / 9)
+    assert wilson_interval(np.full(10, 0.5), level=0.95) == (0.5, 0.5)
+    scores = {"a": {str(i): v for i, v in enumerate([0.0, 0.25, 1.0, 1.0])}}
+    samples = [np.array([[0.0], [0.25], [1.0], [1.0]])]
+    older = aggregate_samples(samples, how="mean", columns=("a",), seed=0, wilson=True)
+    assert older.interval == "wilson"
+    assert (older.low, older.high) == wilson_interval(samples[0][:, 0], level=0.95)
+    assert aggregate(scores, how="mean", columns=("a",), seed=0).low != older.low
 
 
 @given(st.lists(st.integers(0, 10**6).map(lambda i: i / 10**6), min_size=2, max_size=60))
@@ -154,7 +297,7 @@ def test_aggregates_name_their_method():
         columns = {name: {str(i): v for i, v in enumerate(c)} for name, c in values.items()}
         return aggregate(columns, how=how, columns=tuple(columns), seed=0).interval
 
-    assert method({"a": [0, 1, 0.5]}) == "wilson"
+    assert method({"a": [0, 1, 0.5]}) == "widened"
     assert method({"a": [0, 1, 7]}) == "student"
     assert method({"a": [0, 1, 2, 3], "b": [0, 3, 2, 4]}, "spearman") == "fisher"
     assert method({"a": [0, 1, 1, 0], "b": [0, 1, 0, 0]}, "macro_f1") == "wilson"
@@ -165,6 +308,7 @@ def test_aggregates_name_their_method():
 def test_methods_in_words():
     assert interval_words(["fisher", "wilson", ""]) == "Wilson's and Fisher's z"
     assert interval_words(["student"]) == "Student's"
+    assert interval_words(["widened", "paired"]) == "widened Student's"
     assert interval_words([]) == "none"
     with pytest.raises(ValueError, match="choose one of"):
         interval_words(["bayes"])
@@ -200,4 +344,4 @@ def test_a_score_above_1_by_rounding_is_a_score_of_1():
     """scikit-learn's V-measure of a perfect clustering may be 1.0000000000000002."""
     exact, rounded = np.array([0.9, 1.0, 1.0]), np.array([0.9, 1.0, 1.0 + 2**-52])
     assert mean_interval(rounded, level=0.95) == mean_interval(exact, level=0.95)
-    assert mean_interval(rounded, level=0.95)[0] == "wilson"
+    assert mean_interval(rounded, level=0.95)[0] == "widened"

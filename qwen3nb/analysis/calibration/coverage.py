@@ -4,6 +4,11 @@ nDCG@10         a quarter of the queries has 0, a quarter 1
 hard nDCG@10    three quarters have 0
 MRR@10          reciprocal ranks, nearly half of the queries without a hit
 accuracy .9     nine of ten are right
+tied            nineteen of twenty are .5, the others 1
+nearly equal    the same, with a standard deviation of .01 about .5
+two kinds       nine of ten are .9, the others .1
+skewed          beta(.5, 5)
+AP              average precisions, of which a tenth is 0
 V-measure       draws that are close together
 Spearman        similarities of sentence pairs and their ratings, with noise that depends on
 the rating, and ties
@@ -33,6 +38,7 @@ Hits = tuple[str, str, int, int, int]  # method, world, n, intervals that hold, 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 _SPEARMAN = "Spearman"
+_DRAWN = "V-measure"
 _BATCH = 100  # simulations that share one set of draws
 _LARGE = 1_000_000  # draws by which the true value is computed
 
@@ -57,6 +63,26 @@ def _accuracy(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return hits
 
 
+def _tied(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.where(generator.random(shape) < 0.05, 1.0, 0.5)
+
+
+def _nearly_equal(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.where(generator.random(shape) < 0.05, 1.0, generator.normal(0.5, 0.01, shape))
+
+
+def _two_kinds(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.where(generator.random(shape) < 0.1, 0.1, 0.9)
+
+
+def _skewed(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return generator.beta(0.5, 5, shape)
+
+
+def _average_precision(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return np.where(generator.random(shape) < 0.1, 0.0, generator.beta(0.6, 1.5, shape))
+
+
 def _v_measure(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.clip(generator.normal(0.45, 0.02, shape), 0, 1)
 
@@ -66,7 +92,12 @@ _SCORES: dict[str, Draw] = {
     "hard nDCG@10": _hard_ndcg,
     "MRR@10": _mrr,
     "accuracy .9": _accuracy,
-    "V-measure": _v_measure,
+    "tied": _tied,
+    "nearly equal": _nearly_equal,
+    "two kinds": _two_kinds,
+    "skewed": _skewed,
+    "AP": _average_precision,
+    _DRAWN: _v_measure,
 }
 
 
@@ -82,7 +113,8 @@ def score_coverage(
         truth = float(draw(np.random.default_rng((seed, index)), (_LARGE,)).mean())
         for n in sizes:
             drawn_by = (seed, index, n)
-            counts = _means(draw, truth, n, simulations, n_resamples, drawn_by)
+            drawn = world == _DRAWN
+            counts = _means(draw, truth, n, simulations, n_resamples, drawn_by, drawn=drawn)
             yield from ((method, world, n, held, simulations) for method, held in counts.items())
     a, b = _pairs(np.random.default_rng((seed, 99)), _LARGE)
     truth = float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
@@ -94,15 +126,23 @@ def score_coverage(
 
 
 def _means(
-    draw: Draw, truth: float, n: int, simulations: int, n_resamples: int, drawn_by: tuple[int, ...]
+    draw: Draw,
+    truth: float,
+    n: int,
+    simulations: int,
+    n_resamples: int,
+    drawn_by: tuple[int, ...],
+    *,
+    drawn: bool,
 ) -> dict[str, int]:
     generator = np.random.default_rng(drawn_by)
-    counts = dict.fromkeys(("wilson", "student", "percentile"), 0)
+    counts = dict.fromkeys(("widened", "student", "percentile")[drawn:], 0)
     for batch in range(simulations // _BATCH):
         values = draw(generator, (n, _BATCH))
         _, means = resampled_means(values, n_resamples=n_resamples, seed=(*drawn_by, batch))
         for column, resampled in zip(values.T, means.T, strict=True):
-            counts["wilson"] += _holds(mean_interval(column, level=0.95)[1], truth)
+            if not drawn:
+                counts["widened"] += _holds(mean_interval(column, level=0.95)[1], truth)
             counts["student"] += _holds(student_interval(column, level=0.95), truth)
             counts["percentile"] += _holds(percentile_interval(resampled, level=0.95), truth)
     return {INTERVALS[method]: held for method, held in counts.items()}

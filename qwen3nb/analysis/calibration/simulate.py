@@ -6,6 +6,9 @@ Differences are drawn in worlds in which the truth is known:
     normal      normally distributed differences
     rare wins   nDCG-like: one of eight queries is won, by a third on average, and none is lost
     accuracy    15 % of the queries are won and 5 % lost, by 1 each
+    large wins  under the null hypothesis, 5 % of the queries are won by .95 and the others lost by
+                .05; else all of these differences are .05 larger
+    noisy wins  the same, with a standard deviation of .01
 
 and the intervals of scores in those of `qwen3nb.analysis.calibration.coverage`.
 
@@ -39,8 +42,10 @@ from qwen3nb.analysis.training.tir_estimate import Gate, estimate
 from qwen3nb.metrics.intervals import (
     INTERVALS,
     Array,
-    difference_interval,
+    Interval,
+    difference_intervals,
     student_interval,
+    within,
 )
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.markdown import markdown_table
@@ -49,6 +54,7 @@ __all__ = [
     "STORED",
     "Share",
     "calibrate",
+    "calibrate_equivalence",
     "calibrate_scores",
     "calibrate_seeds",
     "calibration_markdown",
@@ -59,6 +65,7 @@ __all__ = [
 STORED = Path(__file__).with_name("calibration.json")
 SIZES = (10, 20, 50, 200, 1000)
 SCORE_SIZES = (10, 20, 50, 200)
+FEW_SIZES = (3, 5, 10, 20, 50, 200)
 ALPHA = 0.05
 _BATCH = 100  # simulations that share one set of draws
 _GAINS = np.array([0.0, *(1 / np.log2(np.arange(11, 1, -1)))])
@@ -71,7 +78,8 @@ class Share:
 
     Attributes:
         method: the test or interval that is simulated.
-        kind: ``false positives``, ``coverage`` (of differences), ``score coverage`` or ``power``.
+        kind: ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score
+            coverage`` or ``power``.
         world: the distribution the data are drawn from.
         n: number of queries, or ``seeds x queries``.
         simulations: number of simulations.
@@ -97,7 +105,7 @@ class Share:
         if self.low <= self.share <= self.high:
             return "holds"
         cautious = (
-            self.share < self.low if self.kind == "false positives" else (self.share > self.high)
+            self.share < self.low if self.kind.startswith("false") else self.share > self.high
         )
         return "cautious" if cautious else "too bold"
 
@@ -164,12 +172,28 @@ def _accuracy(
     return differences, 2 * won - 0.2
 
 
+def _large_wins(
+    generator: np.random.Generator, n: int, count: int, shift: bool
+) -> tuple[Array, float]:
+    truth = 0.05 if shift else 0.0
+    return np.where(generator.random((n, count)) < 0.05, 0.95, -0.05) + truth, truth
+
+
+def _noisy_wins(
+    generator: np.random.Generator, n: int, count: int, shift: bool
+) -> tuple[Array, float]:
+    differences, truth = _large_wins(generator, n, count, shift)
+    return differences + generator.normal(0, 0.01, size=(n, count)), truth
+
+
 _World = Callable[[np.random.Generator, int, int, bool], tuple[Array, float]]
 _WORLDS: dict[str, _World] = {
     "search": _search,
     "normal": _normal,
     "rare wins": _rare,
     "accuracy": _accuracy,
+    "large wins": _large_wins,
+    "noisy wins": _noisy_wins,
 }
 
 
@@ -190,10 +214,10 @@ def _batch(
 
     shifted, truth = draw(generator, n, _BATCH, True)
     observed, means = resampled_means(shifted, n_resamples=n_resamples, seed=drawn_by)
-    paired = student = percentile = bca = 0
+    shown = difference_intervals(shifted.T, level=1 - ALPHA)
+    yield ("coverage", INTERVALS["widened"]), sum(e is not None and _in(e, truth) for e in shown)
+    student = percentile = bca = 0
     for i in range(_BATCH):
-        low, high = difference_interval(shifted[:, i], level=1 - ALPHA) or (1.0, -1.0)
-        paired += low <= truth <= high
         low, high = student_interval(shifted[:, i], level=1 - ALPHA) or (1.0, -1.0)
         student += low <= truth <= high
         low, high = percentile_interval(means[:, i], level=1 - ALPHA)
@@ -202,12 +226,15 @@ def _batch(
             means[:, i], shifted[:, i], observed=float(observed[i]), level=1 - ALPHA
         )
         bca += ends is not None and ends[0] <= truth <= ends[1]
-    yield ("coverage", INTERVALS["paired"]), paired
     yield ("coverage", INTERVALS["student"]), student
     yield ("coverage", INTERVALS["percentile"]), percentile
     yield ("coverage", "BCa bootstrap"), bca
     if draw is _normal:
         yield ("power", "minimum detectable effect"), _detected(generator, n)
+
+
+def _in(ends: Interval, truth: float) -> bool:
+    return ends[0] - 1e-9 <= truth <= ends[1] + 1e-9
 
 
 def _detected(generator: np.random.Generator, n: int) -> int:
@@ -217,6 +244,27 @@ def _detected(generator: np.random.Generator, n: int) -> int:
     effect = minimum_detectable_effect(unit, np.zeros(n)) or 0.0
     sample = generator.normal(effect, 1.0, size=(n, _BATCH))
     return int((stats.ttest_1samp(sample, 0.0).pvalue < ALPHA).sum())
+
+
+def calibrate_equivalence(
+    *, sizes: Sequence[int] = FEW_SIZES, simulations: int = 10_000, seed: int
+) -> list[Share]:
+    """How often two systems are called equivalent whose true difference is the margin.
+
+    By the interval that is shown, and by two one-sided t-tests.
+    """
+    shares = []
+    for index, (world, draw) in enumerate(_WORLDS.items()):
+        for n in sizes:
+            generator = np.random.default_rng((seed, index, n, 1))
+            sample, truth = draw(generator, n, simulations, True)
+            margin = truth * (1 - 1e-9)
+            shown = sum(within(e, margin) for e in difference_intervals(sample.T, level=1 - ALPHA))
+            half = stats.t.ppf(1 - ALPHA, n - 1) * sample.std(axis=0, ddof=1) / np.sqrt(n)
+            tests = int((half < margin - np.abs(sample.mean(axis=0))).sum())
+            for method, hits in ((INTERVALS["widened"], shown), ("two one-sided t-tests", tests)):
+                shares.append(_share(method, "false equivalence", world, str(n), hits, simulations))
+    return shares
 
 
 def calibrate_scores(
@@ -299,7 +347,9 @@ def _trainings(generator: np.random.Generator, seeds: int, queries: int, spread:
 
 
 def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) -> Share:
-    expected = {"false positives": ALPHA, "power": 0.8}.get(kind, 1 - ALPHA)
+    expected = {"false positives": ALPHA, "false equivalence": ALPHA, "power": 0.8}.get(
+        kind, 1 - ALPHA
+    )
     low, high = stats.binom.interval(0.99, total, expected)
     return Share(
         method, kind, world, n, total, hits / total, expected, float(low / total),
@@ -316,7 +366,8 @@ def simulate(*, seed: int = 0, simulations: int = 0, output: Path | None = None)
         output: file to write the shares to.
     """
     size: dict[str, Any] = {"simulations": simulations} if simulations else {}
-    shares = [*calibrate(seed=seed, **size), *calibrate_scores(seed=seed, **size)]
+    shares = [*calibrate(seed=seed, **size), *calibrate_equivalence(seed=seed, **size)]
+    shares += calibrate_scores(seed=seed, **size)
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed, **size)
     if output is not None:

@@ -30,7 +30,7 @@ class TrendPoint:
         finished: time, ISO 8601.
         identity: of the model's weights and settings.
         revision: of the data.
-        mean: over queries; ``interval`` is its Wilson's or Student's interval, or None for a
+        mean: over queries; ``interval`` is its widened or Student's interval, or None for a
             single query.
         n: number of queries.
         change: mean paired difference from the previous run; None for the first run and where

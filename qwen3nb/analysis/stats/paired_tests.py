@@ -8,8 +8,8 @@ Degenerate samples have defined results:
 
     equal systems           difference 0, p = 1 in every test; the interval has a width, as a tie
                             on these queries does not make a tie on all
-    constant differences    interval (c, c); the permutation test is valid; the t-test and d_z
-                            are undefined, and the reason is given
+    constant differences    the same; the permutation test is valid; the t-test and d_z are
+                            undefined, and the reason is given
     a single query          no interval, permutation p = 1, no t-test
 
 References:
@@ -71,7 +71,7 @@ class MeanDifference:
 
     Attributes:
         difference: mean of a − b.
-        interval: ends of the tie-adjusted Student's interval; None for a single query.
+        interval: ends of the widened Student's interval; None for a single query.
         level: nominal coverage, 0.95 by default.
         n: number of queries.
         undefined: why there is no interval, or empty.
@@ -183,9 +183,10 @@ class EquivalenceResult:
 def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> MeanDifference:
     """The mean of a − b over queries, with the interval that every page shows.
 
-    It is Student's, widened where most queries tie (`metrics.intervals.difference_interval`).
-    See `qwen3nb.analysis.calibration` for measured coverages, and for those of Student's and of
-    bootstrap intervals, which are too narrow where few queries differ.
+    It is Student's, widened where the differences are skewed or hardly spread
+    (`metrics.intervals.difference_interval`). See `qwen3nb.analysis.calibration` for measured
+    coverages, and for those of Student's and of bootstrap intervals, which are too narrow where few
+    queries differ.
 
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, or a level

@@ -80,7 +80,7 @@ def checks_table(checks: Iterable[Any]) -> Table:
     return Table(
         ("check", "verdict", "observed", "expected", "n"),
         rows,
-        f"Intervals: 95 %, {interval_words(['wilson', 'fisher'])} (correlations), over queries or "
+        f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over queries or "
         "pairs. On substitutes for the data "
         "a target was set for, a missed target only warns, unless the interval includes chance.",
         kind="words",

@@ -78,8 +78,8 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents at "
         "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
         f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
-        f"serialised index. Intervals: 95 %, {interval_words(['wilson'])}, of differences "
-        f"{interval_words(['paired'])}, over queries. Bold: no other "
+        f"serialised index. Intervals: 95 %, {interval_words(['widened'])}, "
+        f"over queries. Bold: no other "
         f"index is both faster ({threads[0]}, batch) and better.",
         name="ann",
         caption=f"Every index and setting: recall@{suite.k}, speed, size, and nDCG@10 with its "
@@ -135,7 +135,7 @@ def ann_figure(suite: AnnSuite) -> Figure:
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
         f"mean over n = {suite.queries:,} queries, against the throughput of one batch. Up and "
         "right is better; for points on the grey line, no other index is both faster and better. "
-        f"Pale bars: 95 % intervals ({interval_words(['wilson'])}) of the recall over queries.",
+        f"Pale bars: 95 % intervals ({interval_words(['widened'])}) of the recall over queries.",
         alt=f"Recall against queries per second of approximate indexes. Frontier: {summary}.",
     )
 
@@ -213,8 +213,7 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors are "
         "truncated to their first dimensions and, for cosine similarity, normalised again; a model "
         "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
-        f"95 %, {interval_words(['wilson'])}, of paired differences "
-        f"{interval_words(['paired'])}, over queries.",
+        f"95 %, {interval_words(['widened'])}, over queries; differences are paired.",
         name="compression",
         caption="Fewer dimensions and fewer bits: nDCG@10 by exact search, with the paired "
         f"difference from full vectors over n = {suite.queries:,} queries.",
@@ -235,7 +234,7 @@ def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
         name=f"compression-{suite.task}",
         draw=lambda width: _compression(suite, width, seed),
         caption=f"{suite.label} on {suite.task}: nDCG@10 by bytes per document, with 95 % "
-        f"intervals ({interval_words(['wilson'])}) over n = {suite.queries} queries. "
+        f"intervals ({interval_words(['widened'])}) over n = {suite.queries} queries. "
         "The paired differences in the table are more informative than overlapping intervals.",
         alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
     )

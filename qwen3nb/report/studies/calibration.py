@@ -13,6 +13,8 @@ __all__ = ["calibration_conclusion", "calibration_table"]
 
 _WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",
+    "false equivalence": "share of samples called equivalent where the true difference is the "
+    "margin",
     "coverage": "share of 95 % intervals of a difference that contain the true one",
     "score coverage": "share of 95 % intervals of a score that contain the true one",
     "power": "share of samples in which the t-test detects the minimum detectable effect",
@@ -21,13 +23,16 @@ _INTERVALS = ("coverage", "score coverage")
 # The methods that pages use, and what is said of them.
 _CLAIMS = {
     "false positives": "The permutation test finds a difference where there is none in at most",
+    "false equivalence": "Models whose difference is the margin are called equivalent in at most",
     "coverage": "The 95 % intervals of differences contain the true one in at least",
     "score coverage": "Those of scores contain the true one in at least",
 }
+_SKEWED = ("large wins", "noisy wins")  # worlds without the symmetry that the test assumes
 _SHOWN = {
     ("false positives", "permutation test"),
-    ("coverage", "tie-adjusted Student's"),
-    ("score coverage", "Wilson's"),
+    ("false equivalence", "widened Student's"),
+    ("coverage", "widened Student's"),
+    ("score coverage", "widened Student's"),
     ("score coverage", "Fisher's z"),
 }
 
@@ -37,7 +42,7 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
 
     Args:
         shares: from `read_calibration` or `calibrate` of `qwen3nb.analysis.calibration.simulate`.
-        kind: ``false positives``, ``coverage``, ``score coverage`` or ``power``.
+        kind: see `qwen3nb.analysis.calibration.simulate.Share`.
         over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
     """
     selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
@@ -64,8 +69,25 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
     if not every:
         return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
     shown = [share for share in every if (share.kind, share.method) in _SHOWN and _queries(share)]
-    words = [_in_words(kind, [s for s in shown if s.kind == kind]) for kind in _CLAIMS]
+    skewed = [s for s in shown if s.kind == "false positives" and s.world in _SKEWED]
+    words = [
+        _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
+        for kind in _CLAIMS
+    ]
+    words[1:1] = [_under_skew(skewed)]
     return Conclusion(" ".join(word for word in [*words, _others(every)] if word))
+
+
+def _under_skew(shares: list[Any]) -> str:
+    """Say how often the test is wrong where rare large wins balance many small losses."""
+    if not shares:
+        return ""
+    worst = max(shares, key=lambda each: each.share)
+    return (
+        "Where rare large wins balance many small losses, differences are not symmetric, as it "
+        f"assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.world}, n = "
+        f"{worst.n}). Pages say where unseen queries could turn the sign."
+    )
 
 
 def _queries(share: Any) -> bool:
@@ -77,7 +99,7 @@ def _in_words(kind: str, shares: list[Any]) -> str:
     if not shares:
         return ""
     bold = sum(share.verdict == "too bold" for share in shares)
-    extreme = (max if kind == "false positives" else min)(shares, key=lambda each: each.share)
+    extreme = (max if kind.startswith("false") else min)(shares, key=lambda each: each.share)
     return (
         f"{_CLAIMS[kind]} {100 * extreme.share:.1f} % of samples ({extreme.world}, n = "
         f"{extreme.n}): too bold in {bold or 'none'} of {len(shares)} settings."
@@ -92,11 +114,7 @@ def _others(shares: list[Any]) -> str:
         bold = sum(share.verdict == "too bold" for share in own)
         if bold and not any((kind, method) in _SHOWN for kind in _INTERVALS):
             counts.append(f"{method} in {bold} of {len(own)}")
-    return (
-        f"Of the usual intervals, which pages do not use, too bold are: {', '.join(counts)}."
-        if counts
-        else ""
-    )
+    return f"Of the usual intervals, too bold are: {', '.join(counts)}." if counts else ""
 
 
 def _cell(share: Any) -> Cell:

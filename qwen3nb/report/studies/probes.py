@@ -28,7 +28,7 @@ def probes_table(probes: Sequence[Probes]) -> Table:
     return Table(
         ("model", "probe", "measure", "value", "n"),
         rows,
-        f"Intervals: 95 %, {interval_words(['wilson', 'fisher'])} (correlations), over pairs or "
+        f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over pairs or "
         "texts, for clusters over seeds of k-means. V-measure equals NMI with the arithmetic mean.",
         name="probes",
         caption="What the vectors tell about words, clusters and classes, and how they are spread, "

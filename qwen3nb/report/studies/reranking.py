@@ -179,11 +179,10 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     return Table(
         columns,
         tuple(rows),
-        f"Intervals: 95 %, {interval_words(['wilson'])}, of differences "
-        f"{interval_words(['paired'])}, over queries; p: two-sided paired permutation "
-        f"test, corrected by Holm over these {len(rows)} data sets, with the raw p-value below. "
-        "A reranker cannot recover what the first stage missed: the best order of its documents "
-        "(by an oracle) is the upper bound.",
+        f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: two-sided paired "
+        f"permutation test, corrected by Holm over these {len(rows)} data sets, with the raw "
+        "p-value below. A reranker cannot recover what the first stage missed: the best order of "
+        "its documents (by an oracle) is the upper bound.",
         name="rerank",
         caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
         "the paired difference.",

@@ -34,7 +34,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
-from qwen3nb.metrics.intervals import difference_interval, within
+from qwen3nb.metrics.intervals import difference_interval, difference_intervals, within
 
 RNG = np.random.default_rng(3)
 A = RNG.beta(0.6, 0.8, size=80)
@@ -128,15 +128,55 @@ def test_equivalent_is_what_the_interval_shown_says(margin, alpha):
     assert (result.queries_needed is None) == ((B - A).mean() >= margin)
 
 
-def test_the_queries_that_would_show_it_do():
-    """Of so many copies of the sample the interval fits, of one copy fewer it does not."""
-    half = mean_difference(B, A).interval[1] - (B - A).mean()
-    centred = B - A - (B - A).mean()
-    needed = queries_to_show(centred, margin=half / 3)
-    assert needed == pytest.approx(9 * 80, rel=0.05)  # a little fewer, as t is that of more
-    copies = -(-needed // 80)
-    assert within(difference_interval(np.tile(centred, copies), level=0.95), half / 3)
-    assert not within(difference_interval(np.tile(centred, copies - 1), level=0.95), half / 3)
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.25])
+def test_the_queries_that_would_show_it_by_hand(margin):
+    """Differences of half a point either way have Student's interval: t s / sqrt(n)."""
+    values = np.array([0.5, -0.5] * 5)
+    half = {n: scipy.stats.t.ppf(0.975, n - 1) * 0.5 / math.sqrt(n - 1) for n in range(5, 4000)}
+    needed = queries_to_show(values, margin=margin)
+    assert needed == min(n for n, width in half.items() if width < margin)
+    copies = np.tile(values, needed // 10 + 1)
+    assert within(difference_interval(copies, level=0.95), margin)
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "needed"),
+    [
+        ([0.0] * 3, 0.05, 72),  # 1 - .025^(1/72) = .04995
+        ([0.0] * 100, 0.05, 100),
+        ([0.02] * 10, 0.05, 119),  # .02 + .98 (1 - .025^(1/119)) = .04991; of 10, .32
+        ([0.05] * 10, 0.05, None),  # the mean is not within the margin
+        ([-0.3, 0.1] * 20, 0.05, None),
+        ([0.0], 0.05, None),
+    ],
+)
+def test_the_queries_that_would_show_it(values, margin, needed):
+    assert queries_to_show(np.array(values), margin=margin) == needed
+    result = equivalence(values, np.zeros(len(values)), margin=margin)
+    assert result.equivalent == (len(values) == needed)
+    assert (result.undefined != "") == (len(values) == 1)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10, 20, 50, 200])
+@pytest.mark.parametrize(
+    ("share", "value", "other"),
+    [(0.1, -1.0, 0.0), (0.05, 0.95, 0.0), (0.02, -1.0, 0.0), (0.1, -1.0, 0.02), (0.3, 1.0, 0.0)],
+)
+def test_a_difference_of_the_margin_is_hardly_ever_called_equivalent(share, value, other, n):
+    """In at most .05 of 1,000 samples; two one-sided t-tests do in up to .94."""
+    draw = np.random.default_rng(n)
+    rows = np.where(draw.random((1000, n)) < share, value, other)
+    margin = abs(share * value + (1 - share) * other) * (1 - 1e-9)
+    called = [equivalence(row, np.zeros(n), margin=margin).equivalent for row in rows[:50]]
+    ends = difference_intervals(rows, level=0.95)
+    assert called == [within(each, margin) for each in ends[:50]]
+    assert np.mean([within(each, margin) for each in ends]) <= 0.05
+
+
+@pytest.mark.parametrize("margin", [0.001, 0.05, 0.3, 0.99])
+@pytest.mark.parametrize("tied", [0.0, 0.2, -1.0])
+def test_three_tied_queries_are_never_equivalent(margin, tied):
+    assert not equivalence([tied] * 3, [0.0] * 3, margin=margin).equivalent
 
 
 @pytest.mark.parametrize(
@@ -195,7 +235,8 @@ def test_equal_systems_have_defined_results():
 
 def test_a_constant_difference_has_defined_results():
     a, b = np.array([0.3, 0.4, 0.5, 0.9]), np.array([0.1, 0.2, 0.3, 0.7])  # 0.2, to rounding
-    assert mean_difference(a, b).interval == pytest.approx((0.2, 0.2))
+    low, high = mean_difference(a, b).interval
+    assert (low, high) == pytest.approx((0.2 - 1.2 * 0.6024, 0.2 + 0.8 * 0.6024), abs=1e-3)
     assert permutation_test(a, b, seed=0, exact=True).p_value == 2 / 16
     assert permutation_test(a, b, seed=0, n_resamples=20_000).p_value == pytest.approx(
         1 / 8, abs=0.01

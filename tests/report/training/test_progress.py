@@ -40,7 +40,7 @@ def test_a_training_that_helps(sentence):
     text = sentence(*steps_of("a", 0.2, 0.3, 0.5, other=0.01))
     assert text.startswith(
         "Training a raised nDCG@10 on Retrieval from 0.200 at step 100 to 0.500 at step 300 "
-        "(+0.300 [+0.29"
+        "(+0.300 [+0.2"
     )
     assert "p < 0.001), rising at every checkpoint." in text
     assert "Step 300 scores best, and that is more than noise: +0.200 [" in text
