@@ -11,7 +11,7 @@ import qwen3nb as q
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import significant, verdict
-from qwen3nb.metrics.intervals import excludes_zero
+from qwen3nb.metrics.intervals import difference_interval, excludes_zero
 from qwen3nb.report.card.limitations import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.conclusion import comparison_conclusion
@@ -155,8 +155,15 @@ def test_a_difference_has_one_detectable_effect():
     report = compare_candidates(records, current="bm25", tested=("nDCG@10",), n_resamples=200)
     for each in comparison.differences:
         ours, theirs = comparison.matrix(each).scores
-        least = q.stats.minimum_detectable_effect(ours, theirs, alpha=ALPHA / 6)
-        assert comparison.detectable(each) == report.comparison.detectable(each) == least
+        by_test = q.stats.minimum_detectable_effect(ours, theirs, alpha=ALPHA / 6)
+        least = comparison.detectable(each)
+        assert least == report.comparison.detectable(each)
+        if least is not None:
+            assert least >= by_test
+            centred = ours - theirs - np.mean(ours - theirs)
+            spare = 0.842 * centred.std(ddof=1) / np.sqrt(len(centred))
+            assert difference_interval(centred + least - spare, level=0.95)[0] > -1e-3
+            assert least > by_test or difference_interval(centred + least, level=0.95)[0] > 0
     by_model = {row[0].text: row[2].text for row in power_table(comparison).rows}
     for row in report.tables()["Differences"].rows:
         assert row[-1].text == by_model[row[1].text]

@@ -24,7 +24,7 @@ from qwen3nb.analysis.comparison.alignment import (
     system_names,
 )
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
-from qwen3nb.analysis.comparison.differences import PairedDifference, verdict
+from qwen3nb.analysis.comparison.differences import PairedDifference, shown_by_interval, verdict
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES, too_few_draws
 from qwen3nb.analysis.stats.paired_tests import (
@@ -152,12 +152,15 @@ class Comparison:
         return compared.matrix(difference.first, difference.second)
 
     def detectable(self, difference: PairedDifference) -> float | None:
-        """The smallest true difference that a pair's queries show in 80 % of samples, or None.
+        """The smallest true difference that is significant in 80 % of such samples, or None.
 
-        By a paired t-test, at the level at which the corrected test of the pair decides.
+        By a paired t-test, at the level at which the corrected test of the pair decides, and by the
+        interval, whichever asks for more.
         """
-        level = self.procedure.decides_at(difference.family)
-        return minimum_detectable_effect(*self.matrix(difference).scores, alpha=level)
+        how, (ours, theirs) = self.procedure, self.matrix(difference).scores
+        by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
+        by_interval = shown_by_interval(ours - theirs, level=how.level)
+        return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
         """How many queries like a pair's would show it to be equivalent, or None."""

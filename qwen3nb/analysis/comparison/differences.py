@@ -7,6 +7,8 @@ seed and the query ids, so a difference has the same values whichever other syst
 from __future__ import annotations
 
 import itertools
+import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
@@ -38,6 +41,7 @@ __all__ = [
     "mean_differences",
     "paired_differences",
     "permutation_p_values",
+    "shown_by_interval",
     "significant",
     "verdict",
 ]
@@ -45,6 +49,7 @@ __all__ = [
 Pairs = Sequence[tuple[str, str]]  # names of two systems
 
 _HELD = 500_000  # differences of scores held at once, which bounds the memory
+_LARGEST = 2000  # thousandths of the largest difference
 ALPHA = 0.05  # level of the tests where none is given
 
 
@@ -78,6 +83,26 @@ def verdict(
         word = "better" if difference > 0 else "worse"
         return f"{word}, by less than {margin:g}" if near else word
     return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
+
+
+def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -> float | None:
+    """The smallest true difference whose interval leaves out 0 in a share ``power`` of samples.
+
+    Of samples of n queries whose differences spread like these (n,), to three digits; None if
+    there is none.
+    """
+    n = len(differences)
+    if n < 2:
+        return None
+    below = float(ndtri(power)) * float(differences.std(ddof=1)) / math.sqrt(n)
+    rest = differences - differences.mean() - below
+
+    def shown(thousandths: int) -> bool:
+        ends = difference_intervals(rest[None] + thousandths / 1000, level=level)[0]
+        return ends is not None and ends[0] > 0
+
+    least = bisect_left(range(_LARGEST), True, key=shown)
+    return least / 1000 if least < _LARGEST else None
 
 
 class PairTest(NamedTuple):

@@ -112,7 +112,8 @@ class CandidateReport(CandidateComparison):
         note = (
             f"p: two-sided paired permutation test, {over}; below it the raw p-value. t-test: "
             "paired, not corrected, for reference. Detectable: the smallest difference that these "
-            f"queries show in 80 % of samples, at {how.alpha:g} over the number of pairs."
+            f"queries show in 80 % of samples, at {how.alpha:g} over the number of pairs and by "
+            "the interval."
             f"{left_out}"
         )
         return Table(heads, tuple(rows), note)

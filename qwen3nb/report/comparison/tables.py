@@ -155,10 +155,10 @@ def power_table(
         f"Better or worse than {comparison.baseline}: significant, as in the table of differences. "
         f"Equivalent: the interval of the difference lies within ±{how.minimum:g}, as it would on "
         f"so many queries like these as stated; no worse: it ends above −{how.minimum:g}. "
-        "Detectable: the smallest true difference that a two-sided paired t-test, at "
-        f"{how.alpha:g} over the number of pairs, detects in 80 % of such samples; in bold above "
-        f"{how.minimum:g}: these queries may then miss differences that matter. Could turn: rare "
-        "queries that are not among these could turn the sign of the difference."
+        "Detectable: the smallest true difference that is significant in 80 % of such samples, by "
+        f"a paired t-test at {how.alpha:g} over the number of pairs and by the interval; in bold "
+        f"above {how.minimum:g}: these queries may then miss differences that matter. Could turn: "
+        "rare queries that are not among these could turn the sign of the difference."
         + not_shown(_left_out(comparison, tasks, models))
     )
     caption = f"What these queries show of the differences from {comparison.baseline}, and the "

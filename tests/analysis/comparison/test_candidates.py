@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from helpers.records import make, noisy
 
@@ -20,7 +21,10 @@ def verdicts(comparison):
 
 def candidates():
     means = {"current": 0.5, "up": 0.6, "down": 0.4, "slightly": 0.53}
-    return [make(name, scores=noisy(mean, seed=i)) for i, (name, mean) in enumerate(means.items())]
+    return [
+        make(name, scores=np.concatenate([noisy(mean, seed=[i, j]) for j in range(10)]))
+        for i, (name, mean) in enumerate(means.items())
+    ]
 
 
 def test_the_rule_needs_both_evidence_and_size():

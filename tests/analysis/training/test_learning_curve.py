@@ -56,7 +56,7 @@ def test_the_best_checkpoint_is_named_only_if_it_differs():
 
 def test_the_best_may_differ_from_the_next_but_not_from_another():
     """The third varies too much to differ significantly from the best."""
-    queries = [str(i) for i in range(40)]
+    queries = [str(i) for i in range(400)]
     best = dict.fromkeys(queries, 0.5)
     second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
     wild = {query: float(i % 2) - 0.04 for i, query in enumerate(queries)}
