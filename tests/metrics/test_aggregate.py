@@ -115,17 +115,16 @@ def test_the_percentile_interval_of_older_records_agrees_with_scipys():
 
 
 def test_what_is_undefined_has_a_reason():
-    constant = aggregate(
-        columns(cosine=[0.5] * 3, gold=[1, 2, 3]),
-        how="spearman",
-        columns=("cosine", "gold"),
-        seed=0,
-    )
-    assert constant.value is None
-    assert "constant" in constant.undefined
+    for how in ("spearman", "pearson"):
+        for first, second in (([0.1] * 3, [1, 2, 4]), ([1, 2, 4], [0.1] * 3), ([0.1] * 3, [7] * 3)):
+            constant = aggregate(columns(a=first, b=second), how=how, columns=("a", "b"), seed=0)
+            assert (constant.value, constant.low, constant.interval) == (None, None, "")
+            assert "constant" in constant.undefined
     assert aggregate(columns(s=[]), how="mean", columns=("s",), seed=0).undefined == "no queries"
     single = aggregate(columns(s=[0.4]), how="mean", columns=("s",), seed=0)
     assert (single.value, single.low) == (0.4, None)
+    single = aggregate(columns(s=[0.4]), how="mean", columns=("s",), seed=0, percentile=True)
+    assert (single.value, single.low, single.high, single.interval) == (0.4, None, None, "")
 
 
 def test_aggregates_refuse_what_they_cannot_aggregate():

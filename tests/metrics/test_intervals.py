@@ -12,11 +12,15 @@ from qwen3nb.metrics.intervals import (
     correlation_interval,
     difference_interval,
     difference_intervals,
+    excludes_zero,
     f1_interval,
     interval_words,
     mean_interval,
+    mean_of_intervals,
+    no_worse,
     student_interval,
     wilson_interval,
+    within,
 )
 
 RNG = np.random.default_rng(5)
@@ -275,6 +279,24 @@ def test_a_correlations_interval_is_fishers_where_the_data_are_normal():
     assert ours[0] < value.statistic < ours[1]
 
 
+@pytest.mark.parametrize(
+    ("how", "tail", "larger"),
+    [("pearson", 2, True), ("pearson", 30, False), ("spearman", 30, True)],
+)
+def test_a_correlations_error_is_the_larger_of_two(how, tail, larger):
+    """That of normal data, or, of heavy tails, that of the influence values."""
+    draw = np.random.default_rng(8)
+    x = scipy.stats.t.ppf((np.arange(80) + 0.5) / 80, tail)
+    y = 0.8 * x + 0.3 * draw.permutation(x)
+    r, influence = correlation_influence(x, y, how=how)
+    own = influence.std() / (1 - r**2)
+    usual = np.sqrt(1 + r**2 / 2) if how == "spearman" else 1
+    assert (own > usual) == larger
+    half = scipy.stats.norm.ppf(0.975) * max(own, usual) / np.sqrt(77)
+    ends = np.tanh(np.arctanh(r) - half), np.tanh(np.arctanh(r) + half)
+    assert correlation_interval(x, y, how=how, level=0.95) == pytest.approx(ends)
+
+
 def test_few_pairs_and_perfect_correlations_have_an_honest_interval():
     line = np.arange(5.0)
     assert correlation_interval(line[:3], line[:3], how="spearman", level=0.95) is None
@@ -290,6 +312,45 @@ def test_a_perfect_f1_has_a_width_and_an_uncertain_one_contains_its_value():
     predicted = np.array([0.0, 0, 0, 0, 1, 1, 1, 1, 1, 0])
     low, high = f1_interval(truth, predicted, level=0.95)
     assert low < 0.8 < high
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_a_perfect_f1_by_hand(classes):
+    """1 - m = t sqrt(m (1 - m) / f), with f the number of texts less that of classes."""
+    truth = np.repeat(np.arange(classes, dtype=float), 12 // classes)
+    freedom = 12 - classes
+    t = scipy.stats.t.ppf(0.975, freedom)
+    ends = f1_interval(truth, truth, level=0.95)
+    assert ends == pytest.approx((freedom / (freedom + t**2), 1))
+
+
+def test_the_interval_of_a_weighted_mean_by_hand():
+    """Distances of the ends: .1 and .1 below, .2 and .05 above, each times its weight."""
+    ends = [(0.1, 0.4), (0.5, 0.65)]
+    low, high = mean_of_intervals([0.2, 0.6], ends, weights=np.array([0.75, 0.25]))
+    assert low == pytest.approx(0.3 - np.hypot(0.075, 0.025))
+    assert high == pytest.approx(0.3 + np.hypot(0.15, 0.0125))
+    low, high = mean_of_intervals([0.2, 0.6], ends)
+    assert (low, high) == pytest.approx((0.4 - np.hypot(0.05, 0.05), 0.4 + np.hypot(0.1, 0.025)))
+
+
+@pytest.mark.parametrize(
+    ("interval", "margin", "outcome"),  # excludes 0, no worse, within
+    [
+        ((-0.1, 0.05), 0.1, (False, False, False)),  # an end at the margin shows nothing
+        ((-0.05, 0.1), 0.1, (False, True, False)),
+        ((-0.05, 0.05), 0.1, (False, True, True)),
+        ((0.0, 0.05), 0.1, (False, True, True)),  # an end at 0 includes it
+        ((-0.05, 0.0), 0.1, (False, True, True)),
+        ((0.01, 0.2), 0.1, (True, True, False)),
+        ((-0.2, -0.01), 0.1, (True, False, False)),
+    ],
+)
+def test_what_an_interval_says(interval, margin, outcome):
+    said = excludes_zero(interval), no_worse(interval, margin), within(interval, margin)
+    assert said == outcome
+    assert not no_worse(None, margin)
+    assert not within(None, margin)
 
 
 def test_aggregates_name_their_method():

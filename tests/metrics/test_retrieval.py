@@ -57,6 +57,27 @@ def test_hits_judged_and_exponential_gains_by_hand():
     assert both["nDCG@10"] == both["nDCGexp@10"]
 
 
+@pytest.mark.parametrize(
+    ("metric", "value"),  # of four relevant documents, retrieved at ranks 1 and 3
+    [
+        ("MAP@2", 1 / 4),  # divided by all that are relevant, not by those that may be retrieved
+        ("MAP@3", (1 + 2 / 3) / 4),
+        ("Recall@2", 1 / 4),
+        ("Recall@3", 2 / 4),
+        ("P@10", 2 / 10),  # divided by k, also where fewer are retrieved
+        ("P@2", 1 / 2),
+        ("MRR@1", 1.0),
+        ("Judged@10", 2 / 3),
+        ("nDCG@2", 1 / (1 + 1 / math.log2(3))),
+        ("nDCG@3", (1 + 1 / 2) / (1 + 1 / math.log2(3) + 1 / 2)),
+    ],
+)
+def test_denominators_by_hand(metric, value):
+    qrels = {"q": dict.fromkeys("abcd", 1)}
+    run = {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}
+    assert score_run(qrels, run, [metric])[metric]["q"] == pytest.approx(value)
+
+
 def test_a_judged_query_without_an_answer_scores_zero():
     assert score_run({"q": {"a": 1}}, {}, ["nDCG@10"]) == {"nDCG@10": {"q": 0.0}}
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.metrics.aggregate import aggregate, reported
+from qwen3nb.metrics.aggregate import aggregate_samples, reported
 from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
 from qwen3nb.records.store import check_files, verify, verify_files
@@ -238,11 +238,13 @@ def test_a_cut_run_of_an_older_record_is_seen(home, first, last, problem):
     assert not problem or any(problem in line for line in lines)
 
 
-def test_an_older_record_keeps_its_percentile_interval(home):
+@pytest.mark.parametrize("method", ["percentile", "wilson"])
+def test_an_older_record_keeps_its_interval(home, method):
     scores = {f"q{i}": i / 9 for i in range(10)}
-    old = aggregate({"nDCG@10": scores}, how="mean", columns=("nDCG@10",), seed=0, percentile=True)
+    sample = np.array(list(scores.values()))[:, None]
+    old = aggregate_samples([sample], how="mean", columns=("nDCG@10",), seed=0, **{method: True})
     result = make(scores=scores, metrics={"nDCG@10": old})
-    assert old.interval == "percentile"
+    assert old.interval == method
     assert verify(result) == []
-    changed = replace(result, metrics={"nDCG@10": replace(old, interval="wilson")})
+    changed = replace(result, metrics={"nDCG@10": replace(old, interval="widened")})
     assert any("low is" in line for line in verify(changed))

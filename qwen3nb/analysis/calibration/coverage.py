@@ -32,7 +32,7 @@ from qwen3nb.metrics.intervals import (
     student_interval,
 )
 
-__all__ = ["Hits", "score_coverage"]
+__all__ = ["Hits", "holds", "score_coverage"]
 
 Hits = tuple[str, str, int, int, int]  # method, world, n, intervals that hold, simulations
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -142,9 +142,9 @@ def _means(
         _, means = resampled_means(values, n_resamples=n_resamples, seed=(*drawn_by, batch))
         for column, resampled in zip(values.T, means.T, strict=True):
             if not drawn:
-                counts["widened"] += _holds(mean_interval(column, level=0.95)[1], truth)
-            counts["student"] += _holds(student_interval(column, level=0.95), truth)
-            counts["percentile"] += _holds(percentile_interval(resampled, level=0.95), truth)
+                counts["widened"] += holds(mean_interval(column, level=0.95)[1], truth)
+            counts["student"] += holds(student_interval(column, level=0.95), truth)
+            counts["percentile"] += holds(percentile_interval(resampled, level=0.95), truth)
     return {INTERVALS[method]: held for method, held in counts.items()}
 
 
@@ -165,11 +165,12 @@ def _correlations(
         picks = generator.integers(0, n, size=(n_resamples, n))
         drawn = AGGREGATES["spearman"](np.stack([first[picks], second[picks]], axis=-1))
         fine = drawn[np.isfinite(drawn)]
-        counts["percentile"] += _holds(percentile_interval(fine, level=0.95), truth)
+        counts["percentile"] += holds(percentile_interval(fine, level=0.95), truth)
         ends = correlation_interval(first, second, how="spearman", level=0.95)
-        counts["fisher"] += _holds(ends, truth)
+        counts["fisher"] += holds(ends, truth)
     return {INTERVALS[method]: held for method, held in counts.items()}
 
 
-def _holds(ends: Interval | None, truth: float) -> bool:
+def holds(ends: Interval | None, truth: float) -> bool:
+    """Whether an interval contains the true value, to rounding."""
     return ends is not None and ends[0] - 1e-9 <= truth <= ends[1] + 1e-9

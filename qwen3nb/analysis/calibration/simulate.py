@@ -22,15 +22,16 @@ The shares of the last full run are stored in ``calibration.json`` (`read_calibr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from qwen3nb.analysis.calibration.coverage import score_coverage
+from qwen3nb.analysis.calibration.coverage import holds, score_coverage
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
 from qwen3nb.analysis.stats.resampling import (
     bca_interval,
@@ -173,17 +174,11 @@ def _accuracy(
 
 
 def _large_wins(
-    generator: np.random.Generator, n: int, count: int, shift: bool
+    generator: np.random.Generator, n: int, count: int, shift: bool, *, noise: float = 0.0
 ) -> tuple[Array, float]:
     truth = 0.05 if shift else 0.0
-    return np.where(generator.random((n, count)) < 0.05, 0.95, -0.05) + truth, truth
-
-
-def _noisy_wins(
-    generator: np.random.Generator, n: int, count: int, shift: bool
-) -> tuple[Array, float]:
-    differences, truth = _large_wins(generator, n, count, shift)
-    return differences + generator.normal(0, 0.01, size=(n, count)), truth
+    wins = np.where(generator.random((n, count)) < 0.05, 0.95, -0.05)
+    return wins + truth + (generator.normal(0, noise, (n, count)) if noise else 0.0), truth
 
 
 _World = Callable[[np.random.Generator, int, int, bool], tuple[Array, float]]
@@ -193,7 +188,7 @@ _WORLDS: dict[str, _World] = {
     "rare wins": _rare,
     "accuracy": _accuracy,
     "large wins": _large_wins,
-    "noisy wins": _noisy_wins,
+    "noisy wins": partial(_large_wins, noise=0.01),
 }
 
 
@@ -214,27 +209,18 @@ def _batch(
 
     shifted, truth = draw(generator, n, _BATCH, True)
     observed, means = resampled_means(shifted, n_resamples=n_resamples, seed=drawn_by)
-    shown = difference_intervals(shifted.T, level=1 - ALPHA)
-    yield ("coverage", INTERVALS["widened"]), sum(e is not None and _in(e, truth) for e in shown)
-    student = percentile = bca = 0
-    for i in range(_BATCH):
-        low, high = student_interval(shifted[:, i], level=1 - ALPHA) or (1.0, -1.0)
-        student += low <= truth <= high
-        low, high = percentile_interval(means[:, i], level=1 - ALPHA)
-        percentile += low <= truth <= high
-        ends = bca_interval(
-            means[:, i], shifted[:, i], observed=float(observed[i]), level=1 - ALPHA
-        )
-        bca += ends is not None and ends[0] <= truth <= ends[1]
-    yield ("coverage", INTERVALS["student"]), student
-    yield ("coverage", INTERVALS["percentile"]), percentile
-    yield ("coverage", "BCa bootstrap"), bca
+    level = 1 - ALPHA
+    rows = list(zip(shifted.T, means.T, observed.tolist(), strict=True))
+    intervals: dict[str, Iterable[Interval | None]] = {
+        INTERVALS["widened"]: difference_intervals(shifted.T, level=level),
+        INTERVALS["student"]: (student_interval(row, level=level) for row, _, _ in rows),
+        INTERVALS["percentile"]: (percentile_interval(drawn, level=level) for _, drawn, _ in rows),
+        "BCa bootstrap": (bca_interval(m, row, observed=o, level=level) for row, m, o in rows),
+    }
+    for method, each in intervals.items():
+        yield ("coverage", method), sum(holds(ends, truth) for ends in each)
     if draw is _normal:
         yield ("power", "minimum detectable effect"), _detected(generator, n)
-
-
-def _in(ends: Interval, truth: float) -> bool:
-    return ends[0] - 1e-9 <= truth <= ends[1] + 1e-9
 
 
 def _detected(generator: np.random.Generator, n: int) -> int:

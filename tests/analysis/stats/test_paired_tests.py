@@ -93,6 +93,14 @@ def test_exact_enumeration_agrees_with_scipys(differences):
     assert random_p == pytest.approx(theirs, abs=0.045)
 
 
+def test_a_random_p_value_counts_the_sample_itself():
+    """(b + 1) / (m + 1): never 0, and 1 where every flip is as extreme."""
+    assert permutation_test(A + 1, A, n_resamples=99, seed=0).p_value == 1 / 100
+    assert permutation_test(A, A, n_resamples=99, seed=0).p_value == 1
+    p_value = permutation_test([1, 2, 3], [0, 0, 0], n_resamples=3, seed=0).p_value
+    assert p_value in (1 / 4, 2 / 4, 3 / 4, 1)
+
+
 def test_exact_enumeration_by_hand():
     """Of eight sign patterns of (1, 2, 3), only +++ and --- reach 6, and 4 reach 4."""
     assert permutation_test([1, 2, 3], [0, 0, 0], seed=0, exact=True).p_value == 2 / 8
