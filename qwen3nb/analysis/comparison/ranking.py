@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
@@ -37,7 +37,15 @@ from qwen3nb.metrics.intervals import (
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Ranking", "Standing", "rank_systems", "tie_groups"]
+__all__ = [
+    "Ranking",
+    "Standing",
+    "common_systems",
+    "mean_p_values",
+    "over_tasks",
+    "rank_systems",
+    "tie_groups",
+]
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,7 @@ def rank_systems(
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
     """
-    systems, left_out = _common_systems(matrices)
+    systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [_select(matrix, systems) for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
@@ -159,7 +167,13 @@ def rank_systems(
     means = shares @ np.array(each)
     scores = _Observed(columns, shares, means, level)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
-    differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
+    drawn = mean_p_values(columns, seeds, shares, n_resamples=n_resamples)
+    differ = np.zeros((len(systems), len(systems)), dtype=bool)
+    pairs = itertools.combinations(range(len(systems)), 2)
+    for (i, j), p in zip(pairs, adjust(drawn), strict=True):
+        if p < alpha:
+            shown = significant(p, scores.difference(i, j), alpha=alpha)
+            differ[i, j] = differ[j, i] = shown
     groups = tie_groups(order, differ)
     return Ranking(
         standings=tuple(_standings(systems, order, groups, differ, scores)),
@@ -185,12 +199,12 @@ class _Observed:
 
     def interval(self, system: int) -> Interval:
         parts = [each[:, system] for each in self.columns]
-        return _over_tasks(parts, self.shares, level=self.level)
+        return over_tasks(parts, self.shares, level=self.level)
 
     def difference(self, first: int, system: int) -> Interval:
         """Interval of the first's mean minus the system's, paired over the queries."""
         parts = [each[:, first] - each[:, system] for each in self.columns]
-        return _over_tasks(parts, self.shares, level=self.level, paired=True)
+        return over_tasks(parts, self.shares, level=self.level, paired=True)
 
 
 def _standings(
@@ -202,7 +216,7 @@ def _standings(
 ) -> Iterator[Standing]:
     """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
     means = scores.means
-    ranks = rankdata(-means, method="min")
+    ranks = 1 + (means[:, None] < means).sum(axis=1)
     better = differ & (means[:, None] > means)
     best = order[0]
     for i in order:
@@ -219,7 +233,7 @@ def _standings(
         )
 
 
-def _over_tasks(
+def over_tasks(
     columns: Sequence[Array], shares: Array, *, level: float, paired: bool = False
 ) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact.
@@ -263,7 +277,8 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
     return groups
 
 
-def _common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+    """The systems that have every task, and notes on the others and on queries left out."""
     if not matrices:
         raise ValueError("expected at least one task to rank on; got none")
     common = [s for s in matrices[0].systems if all(s in m.systems for m in matrices)]
@@ -286,14 +301,14 @@ def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
     return matrix.scores[[matrix.systems.index(system) for system in systems]].T
 
 
-def _mean_tests(
+def mean_p_values(
     columns: Sequence[Array],
     seeds: Sequence[tuple[int, int]],
     shares: Array,
     *,
     n_resamples: int,
-) -> Array:
-    """Holm-adjusted p-values (S, S) of the difference of means over tasks.
+) -> list[float]:
+    """P-values of the difference of means over tasks, of every pair of S systems, uncorrected.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
@@ -310,8 +325,4 @@ def _mean_tests(
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in sizes for number in drawn]
     extremes = sign_flip_extremes(every, pairs, n_resamples=n_resamples, seed=flips)
-    adjusted = adjust([(extreme + 1) / (n_resamples + 1) for extreme in extremes])
-    table = np.ones((count, count))
-    for (i, j), p in zip(pairs, adjusted, strict=True):
-        table[i, j] = table[j, i] = p
-    return table
+    return [(extreme + 1) / (n_resamples + 1) for extreme in extremes]

@@ -162,9 +162,9 @@ def compare(
     qwen3nb compare --baseline encoder --json
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
-    candidate is better or worse if the corrected p-value of the first metric is below alpha
-    and the difference larger than the threshold. The gate fails if a candidate is worse, or
-    the newest run of a model is worse than the one before.
+    candidate is better or worse by the first metric if the corrected p-value is below alpha and
+    the interval leaves out 0. It is taken, or fails the gate, if the difference is larger than
+    the threshold, too; so does a newest run that is worse than the one before.
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.utils.secrets import write_public

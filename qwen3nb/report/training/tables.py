@@ -322,7 +322,7 @@ def loss_correlation_table(trainings: Trainings) -> Table:
     columns = ("task", "training", "Spearman\n95 % interval", "checkpoints", "steps")
     note = (
         "Of evaluation loss and score. Checkpoints of one training are not independent, so the "
-        "interval (Fisher's) is too narrow; with few points it means little."
+        "interval (Fisher's) is too narrow; with few points it means little, with two nothing."
         if rows
         else "No training has two checkpoints with an evaluation loss and a score."
     )

@@ -56,7 +56,7 @@ def test_the_best_checkpoint_is_named_only_if_it_differs():
 
 def test_the_best_may_differ_from_the_next_but_not_from_another():
     """The third varies too much to differ significantly from the best."""
-    queries = [str(i) for i in range(40)]
+    queries = [str(i) for i in range(400)]
     best = dict.fromkeys(queries, 0.5)
     second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
     wild = {query: float(i % 2) - 0.04 for i, query in enumerate(queries)}
@@ -171,7 +171,7 @@ def test_the_interval_of_a_rank_correlation_by_hand():
 
 def test_undefined_correlations_give_a_reason():
     assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
-    assert correlation([1], [2]).undefined == "fewer than two points"
+    assert correlation([1], [2]).undefined == "fewer than three points"
     few = correlation([1, 2, 3], [3, 1, 2])
     assert (few.value, few.interval) == (pytest.approx(-0.5), None)
     exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
