@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from qwen3nb.models.rerankers.prompt_template import TEMPLATES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["CHECKS", "CHOICES", "MINIMUM"]
+__all__ = ["CHECKS", "CHOICES", "MINIMUM", "without_effect"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
@@ -46,6 +46,10 @@ MINIMUM: dict[str, int] = {
     "seed": 0,
     "texts": 1,
 }
+
+
+_OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "append_eos", "bidirectional"}
+_WITHOUT_EFFECT = {"bm25": {*_OF_TRANSFORMERS, "dimensions"}, "random": _OF_TRANSFORMERS}
 
 
 def _choice(name: str) -> Callable[[Any], object]:
@@ -177,3 +181,28 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "outputs": _folder,
     "alpha": _level,
 }
+
+
+def without_effect(
+    values: Mapping[str, Any], defaults: Mapping[str, Any], once: Callable[..., Any]
+) -> list[str]:
+    """Say which values the checkpoint would ignore: its page would promise what is not so.
+
+    Args:
+        values: all parameters of a run, each valid by itself.
+        defaults: those that change nothing.
+        once: calls a function, or knows its result.
+    """
+    from qwen3nb.models.sources.resolve import find_source
+
+    given = {name for name, default in defaults.items() if values[name] != default}
+    if "checkpoint" not in values or not given & _WITHOUT_EFFECT["bm25"]:
+        return []
+    source = once(find_source, values["checkpoint"])
+    kinds = [_WITHOUT_EFFECT.get(each.kind, set()) for each in source.parts or (source,)]
+    return [
+        f"{name} is {values[name]!r}, which {source.spec} has no use for; "
+        f"leave it at {defaults[name]!r}"
+        for name in defaults
+        if name in given & set.intersection(*kinds)
+    ]

@@ -109,7 +109,7 @@ def _benchmark_boards(
 def rank_table(boards: CategoryBoards | None) -> Table:
     """Return a row per model and a column per ranking, best on the first of them first.
 
-    A cell has the rank, its interval, the share of first ranks and the tie groups. A model that
+    A cell has the rank, its interval and the tie groups. A model that
     is not ranked keeps its row, with the reason. Reversals of the order are in the note.
     """
     if boards is None:
@@ -131,9 +131,8 @@ def rank_table(boards: CategoryBoards | None) -> Table:
     heads = (f"{short_task(name)}\n{_size(board)}" for name, board in shown.items())
     return Table(
         ("model", *heads), rows, _note(boards), name="ranks",
-        caption="Rank of each model with its 95 % interval and the share of resamples in which it "
-        "ranks first, on each task or type of task. Models that share a letter in a column are "
-        "not significantly different.",
+        caption="Rank of each model with its interval, on each task or type of task. Models that "
+        "share a letter in a column are not significantly different.",
     )  # fmt: skip
 
 
@@ -143,10 +142,9 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
         start = f"{system} is not ranked: "
         reasons = (line.removeprefix(start) for line in board.left_out if line.startswith(start))
         return Cell("not ranked", " ".join(map(short_task, next(reasons, "no score").split())))
-    first = f", first {100 * standing.best:.0f} %" if standing.best >= 0.005 else ""
     return Cell(
         str(standing.rank),
-        "{} to {}".format(*standing.rank_interval) + first,
+        "{} to {}".format(*standing.rank_interval),
         value=standing.rank,
         interval=standing.rank_interval,
         mark=" ".join(map(_letter, standing.groups)),
@@ -186,9 +184,10 @@ def _note(boards: CategoryBoards) -> str:
     reversals = " ".join(f"{each.text}." for each in boards.reversals) or "none."
     paradox = "" if named else f" Reversals of the order (Simpson's paradox): {reversals}"
     return (
-        f"{weights}and only models with a score on every task are ranked. Ranks from {DRAWS:,} "
-        "resamples of the queries. Letters: paired permutation test, Holm over all pairs of a "
-        f"column, alpha {boards.overall.alpha:g}, and the interval of the difference."
+        f"{weights}and only models with a score on every task are ranked. Intervals leave out the "
+        "ranks of models that are significantly better or worse. Letters and intervals: paired "
+        f"permutation test, Holm over all pairs of a column, alpha {boards.overall.alpha:g}, and "
+        "the interval of the difference."
         + _too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
         + left_out
         + paradox
@@ -206,7 +205,7 @@ def _too_many_models(board: Ranking) -> str:
 
 
 def rank_figure(boards: CategoryBoards | None) -> Figure | None:
-    """Draw each model's rank and its 95 % interval, best on top; tie groups as bars at the right.
+    """Draw each model's rank and its interval, best on top; tie groups as bars at the right.
 
     On the first task, type or benchmark, as the rows of `rank_table` are sorted. None if fewer
     than two models can be ranked.
@@ -221,8 +220,8 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
         caption=f"Rank of each model on {_tasks(board)}, "
-        f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
-        "queries. Bars at the right join models that are not significantly different (paired "
+        "with its interval, which leaves out the ranks of models that are significantly better or "
+        "worse. Bars at the right join models that are not significantly different (paired "
         f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
         + _too_many_models(board)
         + not_shown(len(board.standings) - len(shown)),

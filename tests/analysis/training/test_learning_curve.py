@@ -112,7 +112,7 @@ def test_a_curve_over_seeds():
         for number, effect in effects.items()
     }
     del scores[2][100]["q7"]
-    learning = seed_curve(scores, n_resamples=2000, seed=0)
+    learning = seed_curve(scores)
     assert [(point.step, len(point.means)) for point in learning.points] == [(100, 3), (200, 2)]
     assert learning.left_out == (
         "step 100: 1 queries of seed 1 do not pair (q7)",
@@ -122,7 +122,11 @@ def test_a_curve_over_seeds():
     )
     first = learning.points[0]
     assert first.std == pytest.approx(0.04, abs=0.003)
-    assert first.seed_interval[0] < first.interval[0] < first.mean < first.interval[1]
+    shared = [name for name in names if name != "q7"]
+    queries = np.mean([[own[100][name] for name in shared] for own in scores.values()], axis=0)
+    seeds = 4.30265 * first.std / np.sqrt(3)  # 2 degrees of freedom
+    of_queries = 1.990847 * queries.std(ddof=1) / np.sqrt(79)
+    assert first.interval[1] - first.mean == pytest.approx(np.hypot(seeds, of_queries), rel=1e-4)
     assert first.split.seed_variance == pytest.approx(0.0016, rel=0.1)
     assert "3 | " in learning.to_markdown()
     json.loads(learning.to_json())
