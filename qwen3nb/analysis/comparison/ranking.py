@@ -59,9 +59,6 @@ class Standing:
         rank: 1 is best; equal means share the better rank.
         rank_interval: of the true rank; all hold at once with probability 1 − alpha.
         groups: numbers of its tie groups, from 1.
-        behind: the first system's mean minus its mean, paired over the queries.
-        behind_interval: interval of that difference, from those of the tasks.
-        separable: whether that difference is significant.
     """
 
     system: str
@@ -70,9 +67,6 @@ class Standing:
     rank: int
     rank_interval: tuple[int, int]
     groups: tuple[int, ...]
-    behind: float
-    behind_interval: Interval
-    separable: bool
 
 
 @dataclass(frozen=True)
@@ -167,11 +161,11 @@ def rank_systems(
     means = shares @ np.array(each)
     scores = _Observed(columns, shares, means, level)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
-    drawn = mean_p_values(columns, seeds, shares, n_resamples=n_resamples)
+    pairs = list(itertools.combinations(range(len(systems)), 2))
+    p_values = adjust(mean_p_values(columns, seeds, shares, n_resamples=n_resamples))
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
-    pairs = itertools.combinations(range(len(systems)), 2)
-    for (i, j), p in zip(pairs, adjust(drawn), strict=True):
-        if p < alpha:
+    for (i, j), p in zip(pairs, p_values, strict=True):
+        if p < alpha:  # an interval takes longer than its test
             shown = significant(p, scores.difference(i, j), alpha=alpha)
             differ[i, j] = differ[j, i] = shown
     groups = tie_groups(order, differ)
@@ -218,7 +212,6 @@ def _standings(
     means = scores.means
     ranks = 1 + (means[:, None] < means).sum(axis=1)
     better = differ & (means[:, None] > means)
-    best = order[0]
     for i in order:
         yield Standing(
             system=systems[i],
@@ -227,9 +220,6 @@ def _standings(
             rank=int(ranks[i]),
             rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
-            behind=float(means[best] - means[i]),
-            behind_interval=scores.difference(best, i),
-            separable=bool(differ[best, i]),
         )
 
 
