@@ -203,10 +203,10 @@ def without_effect(
     if "checkpoint" not in values or not given & _WITHOUT_EFFECT["bm25"]:
         return []
     source = once(find_source, values["checkpoint"])
-    kinds = [_WITHOUT_EFFECT.get(each.kind, set()) for each in source.parts or (source,)]
+    parts = [_WITHOUT_EFFECT.get(each.kind, set()) for each in source.parts or (source,)]
     return [
         f"{name} is {values[name]!r}, which {source.spec} has no use for; "
         f"leave it at {defaults[name]!r}"
         for name in defaults
-        if name in given & set.intersection(*kinds)
+        if name in given and all(name in part for part in parts)
     ]
