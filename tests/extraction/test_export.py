@@ -67,6 +67,12 @@ def test_the_releases_that_load_an_export_are_named_and_do_not_warn(encoder_fold
     assert "created with" not in caplog.text
 
 
+@pytest.mark.parametrize(("normalize", "similarity"), [(True, "cosine"), (False, "dot")])
+def test_vectors_are_compared_as_they_are_meant(checkpoint, tmp_path, normalize, similarity):
+    folder = extract(checkpoint, tmp_path / "out", normalize=normalize).folder
+    assert SentenceTransformer(str(folder), device="cpu").similarity_fn_name == similarity
+
+
 def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(encoder_folder):
     """A second name of the dimension would be a deprecation line at every load."""
     from sentence_transformers.sentence_transformer.modules import Pooling

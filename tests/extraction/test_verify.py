@@ -166,6 +166,7 @@ def test_what_was_compared(checkpoint, tmp_path):
     assert len(check.lengths) == 5 + 5 + 1
     assert max(check.lengths[:5]) == 100
     assert set(check.lengths[5:]) == {2, 7, 33, 120, 1}
+    assert check.as_dict()["padding"] == ["right", "left"]
     assert check.rounding == 0
     assert check.leak > 1e-4
     probe = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())["probe"]
