@@ -10,7 +10,7 @@ import qwen3nb as q
 from qwen3nb import paths
 from qwen3nb.book.status import failed_runs_table, runs_table
 from qwen3nb.records.failures import failed_runs
-from qwen3nb.records.store import load_failures, load_results
+from qwen3nb.records.store import load_failures, load_results, verify
 from qwen3nb.utils.atomic_files import read_json
 
 TASKS = "NFCorpus,SciFact"
@@ -44,7 +44,10 @@ def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(
     text = page.read_text()
     assert all(each in text for each in ("Some of it failed", "SciFact", "NFCorpus"))
     assert nbformat.read(page, as_version=4).metadata.qwen3nb.finished
-    assert set(read_json(paths.results() / "all_results.json")["failures"]) == {"SciFact"}
+    everything = read_json(paths.results() / "all_results.json")
+    (failure,) = everything["failures"]
+    assert failure.endswith("seed_0 SciFact")
+    assert set(everything["results"]["bm25"]) == {"NFCorpus"}
     (row,) = q.leaderboard(load_results(), tier="fast").rows
     assert [row[1].text, *(cell.text for cell in row[3:])] == ["not run"] * 2 + ["no vectors"] * 2
     shown = failed_runs_table().to_html()
@@ -58,3 +61,6 @@ def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(
     assert set(finished()) == {"NFCorpus", "SciFact"}
     assert "failed" not in page.read_text()
     assert (failed_runs(), load_failures()) == ([], {})
+    everything = read_json(paths.results() / "all_results.json")
+    assert (everything["failures"], set(everything["results"]["bm25"])) == ({}, set(finished()))
+    assert verify() == []

@@ -15,6 +15,7 @@ import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
 import pytest
 from helpers.notebooks import VERIFY, notebook_of, save
+from helpers.records import make
 
 from qwen3nb import paths
 from qwen3nb.execution import executors
@@ -25,7 +26,9 @@ from qwen3nb.execution.subprocesses import Children, Interrupted, Stopped, inter
 from qwen3nb.execution.sweep import Job, check_jobs, fitting, sweep
 from qwen3nb.execution.sweep_plan import KEYS, SweepPlan, expanded, read_plan
 from qwen3nb.records.failures import failed_run
+from qwen3nb.records.store import verify
 from qwen3nb.utils import hardware as machine
+from qwen3nb.utils.atomic_files import read_json
 
 ON_MODEL = (
     'checkpoint: str = "bm25"  # a model\ntier: str = "smoke"  # a tier\nx: int = 1  # a number'
@@ -83,6 +86,30 @@ def test_what_no_notebook_would_use_is_refused(small, plan, message):
     with pytest.raises(ParameterError) as error:
         SweepPlan(**plan).jobs()
     assert message in str(error.value.message)
+
+
+def test_a_sweep_leaves_one_file_with_all_its_models(small, monkeypatch):
+    """Also those of an earlier run; one of four is reused."""
+
+    class Runs:
+        at_once, stopped = 2, False
+
+        def run(self, command, *, log):
+            spec = command.arguments[command.arguments.index("checkpoint") + 1]
+            make(spec.replace(":", "-")).save()
+            return Ended(0)
+
+    make("earlier").save()
+    monkeypatch.setattr(sweeps, "LocalExecutor", lambda _: Runs())
+    checkpoints = ("bm25", "random:8", "random:16", "bm25+random")
+    jobs = [Job("small", {"checkpoint": each}) for each in checkpoints]
+    monkeypatch.setattr(sweeps, "reusable", lambda job: job is jobs[3])
+    outcomes = sweep(jobs, show_progress=False)
+    assert [each.status for each in outcomes] == ["done", "done", "done", "reused"]
+    file = paths.results() / "all_results.json"
+    assert set(read_json(file)["results"]) == {"earlier", "bm25", "random-8", "random-16"}
+    assert not (paths.results() / "summaries").exists()
+    assert verify() == []
 
 
 def counted(monkeypatch, *names):

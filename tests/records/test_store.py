@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from helpers.records import amend, make
 from qwen3nb.metrics.aggregate import aggregate_samples, reported
 from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.store import check_files, load_results, verify, verify_files
+from qwen3nb.records.store import check_files, latest, load_results, verify, verify_files
 from qwen3nb.records.verification import RecordCheck
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.atomic_files import sha256_file
@@ -258,3 +259,59 @@ def test_an_older_record_keeps_its_interval(home, method):
     assert verify(result) == []
     changed = replace(result, metrics={"nDCG@10": replace(old, interval="widened")})
     assert any("low is" in line for line in verify(changed))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_latest_record_of_a_model_is_kept_whatever_its_content(order):
+    """Of one label, use, seed and task; another of any of these is another row."""
+    settings = {"model": {"weights": "1"}, "pooling": "mean"}
+    old = make("m", (0.1, 0.2), settings=settings, finished="2026-01-01T10:00:00+00:00")
+    overwritten = settings | {"model": {"weights": "2"}}
+    new = make("m", (0.3, 0.4), settings=overwritten, finished="2026-01-02T09:00:00+00:00")
+    newest = make("m", (0.5, 0.6), settings=settings, finished="2026-01-02T09:00:01+00:00")
+    assert latest([old, new, newest][::order]) == [newest]
+    assert latest([old, new][::order]) == [new]
+    others = [
+        make("n", (0.1, 0.2), settings=settings, finished="2025"),
+        make("m", (0.1, 0.2), settings=settings | {"pooling": "cls"}, finished="2025"),
+        make("m", (0.1, 0.2), settings=settings | {"dtype": "bfloat16"}, finished="2025"),
+        make("m", (0.1, 0.2), settings=settings | {"max_length": 64}, finished="2025"),
+        make("m", (0.1, 0.2), settings=settings, seed=1, finished="2025"),
+        make("m", (0.1, 0.2), settings=settings, task="T", finished="2025"),
+    ]
+    assert {*map(id, latest([new, *others, old][::order]))} == {*map(id, [new, *others])}
+    without = make("m", (0.1, 0.2), settings=settings | {"prefix": "", "normalize": True})
+    assert len(latest([without, new])) == 1  # what an older record without the setting means
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "words"),
+    [
+        (0, "other.json", "contains the task"),
+        (1, "seed_7", "contains the seed 0"),
+        (2, "m-00000000", "is in the folder of a model with another identity"),
+        (2, "other-{}", "contains the model 'm'"),
+    ],
+)
+def test_a_record_is_where_its_content_says(home, part, name, words):
+    file = make("m", (0.1, 0.4)).save()
+    folder = [file, file.parent, file.parent.parent][part]
+    identity = file.parent.parent.name.rpartition("-")[2]
+    moved = folder.rename(folder.with_name(name.format(identity)))
+    (found,) = moved.rglob("*.json") if moved.is_dir() else [moved]
+    assert words in " ".join(verify(found))
+
+
+def test_what_no_clock_and_no_program_would_note_is_named():
+    result = make(scores=(0.1, 0.4), finished="2126-01-01T00:00:00+00:00")
+    assert "still to come" in verify(result)[0]
+    soon = datetime.now(UTC) + timedelta(hours=12)  # a clock that is ahead
+    assert verify(replace(result, finished=soon.isoformat(timespec="seconds"))) == []
+    result = make(scores=(0.1, 0.4))
+    for version, holds in (("2.13.0+cpu", 1), ("5.0.0rc1", 1), ("not installed", 1), ("new", 0)):
+        amend(result, "environment", versions={"torch": version})
+        assert (verify(result) == []) is bool(holds), version
+    amend(result, "environment", versions={})
+    for size, holds in (({"queries": 2}, 1), ({"queries": 1}, 0), ({"documents": 1}, 1)):
+        amend(result, "task", size=size)
+        assert (verify(result) == []) is bool(holds), size
