@@ -1,9 +1,12 @@
 """A model's identity is all that decides its vectors, and nothing else."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
+from helpers.archetypes import between, sentence, static, words
 from helpers.checkpoints import without_checksums
 from helpers.malformed_models import write_model
 from safetensors.torch import load_file
@@ -82,3 +85,30 @@ def test_weights_of_modules_count_in_either_format(tokenizer_folder, tmp_path):
     tensors["linear.bias"] += 1
     torch.save(tensors, dense / "pytorch_model.bin")
     assert fingerprint(find_source(str(folder)))["modules"] != first["modules"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        sentence(lambda m: m.Dense(32, 16), lambda m: m.Normalize()),
+        between(lambda m: m.CNN(32, 8, [1, 3]), width=16),
+        partial(words, middle="WordWeights"),
+        partial(words, middle="LSTM", width=16),
+        static,
+    ],
+)
+def test_every_file_of_a_folder_is_part_of_its_identity(write, tokenizer_folder, tmp_path):
+    folder = write(tmp_path / "model", tokenizer_folder)
+    source = find_source(str(folder))
+    before = fingerprint(source)
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    assert len(files) >= 4
+    for file in files:
+        content = file.read_bytes()
+        if file.suffix == ".safetensors":
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        else:
+            file.write_bytes(content + b"\n")
+        assert fingerprint(source) != before, file.name
+        file.write_bytes(content)
+    assert fingerprint(source) == before
