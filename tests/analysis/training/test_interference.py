@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
@@ -199,8 +200,10 @@ def test_few_queries_are_inconclusive():
 
 def test_one_seed_is_no_evidence():
     base = RNG.random(50)
-    scores = [run("rank_only", 1, base), run("joint", 1, base * 0.5)]
+    scores = [run("rank_only", 1, base), run("joint", 1, base * RNG.uniform(0.45, 0.55, 50))]
     reranking = interference(scores).groups[0].tasks[0]
+    assert reranking.interval[0] > 0.4  # over queries, far above 2 %
+    assert reranking.method == "Student's t over queries"
     assert (reranking.by_point, reranking.by_evidence, reranking.std) == (
         "PASS",
         "INCONCLUSIVE",
@@ -286,6 +289,45 @@ def test_ranks_are_not_mixed():
     four, eight = interference(scores).groups
     assert (four.rank, four.overall.tir) == (4, pytest.approx(0.02))
     assert (eight.rank, eight.overall.tir) == (8, pytest.approx(0.5))
+
+
+def test_the_weakest_configuration_decides():
+    both = [
+        run(mode, 1, value, rank=rank, kind=kind)
+        for rank, joint in ((4, 0.25), (8, 0.5))
+        for kind, specialist in (("reranking", "rank_only"), ("embedding", "emb_only"))
+        for mode, value in ((specialist, 0.5), ("joint_single", joint))
+    ]
+    result = interference(both)
+    assert [group.overall.by_point for group in result.groups] == ["PASS", "FAIL"]
+    assert (result.verdict(by="point"), result.exit_code(by="point")) == ("FAIL", 3)
+
+
+def test_the_queries_of_a_tasks_data_sets_have_their_shares():
+    """Two data sets of 4 and 6 queries, on which one lost by .02 and by .01, more or less.
+
+    Each has half the weight; Satterthwaite's degrees of freedom are between 3 and 3 + 5.
+    """
+    losses = {"A": 0.02 * np.array([1, 1, -1, -1]), "B": 0.01 * np.array([1, 1, 1, -1, -1, -1])}
+    scores = [
+        run(mode, seed, 0.5 - seed * share - extra * loss, task=task)
+        for seed in (1, 2)
+        for task, loss in losses.items()
+        for mode, share, extra in (("rank_only", 0, 0), ("joint", 0.01, 1))
+    ]
+    (task,) = interference(scores).groups[0].tasks
+    parts = [(0.04**2 * 4 / 3) / 4 / 4, (0.02**2 * 6 / 5) / 6 / 4]
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 5)
+    assert 3 < freedom < 3 + 5
+    half = np.hypot(12.7062 * 0.01, stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts)))
+    assert task.tir == pytest.approx(0.03)
+    assert task.interval == pytest.approx((0.03 - half, 0.03 + half), rel=1e-4)
+    half_known = [each if each.task == "A" else run(each.system.rsplit("_", 1)[0], each.seed,
+                                                    each.value, task="B")
+                  for each in scores]  # fmt: skip
+    (task,) = interference(half_known).groups[0].tasks
+    assert task.interval == task.seed_interval
+    assert "no scores per query: the interval is over seeds only" in task.notes
 
 
 def test_partial_results_are_used_and_the_rest_is_reported():
