@@ -15,8 +15,10 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import SequenceMatcher
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,6 +35,7 @@ __all__ = [
     "json_object",
     "json_rows",
     "listed",
+    "misspelt",
     "numbered_json_rows",
     "numbered_tsv_rows",
     "open_text",
@@ -54,6 +57,7 @@ RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
 _BUFFER = 1 << 16
 _LISTED = 30
+_ALIKE = 0.75  # least share of characters that a key and its misspelling have in common
 
 
 class DataError(ValueError):
@@ -263,6 +267,12 @@ def numbered_json_rows(
             if not line.strip():
                 continue
             row = json_object(line, where=f"{file}:{number}")
+            for name in fields.keys() - row.keys():
+                if near := misspelt(name, row, fields):
+                    raise DataError(
+                        f"{file}:{number}: no field {name!r}, but {near[0]!r:.60}; expected "
+                        f"{', '.join(fields)}"
+                    )
             values = tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
             yield number, values
 
@@ -280,6 +290,16 @@ def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object; got {type(row).__name__}")
     return row
+
+
+def misspelt(name: str, row: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the keys of a row that may be ``name`` misspelt, as they are not ``known``."""
+    return [key for key in row if key not in known and _alike(name, key[: 2 * len(name)])]
+
+
+@lru_cache(4096)
+def _alike(name: str, key: str) -> bool:
+    return SequenceMatcher(None, name.casefold(), key.strip().casefold()).ratio() >= _ALIKE
 
 
 def _field(

@@ -8,9 +8,10 @@ that need them, because the command line reads the choices for ``--help``.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from qwen3nb.models.rerankers.prompt_template import TEMPLATES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["CHECKS", "CHOICES", "MINIMUM"]
+__all__ = ["CHECKS", "CHOICES", "MINIMUM", "without_effect"]
 
+log = logging.getLogger(__name__)
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
     "correction": tuple(CORRECTIONS),
@@ -46,6 +48,10 @@ MINIMUM: dict[str, int] = {
     "seed": 0,
     "texts": 1,
 }
+
+
+_OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "append_eos", "bidirectional"}
+_WITHOUT_EFFECT = {"bm25": {*_OF_TRANSFORMERS, "dimensions"}, "random": _OF_TRANSFORMERS}
 
 
 def _choice(name: str) -> Callable[[Any], object]:
@@ -79,9 +85,11 @@ def _dimensions(value: int | str) -> object:
 
 
 def _model(value: str) -> None:
+    from qwen3nb.models.sources.prompt_families import prompt_warning
     from qwen3nb.models.sources.resolve import find_source
 
-    find_source(value)
+    if warning := prompt_warning(find_source(value)):
+        log.warning(warning)  # at the terminal; the notebook's own is on its page
 
 
 def _training(value: str) -> None:
@@ -177,3 +185,28 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "outputs": _folder,
     "alpha": _level,
 }
+
+
+def without_effect(
+    values: Mapping[str, Any], defaults: Mapping[str, Any], once: Callable[..., Any]
+) -> list[str]:
+    """Say which values the checkpoint would ignore: its page would promise what is not so.
+
+    Args:
+        values: all parameters of a run, each valid by itself.
+        defaults: those that change nothing.
+        once: calls a function, or knows its result.
+    """
+    from qwen3nb.models.sources.resolve import find_source
+
+    given = {name for name, default in defaults.items() if values[name] != default}
+    if "checkpoint" not in values or not given & _WITHOUT_EFFECT["bm25"]:
+        return []
+    source = once(find_source, values["checkpoint"])
+    parts = [_WITHOUT_EFFECT.get(each.kind, set()) for each in source.parts or (source,)]
+    return [
+        f"{name} is {values[name]!r}, which {source.spec} has no use for; "
+        f"leave it at {defaults[name]!r}"
+        for name in defaults
+        if name in given and all(name in part for part in parts)
+    ]

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from qwen3nb.execution.parameter_checks import CHECKS
+from qwen3nb.execution.parameter_checks import CHECKS, without_effect
 from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
@@ -187,7 +187,8 @@ def check_parameters(
         once: where the checks of many runs share their results.
 
     Raises:
-        ParameterError: unknown names, wrong types or invalid choices, all in one message.
+        ParameterError: unknown names, wrong types, invalid choices, or values that would have no
+            effect, all in one message.
     """
     problems = [
         problem
@@ -196,7 +197,9 @@ def check_parameters(
     ]
     values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
     once = once or Once()
-    if problems := problems or [*_invalid(values, once), *_secret(given, once)]:
+    problems = problems or [*_invalid(values, once), *_secret(given, once)]
+    defaults = {name: parameter.default for name, parameter in declared.items()}
+    if problems := problems or without_effect(values, defaults, once):
         raise ParameterError("\n".join(problems))
     return values
 

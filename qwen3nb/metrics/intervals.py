@@ -45,7 +45,6 @@ __all__ = [
     "INTERVALS",
     "Array",
     "Interval",
-    "correlation_difference_interval",
     "correlation_influence",
     "correlation_interval",
     "difference_interval",
@@ -271,18 +270,6 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
         return r, _jackknife(a, b, inner) * (1 - inner**2)
     moved = a * b - inner / 2 * (a**2 + b**2) + _rank_influence(a, b) + _rank_influence(b, a)
     return r, moved - inner * (_rank_influence(a, a) + _rank_influence(b, b))
-
-
-def correlation_difference_interval(
-    systems: tuple[Array, Array], gold: Array, *, how: str, level: float
-) -> Interval | None:
-    """Interval of the difference of two systems' correlations with ``gold`` (n,)."""
-    n = len(gold)
-    if n < 4:
-        return None
-    (r, ours), (s, theirs) = (correlation_influence(each, gold, how=how) for each in systems)
-    half = _quantile(n - 2, level) * float((ours - theirs).std(ddof=1)) / math.sqrt(n - 3)
-    return max(-2.0, r - s - half), min(2.0, r - s + half)
 
 
 def _inside(r: float, n: int) -> float:

@@ -6,38 +6,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
+from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.lead import lead_figure, leaderboard_conclusion
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.studies.reranking import ALPHA, METRIC, rerank_differences
+from qwen3nb.report.studies.reranking import METRIC, rerank_differences
 from qwen3nb.report.training.interference import InterferenceReport, interference_report
 from qwen3nb.report.training.interference_words import interference_conclusion
 
 __all__ = ["headline_findings", "headline_lead", "interference_finding", "rerank_finding"]
 
 
-def headline_lead(
-    comparison: Comparison,
-    *,
-    task: str,
-    boards: CategoryBoards | None = None,
-    folder: str = "",
-) -> str:
+def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
     """Return who leads and how far the others are behind, as HTML: a sentence and a figure.
 
     Args:
         comparison: comparison of the models on the leaderboard.
-        task: task the models are compared on.
-        boards: rankings of the tier; of a tier with benchmarks, the first is reported.
+        task: task or benchmark the models are compared on.
         folder: folder of all other pages, relative to the landing page.
     """
-    sentence = leaderboard_conclusion(comparison, task=task, boards=boards)
+    sentence = leaderboard_conclusion(comparison, task=task)
     if comparison.records:
         sentence = replace(sentence, page=f"{folder}leaderboard.html")
-    figure = lead_figure(comparison, task=task, boards=boards)
+    figure = lead_figure(comparison, task=task)
     drawn = figure._repr_html_() if figure is not None else ""
     return f'<div class="q-hero">{sentence._repr_html_()}{drawn}</div>'
 
@@ -94,7 +87,7 @@ def rerank_finding(
     family = [each for each in measured if _reranking(each) == _reranking(best)]
     gain = rerank_differences(family, seed=seed)[family.index(best)]
     task, size = short_task(gain.task), f"{abs(gain.difference):.3f}"
-    if gain.corrected >= ALPHA:
+    if not gain.significant(ALPHA):
         effect = f"makes no difference in {METRIC} that these {gain.n} queries show"
     elif gain.difference > 0:
         effect = f"lifts {METRIC} by {size} on {task}"

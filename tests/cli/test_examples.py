@@ -64,7 +64,7 @@ ELSEWHERE = {
 
 # Exit codes other than 0 that an example announces.
 EXITS = {
-    "analyze --outputs outputs --results results --exit-code evidence": {0, 3, 4, 5, 6},
+    "analyze --outputs outputs --results results --exit-code": {0, 3, 4, 5, 6},
     "quick": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score
     "compare --baseline encoder --threshold 0.02": {0, 3},
@@ -219,7 +219,7 @@ def hub(monkeypatch):
         def create_repo(self, repository, **options):
             return None
 
-        def upload_folder(self, **options):
+        def create_commit(self, repository, operations, **options):
             return type("Commit", (), {"commit_url": "https://hub/commit/1"})
 
         def repo_info(self, *arguments, **options):

@@ -216,9 +216,12 @@ def test_the_group_lists_the_notebooks_with_their_titles(cli, checkout):
 
 def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
-    done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--max-length", 7,
+    done = cli("sweep", "--checkpoint", "e5-base-v2", "--notebook", "small", "--max-length", 7,
                "--dry-run")  # fmt: skip
-    assert done.stdout == "would run  small-bm25-smoke-max-length-7\n"
+    assert done.stdout == "would run  small-e5-base-v2-smoke-max-length-7\n"
+    done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--max-length", 7)
+    assert "max_length is 7, which bm25 has no use for; leave it at 0" in done.output
+    assert done.exit_code == 2
     done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--prefix", "x", "--dry-run")
     assert "unknown parameter 'prefix': none of small" in done.output
 

@@ -64,6 +64,16 @@ def declared():
         ({"batch_size": True}, r"batch_size is True \(bool\); expected int"),
         ({"seed": 1.5}, r"seed is 1.5 \(float\); expected int"),
         ({"checkpoint": 100}, "expected str; papermill's `-r`"),
+        ({"checkpoint": "bm25", "pooling": "cls"}, "pooling is 'cls', which bm25 has no use for"),
+        ({"checkpoint": "bm25", "dimensions": 64}, "dimensions is 64, .* leave it at 0"),
+        (
+            {"prefix": "[R]", "max_length": 9},
+            "(?s)max_length is 9, .*prefix is '\\[R\\]', which rand",
+        ),
+        (
+            {"checkpoint": "bm25+random", "append_eos": True},
+            "append_eos is True, which bm25.random",
+        ),
     ],
 )
 def test_wrong_parameters_are_refused_with_what_is_expected(declared, given, message):
@@ -75,6 +85,20 @@ def test_all_problems_are_in_one_message(declared):
     with pytest.raises(ParameterError) as error:
         check_parameters(declared, {"teir": "x", "seed": "y"})
     assert str(error.value.message).count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "given"),
+    [
+        ("bm25", {"pooling": "auto", "dtype": "bfloat16", "batch_size": 8, "limit": 5}),
+        ("random:64", {"dimensions": 32}),
+        ("bm25+random", {"dimensions": 32}),
+        ("bm25+all-MiniLM-L6-v2", {"pooling": "cls"}),
+        ("all-MiniLM-L6-v2", {"pooling": "cls", "max_length": 9}),
+    ],
+)
+def test_what_a_part_of_the_checkpoint_uses_is_no_problem(declared, checkpoint, given):
+    assert check_parameters(declared, {"checkpoint": checkpoint, **given})
 
 
 def test_defaults_are_filled_in(declared):

@@ -509,6 +509,13 @@ DAMAGES: dict[str, tuple[Damage, tuple[str, ...]]] = {
         ),
         _JSON,
     ),
+    "a key misspelt in one line": (
+        bent(
+            jsonl=b'{"_id": "d9", "id": "d9", "title": "", "txt": "x"}\n',
+            toml=b"\n[settings]\nrelevance_treshold = 1\n",
+        ),
+        (".jsonl", ".toml"),
+    ),
     "an integer of more than 4,300 digits": (
         bent(
             jsonl=b'{"a": ' + _DIGITS + b"}\n", json=b'{"per_task": ' + _DIGITS + b"}",

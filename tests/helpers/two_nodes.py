@@ -64,13 +64,18 @@ class TwoNodes:
     def add(self, name, environment=None, **options):
         """Add a node, such as one in the place of a dead one, with variables of its own."""
         cache = self.folder / f"cache-{name}"
-        own = {MARK: self.mark, "QWEN3NB_CACHE": str(cache), **(environment or {})}
+        own = {
+            MARK: self.mark,
+            "QWEN3NB_CACHE": str(cache),
+            "RAY_TMPDIR": str(self.folder),  # all of the cluster, with the note of its address
+            **(environment or {}),
+        }
         with pytest.MonkeyPatch.context() as patch:
             for variable, value in own.items():
                 patch.setenv(variable, value)  # inherited by all that the node starts
             return self.cluster.add_node(
                 node_name=name, num_cpus=self.cpus, object_store_memory=STORE,
-                temp_dir=str(self.folder), include_log_monitor=False, **options,
+                include_log_monitor=False, **options,
             )  # fmt: skip
 
     def kill(self, node):

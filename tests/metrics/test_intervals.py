@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, aggregate_samples
 from qwen3nb.metrics.intervals import (
-    correlation_difference_interval,
     correlation_influence,
     correlation_interval,
     difference_interval,
@@ -304,8 +303,6 @@ def test_few_pairs_and_perfect_correlations_have_an_honest_interval():
     low, high = correlation_interval(line, line, how="spearman", level=0.95)
     assert low < 0.3
     assert high == pytest.approx(1)
-    same = correlation_difference_interval((line, line), line, how="spearman", level=0.95)
-    assert same == pytest.approx((0, 0))
 
 
 def test_a_perfect_f1_has_a_width_and_an_uncertain_one_contains_its_value():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference, permutation_test
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
@@ -36,6 +37,11 @@ class Effect:
     estimate: MeanDifference
     p_value: float
     settings: int
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is significant, as a difference is anywhere."""
+        return significant(self.p_value, self.estimate.interval)
 
 
 def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]:

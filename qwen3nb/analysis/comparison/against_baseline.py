@@ -1,27 +1,27 @@
 """One model's scores, task by task, each beside the paired difference from a baseline.
 
-The baseline is the first of bm25 and random that can be paired with the model on a task, else the
-best other model there. Differences of means come from a `Comparison` of all models with that
-baseline, so that they are those of every other page; those of correlations have an interval.
+The baseline is bm25, else the best of the registry's models that can be paired with the model on a
+task, else random vectors, which are a floor. Differences come from a `Comparison` of all models, so
+that they are those of every other page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.analysis.comparison.correlation_tests import compare_correlations
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
-from qwen3nb.metrics.intervals import Interval, excludes_zero
+from qwen3nb.metrics.intervals import Interval
+from qwen3nb.models.sources.resolve import registry
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["AgainstBaseline", "against_baseline", "known_baseline"]
 
-BASELINES = ("bm25", "random")
-ALPHA = 0.05
+FLOOR = "random"
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class AgainstBaseline:
         other: the baseline's score; None without one.
         difference: model − baseline, or None.
         interval: of the difference, or None.
-        p_value: corrected over all models compared with the baseline on the task; None for a
-            difference of correlations, which is judged by its interval.
+        p_value: corrected over all pairs of models on the task, or None.
+        family: number of these pairs.
         why: why there is no difference; empty if there is one.
     """
 
@@ -55,14 +55,18 @@ class AgainstBaseline:
     difference: float | None = None
     interval: Interval | None = None
     p_value: float | None = None
+    family: int = 0
     why: str = ""
 
     @property
     def significant(self) -> bool:
-        """Whether a difference is shown: by the corrected p-value, or else by the interval."""
-        if self.p_value is not None:
-            return self.p_value < ALPHA
-        return self.interval is not None and excludes_zero(self.interval)
+        """Whether the difference is significant, as on every other page."""
+        return significant(self.p_value, self.interval)
+
+    @property
+    def reference(self) -> str:
+        """The baseline in words: random vectors are called a floor."""
+        return f"{self.baseline} (a floor)" if self.baseline == FLOOR else self.baseline
 
     @property
     def verdict(self) -> str:
@@ -85,27 +89,42 @@ def known_baseline(results: Iterable[Result], baseline: str) -> str:
 
 
 def against_baseline(
-    results: Iterable[Result], others: Iterable[Result], *, baseline: str = "", seed: int = 0
+    results: Iterable[Result],
+    others: Iterable[Result],
+    *,
+    baseline: str = "",
+    tier: str = "",
+    seed: int = 0,
 ) -> list[AgainstBaseline]:
     """Return a model's score on every task beside its difference from a baseline.
+
+    The mean of a tier comes first, where it has one.
 
     Args:
         results: records of one model.
         others: records of any models; its own are ignored.
-        baseline: label of the baseline; by default bm25, then random, then the best other.
+        baseline: label of the baseline; by default as above.
+        tier: the tier that was run as a whole; empty for other tasks.
         seed: of the sign flips.
     """
     own = list(results)
     labels = {result.model.label for result in own}
     identities = {result.model.identity for result in own}
+    every = latest([*own, *others])
     candidates = [
         each
-        for each in latest(others)
+        for each in every
         if each.model.label not in labels and each.model.identity not in identities
     ]
-    pairs = [(result, _pick(result, candidates, baseline)) for result in own]
-    compared = _comparisons(pairs, [*own, *candidates], seed=seed)
-    return [_against(result, other, compared, baseline) for result, other in pairs]
+    if not own:
+        return []
+    compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
+    for record in compared.means[0].records(compared.records) if compared.means else ():
+        if record.model.identity in identities:
+            own.insert(0, record)
+        elif record.model.label not in labels:
+            candidates.append(record)
+    return [_against(each, _pick(each, candidates, baseline), compared, baseline) for each in own]
 
 
 def _pick(result: Result, candidates: Iterable[Result], baseline: str) -> Result | None:
@@ -120,38 +139,19 @@ def _pick(result: Result, candidates: Iterable[Result], baseline: str) -> Result
         and column in result.per_query
         and column in each.per_query
     ]
-    for name in [baseline] if baseline else BASELINES:
-        if named := [each for each in usable if each.model.label == name]:
-            return max(named, key=lambda each: each.finished)
-    if baseline or not usable:
-        return None
-    return max(usable, key=lambda each: (each.main.value or 0.0, each.model.label))
+    for names in [[baseline]] if baseline else (["bm25"], registry(), [FLOOR]):
+        if named := [each for each in usable if each.model.label in names]:
+            return max(named, key=lambda each: (each.main.value or 0.0, each.finished))
+    return None
 
 
 def _column(result: Result) -> str:
     """Return the name of the column by which two records are paired."""
-    return "cosine" if _by_correlation(result) else result.task.main_metric
-
-
-def _by_correlation(result: Result) -> bool:
-    return "gold" in result.per_query
-
-
-def _comparisons(
-    pairs: Sequence[tuple[Result, Result | None]], records: Sequence[Result], *, seed: int
-) -> dict[str, Comparison]:
-    """Return the comparison of all models with each baseline, on its tasks, by its label."""
-    tasks: dict[str, list[str]] = {}
-    for result, other in pairs:
-        if other is not None and not result.parts and not _by_correlation(result):
-            tasks.setdefault(other.model.label, []).append(result.task.key)
-    return {
-        name: compare(records, baseline=name, tasks=keys, seed=seed) for name, keys in tasks.items()
-    }
+    return "cosine" if "gold" in result.per_query else result.task.main_metric
 
 
 def _against(
-    result: Result, other: Result | None, compared: Mapping[str, Comparison], baseline: str
+    result: Result, other: Result | None, compared: Comparison, baseline: str
 ) -> AgainstBaseline:
     task = result.task
     alone = AgainstBaseline(
@@ -162,23 +162,13 @@ def _against(
     if result.parts:
         return replace(alone, why="its subsets are paired one by one")
     beside = replace(alone, baseline=other.model.label, other=other.main.value)
-    if _by_correlation(result):
-        ours, theirs = result.per_query, other.per_query
-        each = compare_correlations(
-            ours["cosine"], theirs["cosine"], theirs["gold"], n_resamples=0, seed=0
-        )
-        return replace(
-            beside, difference=each.difference, interval=each.interval, why=each.undefined
-        )
-    paired = compared[other.model.label].between(result, other)
+    paired = compared.between(result, other)
     if paired is None:
         return replace(beside, why="no query is shared")
     return replace(
-        beside,
-        difference=paired.difference,
-        interval=paired.interval,
-        p_value=paired.corrected,
-    )
+        beside, difference=paired.difference, interval=paired.interval, p_value=paired.corrected,
+        family=paired.family,
+    )  # fmt: skip
 
 
 def _why(result: Result, baseline: str) -> str:
@@ -186,4 +176,4 @@ def _why(result: Result, baseline: str) -> str:
         return "its draws are not paired"
     if result.main.how == REPORTED or _column(result) not in result.per_query:
         return "no scores to pair"
-    return f"no record of {baseline}" if baseline else "no other model"
+    return f"no record of {baseline}" if baseline else "no record of a baseline"

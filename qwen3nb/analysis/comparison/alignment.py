@@ -19,6 +19,7 @@ from qwen3nb.records.query_scores import QueryScores
 from qwen3nb.records.record import Result
 
 __all__ = [
+    "Names",
     "Pairing",
     "by_part",
     "common_revision",
@@ -30,6 +31,8 @@ __all__ = [
     "score_columns",
     "system_names",
 ]
+
+Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
 _LEVELS = ("subset", "split")  # of a part, in the order of a task's key
 
@@ -53,7 +56,11 @@ class Pairing:
 
 
 def pair_results(
-    results: Iterable[Result], *, metric: str | None = None, tasks: Sequence[str] | None = None
+    results: Iterable[Result],
+    *,
+    metric: str | None = None,
+    tasks: Sequence[str] | None = None,
+    names: Names | None = None,
 ) -> Pairing:
     """Join records into one matrix per task.
 
@@ -65,11 +72,12 @@ def pair_results(
         results: records of any models, tasks and seeds.
         metric: the per-query metric; by default each task's main metric.
         tasks: names of the tasks to include; all by default.
+        names: of the systems, by identity and seed; by default `system_names` of these records.
     """
     given = [result for result in results if tasks is None or result.task.key in tasks]
     newest, left_out = newest_records(given)
     newest = by_part(newest)
-    names = system_names(newest)
+    names = names or system_names(newest)
     by_task: dict[str, list[Result]] = {}
     for result in newest:
         by_task.setdefault(result.task.key, []).append(result)
@@ -216,7 +224,7 @@ def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
 
 
 def _matrix(
-    task: str, records: list[Result], names: dict[tuple[str, int], str], metric: str | None
+    task: str, records: list[Result], names: Names, metric: str | None
 ) -> tuple[ScoreMatrix | None, list[str]]:
     """Score matrix of one task, or None if no two records can be joined, and what is left out."""
     wanted = metric or records[0].task.main_metric
@@ -233,7 +241,7 @@ def _matrix(
 def score_columns(
     task: str,
     records: Sequence[Result],
-    names: Mapping[tuple[str, int], str],
+    names: Names,
     metric: str,
     revision: str,
 ) -> tuple[dict[str, SystemScores], list[str]]:

@@ -10,19 +10,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import Names, pair_results
+from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.ranking import common_systems, mean_p_values, over_tasks
+from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
+from qwen3nb.analysis.stats.resampling import draw_seed
+from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
 from qwen3nb.metrics.aggregate import Aggregate, reported
-from qwen3nb.metrics.intervals import Interval
-from qwen3nb.records.record import Result
+from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
 __all__ = [
+    "MEAN",
     "BenchmarkMean",
     "MeanColumn",
+    "MeanComparison",
     "benchmark_columns",
+    "column_matrices",
     "column_mean",
+    "counted_tasks",
     "main_score",
+    "mean_comparisons",
+    "rankable",
+    "ranked_columns",
     "task_column",
     "task_score",
     "tier_columns",
@@ -30,7 +45,9 @@ __all__ = [
 ]
 
 _WITHOUT = {"BEIR": "MSMARCO"}  # reported without this task too
+_GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 _NAMES = {"MSMARCO": "MS MARCO"}
+MEAN = "mean"  # type of the "task" that a record of a mean has
 _AGREE = 1e-5  # MTEB's score and a record's, to which they are compared when a task is run
 
 
@@ -208,3 +225,135 @@ def main_score(record: Result) -> float | None:
     """Return MTEB's main score of the task; its metric may differ from the record's main one."""
     mteb = record.task.mteb
     return record.main.value if mteb is None else mteb.value
+
+
+def ranked_columns(tier: str) -> dict[str, MeanColumn]:
+    """Return the means on which models can be ranked, by title: of each benchmark, by type."""
+    columns = {}
+    for name in TIERS[tier].benchmarks:
+        benchmark = BENCHMARKS[name]
+        for kind in benchmark.types:
+            title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
+            columns[title] = type_column(benchmark, kind)
+    return columns
+
+
+def column_matrices(
+    results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
+) -> list[ScoreMatrix]:
+    """Return the tasks of a mean that models can be ranked on, without groups that lack a part."""
+    pairing = pair_results(
+        results, metric=column.metric or None, tasks=list(column.weights), names=names
+    )
+    matrices = rankable(pairing.matrices)
+    have = {matrix.task for matrix in matrices}
+    whole = {key for keys in column.entries().values() if have >= {*keys} for key in keys}
+    return [matrix for matrix in matrices if matrix.task in whole]
+
+
+def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
+    """Return the tasks to rank on, without the sparsest until two systems have them all."""
+    left = list(matrices)
+    while left and len(set.intersection(*(set(each.systems) for each in left))) < 2:
+        left.remove(min(left, key=lambda matrix: len(matrix.systems)))
+    return left
+
+
+def counted_tasks(tasks: Iterable[str], name: str) -> str:
+    """Return the number of tasks of a benchmark; a group counts as one."""
+    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
+    count = len({group_of.get(task, task) if name in _GROUPED else task for task in tasks})
+    return f"{count} task{'s' if count > 1 else ''}"
+
+
+@dataclass(frozen=True, eq=False)
+class MeanComparison(TaskComparison):
+    """Systems on the mean over tasks; of a query, the scores are scaled to have this mean.
+
+    Differences have the intervals and p-values of the ranking on these tasks.
+
+    Attributes:
+        parts: the scores on each task.
+        shares: of the tasks; they add up to 1.
+    """
+
+    parts: tuple[ScoreMatrix, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    def records(self, of: Mapping[tuple[str, str], Result]) -> list[Result]:
+        """One record per system with its mean and its interval, made of one of a task.
+
+        Args:
+            of: records by task and system.
+        """
+        made = []
+        for name, own in self.columns.items():
+            ends = self._interval([each.column(name) for each in self.parts], paired=False)
+            score = Aggregate(
+                float(own.scores.mean()), *ends, len(own), "mean", (self.metric,), interval=""
+            )
+            result = next(of[key] for key in of if key[1] == name and key[0] in self._tasks)
+            task = TaskInfo(self.task, MEAN, self.metric)
+            made.append(
+                replace(result, task=task, metrics={self.metric: score},
+                        per_query={self.metric: {}}, parts=())
+            )  # fmt: skip
+        return made
+
+    @property
+    def _tasks(self) -> set[str]:
+        return {each.task for each in self.parts}
+
+    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        how = self.procedure
+        columns = [np.stack([m.column(s) for s in self.columns], axis=1) for m in self.parts]
+        seeds = [draw_seed(how.seed, each.queries) for each in self.parts]
+        return mean_p_values(columns, seeds, np.array(self.shares), n_resamples=how.draws)
+
+    def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
+        return [
+            replace(each, d_z=None, interval=self._interval(
+                [m.column(each.first) - m.column(each.second) for m in self.parts], paired=True
+            ))
+            for each in super()._described(pairs)
+        ]  # fmt: skip
+
+    def _interval(self, columns: Sequence[Array], *, paired: bool) -> Interval:
+        return over_tasks(columns, np.array(self.shares), level=self.procedure.level, paired=paired)
+
+
+def mean_comparisons(
+    results: Sequence[Result],
+    tier: str,
+    *,
+    baseline: str,
+    names: Names,
+    procedure: Procedure,
+) -> tuple[MeanComparison, ...]:
+    """Return the comparisons on the means of a tier's benchmarks, in the order of its rankings."""
+    found = []
+    for title, column in ranked_columns(tier).items():
+        parts = column_matrices(results, column, names=names)
+        if not parts:
+            continue
+        total = math.fsum(column.weights[each.task] for each in parts)
+        shares = tuple(column.weights[each.task] / total for each in parts)
+        count = sum(len(each.queries) for each in parts)
+        ids = [f"{part.task}/{query}" for part in parts for query in part.queries]
+        sorter, columns = QuerySorter(), {}
+        systems, left_out = common_systems(parts)
+        for system in systems:
+            scaled = [
+                part.column(system) * (share * count / len(part.queries))
+                for part, share in zip(parts, shares, strict=True)
+            ]
+            columns[system] = sorter.system(tuple(ids), np.concatenate(scaled))
+        tasks = counted_tasks([each.task for each in parts], title)
+        found.append(
+            MeanComparison(
+                title, f"mean {column.measure} of {tasks}",
+                baseline if baseline in columns else "", columns, procedure,
+                tuple(left_out), parts=tuple(parts), shares=shares,
+            )
+        )  # fmt: skip
+    return tuple(found)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import DRAWS, draw_seed
@@ -176,7 +177,8 @@ def _opposed(overall: CategoryRow, rows: list[CategoryRow], alpha: float) -> lis
             f"against {overall.difference:+.3f} on all {overall.n}",
         )
         for row in rows
-        if row.difference * overall.difference < 0 and row.p_value < alpha
+        if row.difference * overall.difference < 0
+        and significant(row.p_value, row.interval, alpha=alpha)
     ]
 
 

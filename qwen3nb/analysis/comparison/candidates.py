@@ -1,32 +1,30 @@
 """The rule that decides whether a candidate should replace the model in use, and whom it judges.
 
-A candidate is called better (or worse) than the model in use if the corrected p-value is below
-``alpha`` **and** the difference is larger than ``minimum``; otherwise there is no significant
-difference. The best of the better ones should replace the model in use; without one, it stays.
+A candidate matters if its difference from the model in use is significant (see `differences`)
+**and** larger than ``minimum``. The best of those that matter and are better should replace the
+model in use; without one, it stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
-from qwen3nb.analysis.stats.multiple_testing import NAMES
+from qwen3nb.analysis.comparison.task_comparison import TaskComparison
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.utils.format import interval_text, p_value_text
 
 __all__ = [
-    "NO_DIFFERENCE",
     "Decision",
     "QueryChange",
     "Recommendation",
     "decide",
+    "enough_queries",
     "evidence",
-    "family",
     "largest_changes",
     "recommend",
     "rule",
@@ -36,8 +34,6 @@ __all__ = [
 
 CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 
-NO_DIFFERENCE = "no significant difference"
-
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -45,12 +41,14 @@ class Recommendation:
 
     Attributes:
         model: its name.
-        verdict: ``better``, ``worse`` or ``no significant difference``.
+        verdict: what is shown, as of `differences.verdict`.
+        matters: whether the difference is significant and larger than the minimum.
         text: the verdict with its reason.
     """
 
     model: str
     verdict: str
+    matters: bool
     text: str
 
 
@@ -97,43 +95,42 @@ class QueryChange:
     difference: float
 
 
-def recommend(difference: PairedDifference, *, procedure: Procedure) -> Recommendation:
+def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recommendation:
     """Apply the rule to a candidate's difference from the model in use."""
-    significant = difference.corrected < procedure.alpha
-    large = abs(difference.difference) > procedure.minimum
-    verdict = NO_DIFFERENCE
-    if significant and large:
-        verdict = "better" if difference.difference > 0 else "worse"
+    how, each = comparison.procedure, difference
+    significant, large = each.significant(how.alpha), abs(each.difference) > how.minimum
+    word = comparison.verdict(each)
     text = (
-        f"{verdict}: {difference.metric} differs by {difference.difference:+.3f} "
-        f"(corrected p {p_value_text(difference.corrected, relation=True)}, n = {difference.n})"
+        f"{word}: {each.metric} differs by {each.difference:+.3f} {interval_text(each.interval)} "
+        f"(corrected p {p_value_text(each.corrected, relation=True)}, n = {each.n})"
     )
     if significant and not large:
-        text += f": significant, but not larger than {procedure.minimum:g}"
+        text += f": significant, but not larger than {how.minimum:g}"
     if large and not significant:
-        text += f": larger than {procedure.minimum:g}, but not significant"
-    return Recommendation(difference.first, verdict, text)
+        text += f": larger than {how.minimum:g}, but not significant"
+    return Recommendation(each.first, word, significant and large, text)
 
 
-def decide(differences: Sequence[PairedDifference], *, procedure: Procedure) -> Decision:
+def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -> Decision:
     """Take the best candidate that is better, or keep the model in use.
 
     Args:
         differences: of every candidate from the model in use, at least one.
-        procedure: the parameters of the rule.
+        comparison: what they are of, with the parameters of the rule.
     """
+    how = comparison.procedure
     by_gain = sorted(differences, key=lambda each: -each.difference)
-    verdicts = [recommend(each, procedure=procedure).verdict for each in by_gain]
-    better = [each for each, verdict in zip(by_gain, verdicts, strict=True) if verdict == "better"]
     current, best = by_gain[0].second, by_gain[0]
+    significant = [each for each in by_gain if each.significant(how.alpha)]
+    better = [each for each in significant if each.difference > how.minimum]
     if better:
         names = ", ".join(each.first for each in better[1:])
         others = f"; {names} would be better than {current} too" if names else ""
         return Decision(better[0].first, current, evidence(better[0]) + others)
-    if set(verdicts) == {"worse"}:
+    if significant == by_gain and best.difference < 0:
         outcome = "the candidate is worse" if len(by_gain) == 1 else "every candidate is worse"
-    elif best.corrected < procedure.alpha and best.difference > 0:
-        outcome = f"no candidate is better by more than {procedure.minimum:g}"
+    elif best in significant and best.difference > 0:
+        outcome = f"no candidate is better by more than {how.minimum:g}"
     else:
         outcome = "no candidate is shown to be better"
     which = best.first if len(by_gain) == 1 else f"the best, {best.first}"
@@ -143,7 +140,9 @@ def decide(differences: Sequence[PairedDifference], *, procedure: Procedure) -> 
 def evidence(difference: PairedDifference) -> str:
     """A candidate's difference from the model in use with its interval and its test, in words."""
     each = difference
-    over = f", corrected by Holm's method for {each.family} candidates" if each.family > 1 else ""
+    over = (
+        f", corrected by Holm's method for {each.family} pairs of models" if each.family > 1 else ""
+    )
     ends = interval_text(each.interval, absent="(no interval)")
     return (
         f"{each.metric} {each.means[0]:.3f} against {each.means[1]:.3f}, a difference of "
@@ -152,21 +151,24 @@ def evidence(difference: PairedDifference) -> str:
     )
 
 
+def enough_queries(comparison: Comparison, differences: Iterable[PairedDifference]) -> str:
+    """How many queries would show that differences do not matter, in words; empty if unknown."""
+    counts = [comparison.queries_needed(each) for each in differences]
+    most = max((count for count in counts if count is not None), default=0)
+    margin = comparison.procedure.minimum
+    return f"about {most:,} queries like these would show it to be within ±{margin:g}" * bool(most)
+
+
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     """The rule in words, with its parameters and the family of tests."""
     how = comparison.procedure
     return (
-        f"Rule: better or worse if the corrected p-value of {deciding.metric} is below "
-        f"{how.alpha:g} and the difference is larger than {how.minimum:g}; otherwise no "
-        f"significant difference. Two-sided paired permutation test ({how.draws:,} sign flips), "
-        f"{family(comparison, deciding)}."
+        f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
+        f"{how.minimum:g}. Better or worse: the corrected p-value is below {how.alpha:g} and the "
+        f"interval leaves out 0. Equivalent: the interval lies within ±{how.minimum:g}. Two-sided "
+        f"paired permutation test ({how.draws:,} sign flips), {comparison.family(deciding.task)}, "
+        "by that metric."
     )
-
-
-def family(comparison: Comparison, deciding: TaskComparison) -> str:
-    """The family over which the p-values of one metric are corrected, in words."""
-    method, count = NAMES[comparison.procedure.correction], deciding.compared_count
-    return f"{method} over the {count} comparisons with {comparison.baseline} by that metric"
 
 
 def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:

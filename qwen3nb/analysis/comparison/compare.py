@@ -1,38 +1,41 @@
 """Comparison of systems on shared queries, each paired difference computed once.
 
 Every page, table, figure and card that shows a difference between two models reads it from a
-`Comparison`. On each task there are two families of tests, corrected separately:
-
-    every model against the baseline
-    every pair of models without the baseline
-
-Each difference belongs to exactly one family, so it has the same corrected p-value wherever it
-is shown, whichever tasks, metrics and pages are shown with it.
+`Comparison`. The family of tests, over which p-values are corrected, is all pairs of the models
+compared on a task by one metric, whichever of them is the baseline. So a pair has the same
+corrected p-value wherever these models are compared, whichever tasks and metrics are shown with it.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
+    Names,
     by_part,
     common_revision,
     newest_records,
     score_columns,
     system_names,
 )
-from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
+from qwen3nb.analysis.comparison.differences import PairedDifference, shown_by_interval, verdict
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES, too_few_draws
+from qwen3nb.analysis.stats.paired_tests import (
+    minimum_detectable_effect,
+    queries_to_show,
+    unseen_outlier_could_turn,
+)
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
+from qwen3nb.metrics.intervals import correlation_influence
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
+_FEWEST_PAIRS = 4  # of a correlation that has an interval
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,6 +63,8 @@ class Comparison:
         names: of the systems, by identity and seed.
         left_out: records that are not compared, each with the reason.
         labels: name of the system by each label that its records carry.
+        correlations: comparisons on the tasks that are scored by a correlation (see `_as_means`).
+        means: comparisons on the means of a tier's benchmarks, the first of which stands for it.
     """
 
     baseline: str
@@ -69,6 +74,8 @@ class Comparison:
     names: Names
     left_out: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    correlations: tuple[TaskComparison, ...] = ()
+    means: tuple[MeanComparison, ...] = ()
 
     @property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -76,8 +83,8 @@ class Comparison:
         return tuple(each for task in self.tasks for each in task.with_baseline)
 
     def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
-        """Every system against the baseline on some of the tasks; the others are not computed."""
-        shown = [task for task in self.tasks if task.task in tasks]
+        """Every system against the baseline on some tasks or means; the others are not computed."""
+        shown = [task for task in (*self.tasks, *self.means) if task.task in tasks]
         return tuple(each for task in shown for each in task.with_baseline)
 
     def leaders(self, most: int) -> tuple[str, ...]:
@@ -92,6 +99,17 @@ class Comparison:
         best = sorted(own, key=lambda name: (-len(own[name]), -float(np.mean(own[name])), name))
         return tuple(name for name in own if name in best[:most])
 
+    def scored(self, task: str) -> list[Result]:
+        """The records of a task; of a benchmark's mean, one per system with it as its score."""
+        for each in self.means:
+            if each.task == task:
+                return each.records(self.records)
+        return [
+            record
+            for (name, _), record in self.records.items()
+            if name == task and record.main.value is not None
+        ]
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not compared with the baseline, and why."""
@@ -100,7 +118,7 @@ class Comparison:
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
         """The comparison on one task (and metric); None if no system has scores on it."""
-        for each in self.tasks:
+        for each in (*self.tasks, *self.correlations, *self.means):
             if each.task == task and metric in ("", each.metric):
                 return each
         return None
@@ -133,27 +151,63 @@ class Comparison:
             raise ValueError(f"no comparison on {difference.task} by {difference.metric}")
         return compared.matrix(difference.first, difference.second)
 
+    def detectable(self, difference: PairedDifference) -> float | None:
+        """The smallest true difference that is significant in 80 % of such samples, or None.
+
+        By a paired t-test, at the level at which the corrected test of the pair decides, and by the
+        interval, whichever asks for more.
+        """
+        how, (ours, theirs) = self.procedure, self.matrix(difference).scores
+        by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
+        by_interval = shown_by_interval(ours - theirs, level=how.level)
+        return None if by_test is None or by_interval is None else max(by_test, by_interval)
+
+    def queries_needed(self, difference: PairedDifference) -> int | None:
+        """How many queries like a pair's would show it to be equivalent, or None."""
+        ours, theirs = self.matrix(difference).scores
+        how = self.procedure
+        if how.minimum <= 0:
+            return None
+        return queries_to_show(ours - theirs, margin=how.minimum, level=how.level)
+
+    def could_turn(self, difference: PairedDifference) -> bool:
+        """Whether rare queries that are not among a pair's could turn the sign."""
+        ours, theirs = self.matrix(difference).scores
+        return unseen_outlier_could_turn(ours - theirs)
+
+    def verdict(self, difference: PairedDifference) -> str:
+        """What is shown of a difference (see `differences.verdict`)."""
+        how, each = self.procedure, difference
+        return verdict(
+            each.difference, each.corrected, each.interval, alpha=how.alpha, margin=how.minimum
+        )
+
     def family(self, task: str = "") -> str:
-        """The family over which p-values against the baseline are corrected, in words."""
-        sizes = [each.compared_count for each in self.tasks if task in ("", each.task)]
-        sizes = [size for size in sizes if size]
+        """The family over which p-values are corrected, in words."""
+        every = self.tasks if not task else filter(None, [self.on(task)])
+        families = [each for each in every if each.family]
+        sizes, tasks = [each.family for each in families], {each.task for each in families}
         method = NAMES[self.procedure.correction]
-        if len(sizes) == 1:
-            return f"{method} over the {sizes[0]} comparisons with {self.baseline}"
+        if len({*sizes}) == len(tasks) == 1:
+            pairs = f"all {sizes[0]} pairs" if sizes[0] > 1 else "the one pair"
+            return f"{method} over {pairs} of the models compared"
         low, high = min(sizes, default=0), max(sizes, default=0)
         counts = ", ".join(map(str, sizes))
         if len(sizes) > 12:
             counts = f"{low} to {high}" if low < high else f"{low} each"
-        return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
+        return f"{method} over all pairs of the models compared on each task ({counts})"
+
+    def given(self, task: str) -> str:
+        """That the tasks of a mean are given, and its intervals over queries; empty for a task."""
+        of_mean = any(each.task == task for each in self.means)
+        return " Intervals of a mean are over queries, its tasks being given." if of_mean else ""
 
     @property
     def caution(self) -> str:
-        """That there are too many other pairs for any to differ significantly, if that is so."""
-        others = max((len(task.columns) - bool(task.baseline) for task in self.tasks), default=0)
+        """That there are too many pairs for any to differ significantly, if that is so."""
         how = self.procedure
-        return too_few_draws(
-            math.comb(others, 2), draws=how.draws, alpha=how.alpha, how=how.correction
-        )
+        largest = max((each.family for each in self.tasks), default=0)
+        return too_few_draws(largest, draws=how.draws, alpha=how.alpha, how=how.correction)
 
     def to_frame(self) -> DataFrame:
         """The differences from the baseline as a pandas data frame, one row each."""
@@ -168,7 +222,7 @@ class Comparison:
         tasks = len({each.task for each in self.tasks})
         return (
             f"Comparison of {models} models on {tasks} tasks, baseline {self.baseline!r}, "
-            f"{sum(each.compared_count for each in self.tasks)} differences"
+            f"{sum(each.family for each in self.tasks)} pairs"
         )
 
     def __str__(self) -> str:
@@ -215,8 +269,8 @@ def compare(
         seed: of the draws.
 
     Raises:
-        ValueError: an unknown tier or correction, or a baseline without records; lists those
-            available.
+        ValueError: an unknown tier or correction, or a baseline or a metric without records; lists
+            those available.
     """
     one_of("correction", correction, CORRECTIONS)
     given = latest(results)
@@ -228,23 +282,41 @@ def compare(
     newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
     wanted = _tasks(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
+    _check_metrics(newest, metrics)
     names = system_names(given)
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
     procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
-    compared = [
+    by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
+    found = [
         _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)
         for task in wanted
         for each in metrics
     ]
+    compared = [each for each in found if each is not None]
     return Comparison(
         baseline=reference,
-        tasks=tuple(each for each in compared if each is not None),
+        tasks=tuple(each for each in compared if each.task not in by_correlation),
         records={(r.task.key, names[r.model.identity, r.seed]): r for r in newest},
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
         labels=_labels(given, names),
+        correlations=tuple(each for each in compared if each.task in by_correlation),
+        means=mean_comparisons(newest, tier, baseline=reference, names=names, procedure=procedure)
+        if tier and not tasks and not any(metrics)
+        else (),
     )
+
+
+def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
+    recorded = {each.task.main_metric for each in results if "gold" in each.per_query}
+    recorded |= {
+        name for each in results if "gold" not in each.per_query for name in each.per_query
+    }
+    for metric in filter(None, metrics):
+        if metric not in recorded:
+            known = ", ".join(sorted(recorded)) or "no results"
+            raise ValueError(f"no result has {metric!r} per query; available: {known}")
 
 
 def _labels(results: Iterable[Result], names: Names) -> dict[str, str]:
@@ -299,8 +371,9 @@ def _on_task(
     procedure: Procedure,
 ) -> TaskComparison | None:
     """Compare on one task, using the baseline's revision of the data if it has a record."""
-    if not records or _by_correlation(records):
+    if not records:
         return None
+    records = [_as_means(each) for each in records]
     task, metric = records[0].task.key, metric or records[0].task.main_metric
     ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
     reference = [r for r in ordered if names[r.model.identity, r.seed] == baseline]
@@ -312,6 +385,20 @@ def _on_task(
     return TaskComparison(task, metric, present, columns, procedure, tuple(left_out))
 
 
-def _by_correlation(records: Iterable[Result]) -> bool:
-    """Whether the task is scored by a correlation over pairs (see `correlation_tests`)."""
-    return any("gold" in result.per_query for result in records)
+def _as_means(result: Result) -> Result:
+    """A record that is scored by a correlation, with scores per pair of texts whose mean that is.
+
+    The score of a pair is the correlation and the pair's influence on it. Their paired differences
+    have the intervals and tests of all others; without a correlation there are none.
+    """
+    if "gold" not in result.per_query:
+        return result
+    values = [result.per_query[name] for name in ("cosine", "gold")]
+    metric, pairs = result.task.main_metric, sorted(values[0].keys() & values[1].keys())
+    columns = [np.array([each[pair] for pair in pairs]) for each in values]
+    if len(pairs) < _FEWEST_PAIRS or not all(map(np.ptp, columns)):
+        return replace(result, per_query={})
+    how = "pearson" if metric.lower() == "pearson" else "spearman"
+    value, moved = correlation_influence(columns[0], columns[1], how=how)
+    scores = (value + moved - moved.mean()).tolist()
+    return replace(result, per_query={metric: dict(zip(pairs, scores, strict=True))})

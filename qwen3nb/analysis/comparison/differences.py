@@ -7,6 +7,8 @@ seed and the query ids, so a difference has the same values whichever other syst
 from __future__ import annotations
 
 import itertools
+import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,12 +16,20 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
-from qwen3nb.metrics.intervals import Array, Interval, difference_intervals
+from qwen3nb.metrics.intervals import (
+    Array,
+    Interval,
+    difference_intervals,
+    excludes_zero,
+    no_worse,
+    within,
+)
 from qwen3nb.utils.format import interval_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
@@ -31,11 +41,68 @@ __all__ = [
     "mean_differences",
     "paired_differences",
     "permutation_p_values",
+    "shown_by_interval",
+    "significant",
+    "verdict",
 ]
 
 Pairs = Sequence[tuple[str, str]]  # names of two systems
 
 _HELD = 500_000  # differences of scores held at once, which bounds the memory
+_LARGEST = 2000  # thousandths of the largest difference
+ALPHA = 0.05  # level of the tests where none is given
+
+
+def significant(p: float | None, interval: Interval | None, *, alpha: float = ALPHA) -> bool:
+    """Whether a difference is significant: what every page, figure, card and command means by it.
+
+    Args:
+        p: its p-value, corrected over the family that is named beside it; None if it has none.
+        interval: the interval that is shown, which has to leave out 0; None for a single query.
+        alpha: level of the test.
+    """
+    return p is not None and p < alpha and (interval is None or excludes_zero(interval))
+
+
+def verdict(
+    difference: float,
+    p: float | None,
+    interval: Interval | None,
+    *,
+    alpha: float = ALPHA,
+    margin: float,
+) -> str:
+    """Say what is shown of a difference, in words that its interval and p-value bear out.
+
+    ``better`` or ``worse`` if it is `significant`, ``better, by less than`` the margin if its
+    interval lies within ±``margin``; else ``equivalent`` if that lies there, ``no worse`` if it
+    ends above −margin, and otherwise ``not shown``.
+    """
+    near = within(interval, margin)
+    if significant(p, interval, alpha=alpha):
+        word = "better" if difference > 0 else "worse"
+        return f"{word}, by less than {margin:g}" if near else word
+    return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
+
+
+def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -> float | None:
+    """The smallest true difference whose interval leaves out 0 in a share ``power`` of samples.
+
+    Of samples of n queries whose differences spread like these (n,), to three digits; None if
+    there is none.
+    """
+    n = len(differences)
+    if n < 2:
+        return None
+    below = float(ndtri(power)) * float(differences.std(ddof=1)) / math.sqrt(n)
+    rest = differences - differences.mean() - below
+
+    def shown(thousandths: int) -> bool:
+        ends = difference_intervals(rest[None] + thousandths / 1000, level=level)[0]
+        return ends is not None and ends[0] > 0
+
+    least = bisect_left(range(_LARGEST), True, key=shown)
+    return least / 1000 if least < _LARGEST else None
 
 
 class PairTest(NamedTuple):
@@ -83,6 +150,10 @@ class PairedDifference:
     won: int
     tied: int
     lost: int
+
+    def significant(self, alpha: float) -> bool:
+        """Whether it is `significant`."""
+        return significant(self.corrected, self.interval, alpha=alpha)
 
     def reversed(self) -> PairedDifference:
         """The same difference as b − a."""

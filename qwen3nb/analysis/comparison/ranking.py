@@ -1,30 +1,29 @@
 """Rankings with rank intervals and groups of systems that are not significantly different.
 
-Ranks are resampled: in each resample, the queries of each task are drawn once for all systems,
-means are averaged over tasks, and systems are ranked again. Only systems with a score on every
-task are ranked; the others are reported.
+A rank's interval counts the systems that are significantly better or worse. The tests of all pairs
+are wrong about none with probability 1 − alpha; all true ranks are then in their intervals. Only
+systems with a score on every task are ranked; the others are reported.
 
 References:
-    Goldstein and Spiegelhalter 1996 (rank intervals); Demšar 2006 (groups of systems
+    Mogstad, Romano, Shaikh and Wilhelm 2024 (rank intervals); Demšar 2006 (groups of systems
     that do not differ, as joined in critical-difference diagrams); Zou and Donner 2008 (MOVER).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
     draw_seed,
-    resampled_means,
     sign_flip_extremes,
 )
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
@@ -36,10 +35,17 @@ from qwen3nb.metrics.intervals import (
     mean_of_intervals,
 )
 from qwen3nb.utils.format import interval_text, json_text, number_text
-from qwen3nb.utils.hardware import cores
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Ranking", "Resamples", "Standing", "rank_systems", "tie_groups"]
+__all__ = [
+    "Ranking",
+    "Standing",
+    "common_systems",
+    "mean_p_values",
+    "over_tasks",
+    "rank_systems",
+    "tie_groups",
+]
 
 
 @dataclass(frozen=True)
@@ -51,12 +57,8 @@ class Standing:
         mean: mean over tasks of the means over queries, weighted as the ranking's tasks are.
         interval: interval of that mean, from those of the tasks.
         rank: 1 is best; equal means share the better rank.
-        rank_interval: percentile interval of the rank over resamples.
-        best: share of resamples in which it ranks first, ties split equally.
+        rank_interval: of the true rank; all hold at once with probability 1 − alpha.
         groups: numbers of its tie groups, from 1.
-        behind: the first system's mean minus its mean, paired over the queries.
-        behind_interval: interval of that difference, from those of the tasks.
-        separable: whether that difference is significant.
     """
 
     system: str
@@ -64,11 +66,7 @@ class Standing:
     interval: Interval
     rank: int
     rank_interval: tuple[int, int]
-    best: float
     groups: tuple[int, ...]
-    behind: float
-    behind_interval: Interval
-    separable: bool
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,8 @@ class Ranking:
             system may be in several.
         tasks: names of the tasks that are averaged over.
         adjacent_separable: number of neighbouring pairs, of S − 1, that differ significantly.
-        alpha: family-wise level of the tests behind the groups.
-        level: of the intervals.
+        alpha: family-wise level of the tests behind groups and rank intervals.
+        level: of the intervals of means.
         left_out: systems without a score on every task, and queries that do not pair.
         queries: number of queries of each task.
         name: what the tasks are, such as the name of a benchmark; empty for any tasks.
@@ -111,19 +109,18 @@ class Ranking:
                 each.system,
                 number_text(each.mean),
                 interval_text(each.interval, sign=False),
-                f"{100 * each.best:.1f} %",
                 " ".join(map(str, each.groups)) or "–",
             )
             for each in self.standings
         ]
-        heads = ("rank", "rank interval", "system", "mean", "interval", "first in", "tie groups")
+        heads = ("rank", "rank interval", "system", "mean", "interval", "tie groups")
         count = len(self.standings)
         note = (
             f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % intervals of the mean from "
-            "those of the tasks, and of ranks by the bootstrap over queries. Systems of one tie "
-            "group do not differ significantly (paired permutation "
-            f"test, Holm over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of "
-            f"{count - 1} neighbouring pairs do."
+            "those of the tasks. A rank interval leaves out the ranks of systems that are "
+            "significantly better or worse. Systems of one tie group do not differ significantly "
+            f"(paired permutation test, Holm over all pairs, alpha {self.alpha:g}); "
+            f"{self.adjacent_separable} of {count - 1} neighbouring pairs do."
         )
         lines = [f"- {escaped(line)}" for line in self.left_out]
         return "\n".join([markdown_table(heads, rows), "", note, *lines])
@@ -138,7 +135,6 @@ def rank_systems(
     seed: int,
     weights: Sequence[float] = (),
     name: str = "",
-    resamples: Resamples | None = None,
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
@@ -146,38 +142,33 @@ def rank_systems(
 
     Args:
         matrices: one per task.
-        n_resamples: number of bootstrap resamples and of sign flips.
-        level: of the intervals.
-        alpha: family-wise level of the tests behind the groups.
-        seed: of the draws.
+        n_resamples: number of sign flips.
+        level: of the intervals of means.
+        alpha: family-wise level of the tests behind groups and rank intervals.
+        seed: of the sign flips.
         weights: one per task; they are scaled to add up to 1.
         name: what the tasks are.
-        resamples: those that several rankings share, of the same number and seed.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
     """
-    systems, left_out = _common_systems(matrices)
+    systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [_select(matrix, systems) for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
-    observed, resampled = np.zeros(len(systems)), np.zeros((n_resamples, len(systems)))
-    with ThreadPoolExecutor(cores()) as pool:
-        drawn = pool.map(
-            lambda matrix: (
-                resamples.means(matrix, systems)
-                if resamples
-                else _resampled(matrix, systems, n_resamples, seed)
-            ),
-            matrices,
-        )
-        for share, (means, each) in zip(shares, drawn, strict=True):
-            observed += share * means
-            resampled += share * each
-    order = [int(i) for i in np.argsort(-observed, kind="stable")]
-    differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
+    # By exact sums: equal scores have equal means, whatever the order of the queries.
+    each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
+    means = shares @ np.array(each)
+    scores = _Observed(columns, shares, means, level)
+    order = [int(i) for i in np.argsort(-means, kind="stable")]
+    pairs = list(itertools.combinations(range(len(systems)), 2))
+    p_values = adjust(mean_p_values(columns, seeds, shares, n_resamples=n_resamples))
+    differ = np.zeros((len(systems), len(systems)), dtype=bool)
+    for (i, j), p in zip(pairs, p_values, strict=True):
+        if p < alpha:  # an interval takes longer than its test
+            shown = significant(p, scores.difference(i, j), alpha=alpha)
+            differ[i, j] = differ[j, i] = shown
     groups = tie_groups(order, differ)
-    scores = _Observed(columns, shares, observed, resampled, level)
     return Ranking(
         standings=tuple(_standings(systems, order, groups, differ, scores)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
@@ -191,49 +182,23 @@ def rank_systems(
     )
 
 
-class Resamples:
-    """Bootstrap resamples of the queries of each task, drawn once however often it is ranked."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        """Draw ``count`` resamples by a seed that is combined with the query ids."""
-        self._count = count
-        self._seed = seed
-        self._drawn: dict[tuple[int, tuple[str, ...]], tuple[ScoreMatrix, Array, Array]] = {}
-
-    def means(self, matrix: ScoreMatrix, systems: Sequence[str]) -> tuple[Array, Array]:
-        """Return the means of some systems (S,), and those of each resample (R, S)."""
-        key = id(matrix), tuple(systems)
-        if key not in self._drawn:
-            self._drawn[key] = matrix, *_resampled(matrix, systems, self._count, self._seed)
-        _, means, resampled = self._drawn[key]
-        return means, resampled
-
-
-def _resampled(
-    matrix: ScoreMatrix, systems: Sequence[str], count: int, seed: int
-) -> tuple[Array, Array]:
-    drawn_by = draw_seed(seed, matrix.queries)
-    return resampled_means(_select(matrix, systems), n_resamples=count, seed=drawn_by)
-
-
 @dataclass(frozen=True)
 class _Observed:
-    """Scores per task (n, S), the tasks' shares, means (S,) and resampled means (R, S)."""
+    """Scores per task (n, S), the tasks' shares, and means over the tasks (S,)."""
 
     columns: Sequence[Array]
     shares: Array
-    observed: Array
-    resampled: Array
+    means: Array
     level: float
 
     def interval(self, system: int) -> Interval:
         parts = [each[:, system] for each in self.columns]
-        return _over_tasks(parts, self.shares, level=self.level)
+        return over_tasks(parts, self.shares, level=self.level)
 
     def difference(self, first: int, system: int) -> Interval:
         """Interval of the first's mean minus the system's, paired over the queries."""
         parts = [each[:, first] - each[:, system] for each in self.columns]
-        return _over_tasks(parts, self.shares, level=self.level, paired=True)
+        return over_tasks(parts, self.shares, level=self.level, paired=True)
 
 
 def _standings(
@@ -244,29 +209,21 @@ def _standings(
     scores: _Observed,
 ) -> Iterator[Standing]:
     """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
-    tail = (1 - scores.level) / 2
-    ranks = rankdata(-scores.observed, method="min")
-    resampled_ranks = rankdata(-scores.resampled, axis=1, method="min")
-    first = resampled_ranks == 1
-    shares = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
-    best = order[0]
+    means = scores.means
+    ranks = 1 + (means[:, None] < means).sum(axis=1)
+    better = differ & (means[:, None] > means)
     for i in order:
-        low, high = np.quantile(resampled_ranks[:, i], [tail, 1 - tail], method="inverted_cdf")
         yield Standing(
             system=systems[i],
-            mean=float(scores.observed[i]),
+            mean=float(means[i]),
             interval=scores.interval(i),
             rank=int(ranks[i]),
-            rank_interval=(int(low), int(high)),
-            best=float(shares[i]),
+            rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
-            behind=float(scores.observed[best] - scores.observed[i]),
-            behind_interval=scores.difference(best, i),
-            separable=bool(differ[best, i]),
         )
 
 
-def _over_tasks(
+def over_tasks(
     columns: Sequence[Array], shares: Array, *, level: float, paired: bool = False
 ) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact.
@@ -310,7 +267,8 @@ def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]
     return groups
 
 
-def _common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+    """The systems that have every task, and notes on the others and on queries left out."""
     if not matrices:
         raise ValueError("expected at least one task to rank on; got none")
     common = [s for s in matrices[0].systems if all(s in m.systems for m in matrices)]
@@ -333,14 +291,14 @@ def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
     return matrix.scores[[matrix.systems.index(system) for system in systems]].T
 
 
-def _mean_tests(
+def mean_p_values(
     columns: Sequence[Array],
     seeds: Sequence[tuple[int, int]],
     shares: Array,
     *,
     n_resamples: int,
-) -> Array:
-    """Holm-adjusted p-values (S, S) of the difference of means over tasks.
+) -> list[float]:
+    """P-values of the difference of means over tasks, of every pair of S systems, uncorrected.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
@@ -357,8 +315,4 @@ def _mean_tests(
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in sizes for number in drawn]
     extremes = sign_flip_extremes(every, pairs, n_resamples=n_resamples, seed=flips)
-    adjusted = adjust([(extreme + 1) / (n_resamples + 1) for extreme in extremes])
-    table = np.ones((count, count))
-    for (i, j), p in zip(pairs, adjusted, strict=True):
-        table[i, j] = table[j, i] = p
-    return table
+    return [(extreme + 1) / (n_resamples + 1) for extreme in extremes]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from qwen3nb.analysis.comparison.by_category import Reversal
-from qwen3nb.analysis.comparison.ranking import Ranking, Resamples, rank_systems
+from qwen3nb.analysis.comparison.ranking import Ranking, rank_systems
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.utils.format import json_text, number_text
@@ -76,9 +76,9 @@ def category_leaderboards(
         matrices: one per task.
         categories: category per task, such as its type; a task without one forms its own
             category.
-        n_resamples: number of bootstrap resamples and of sign flips.
-        alpha: level of the tests behind the tie groups.
-        seed: of the draws.
+        n_resamples: number of sign flips.
+        alpha: level of the tests behind tie groups and rank intervals.
+        seed: of the sign flips.
 
     Raises:
         ValueError: as in `rank_systems`, over all tasks.
@@ -86,10 +86,7 @@ def category_leaderboards(
     groups: dict[str, list[ScoreMatrix]] = {}
     for matrix in matrices:
         groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
-    resamples = Resamples(n_resamples, seed)
-    rank = partial(
-        rank_systems, n_resamples=n_resamples, alpha=alpha, seed=seed, resamples=resamples
-    )
+    rank = partial(rank_systems, n_resamples=n_resamples, alpha=alpha, seed=seed)
     overall = rank(matrices)
     boards, notes = {}, []
     for name, group in groups.items():

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from qwen3nb.analysis.comparison.differences import (
+    ALPHA,
     PairedDifference,
     PairTest,
     described_pairs,
@@ -40,21 +41,28 @@ class Procedure:
         seed: of the draws.
     """
 
-    alpha: float = 0.05
+    alpha: float = ALPHA
     minimum: float = 0.05
     correction: str = "holm"
     draws: int = DRAWS
     level: float = LEVEL
     seed: int = 0
 
+    def decides_at(self, family: int) -> float:
+        """The level at which one of a family of tests decides, before any other has.
+
+        That is Holm's first step, so it holds for every pair, whatever comes of the others.
+        """
+        return self.alpha if self.correction == "none" else self.alpha / max(1, family)
+
 
 class PairOutcome(NamedTuple):
-    """What came of comparing two systems: first − second, and the corrected p-value."""
+    """What came of comparing two systems: first − second, and whether that is significant."""
 
     first: str
     second: str
     difference: float
-    corrected: float
+    significant: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,44 +87,36 @@ class TaskComparison:
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
-        """Every system against the baseline, largest difference first; one family of tests."""
-        differences = self._described(self._pairs_with_baseline)
+        """Every system against the baseline, largest difference first."""
+        others = [name for name in self.columns if name != self.baseline and self.baseline]
+        differences = self._described([(name, self.baseline) for name in others])
         return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
-    @cached_property
-    def among_others(self) -> tuple[PairedDifference, ...]:
-        """Every pair of systems without the baseline; the other family of tests."""
-        return tuple(self._described(self._other_pairs))
-
     @property
-    def compared_count(self) -> int:
-        """Number of systems that share a query with the baseline."""
-        theirs = self.columns[self.baseline].queries if self.baseline else ()
-        own = [each.queries for name, each in self.columns.items() if name != self.baseline]
-        return sum(bool(shared_queries([queries, theirs])) for queries in own)
+    def family(self) -> int:
+        """Number of pairs of systems that share a query, all of which are one family of tests."""
+        return sum(map(len, self._groups(self._pairs)))
 
     @cached_property
     def outcomes(self) -> tuple[PairOutcome, ...]:
-        """Difference and corrected p-value of the pairs of both families, and nothing else."""
-        means: dict[Pair, float] = {}
-        for matrix, pairs in self._joined(list(self._tests)):
-            means |= zip(pairs, mean_differences(matrix, pairs), strict=True)
-        outcomes = [
-            PairOutcome(*pair, means[pair], test.corrected) for pair, test in self._tests.items()
-        ]
-        count = len(outcomes) - sum(pair in self._tests for pair in self._other_pairs)
-        against = sorted(outcomes[:count], key=lambda each: (-each.difference, each.first))
-        return (*against, *outcomes[count:])
+        """Difference and significance of every pair, and nothing else."""
+        alpha, outcomes = self.procedure.alpha, []
+        for matrix, pairs in self._joined(self._pairs):
+            low = [pair for pair in pairs if self._tests[frozenset(pair)].corrected < alpha]
+            shown = {
+                (each.first, each.second)
+                for each in self._described(low)
+                if each.significant(alpha)
+            }
+            means = zip(pairs, mean_differences(matrix, pairs), strict=True)
+            outcomes += [PairOutcome(*pair, mean, pair in shown) for pair, mean in means]
+        return tuple(outcomes)
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
         """First − second; None if the two share no query or one has no scores on this task."""
-        for pair in ((first, second), (second, first)):
-            if test := self._tests.get(pair):
-                (each,) = described_pairs(
-                    self.matrix(*pair), [pair], [test], level=self.procedure.level
-                )
-                return each if each.first == first else each.reversed()
-        return None
+        if first == second or not {first, second} <= self.columns.keys():
+            return None
+        return next(iter(self._described([(first, second)])), None)
 
     def matrix(self, first: str, second: str) -> ScoreMatrix:
         """The scores behind a difference, on the queries that both systems answered.
@@ -144,33 +144,28 @@ class TaskComparison:
         return tuple(dict.fromkeys(notes))
 
     @property
-    def _pairs_with_baseline(self) -> list[Pair]:
-        others = [name for name in self.columns if name != self.baseline]
-        return [(name, self.baseline) for name in others if self.baseline]
-
-    @property
-    def _other_pairs(self) -> list[Pair]:
-        others = [name for name in self.columns if name != self.baseline]
-        return list(itertools.combinations(others, 2))
+    def _pairs(self) -> list[Pair]:
+        return list(itertools.combinations(self.columns, 2))
 
     @cached_property
-    def _tests(self) -> dict[Pair, PairTest]:
+    def _tests(self) -> dict[frozenset[str], PairTest]:
         """Tests of all pairs that share a query, from one set of draws per set of queries."""
-        how, families = self.procedure, (self._pairs_with_baseline, self._other_pairs)
-        p_values: dict[Pair, float] = {}
-        for matrix, pairs in self._joined([pair for family in families for pair in family]):
-            drawn = permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
-            p_values |= zip(pairs, drawn, strict=True)
-        tests: dict[Pair, PairTest] = {}
-        for family in families:
-            own = {pair: p_values[pair] for pair in family if pair in p_values}
-            adjusted = adjust(list(own.values()), how=how.correction)
-            for (pair, p), corrected in zip(own.items(), adjusted, strict=True):
-                tests[pair] = PairTest(p, corrected, len(own))
-        return tests
+        p_values: dict[frozenset[str], float] = {}
+        for matrix, pairs in self._joined(self._pairs):
+            p_values |= zip(map(frozenset, pairs), self._drawn(matrix, pairs), strict=True)
+        adjusted = adjust(list(p_values.values()), how=self.procedure.correction)
+        return {
+            pair: PairTest(p, corrected, len(p_values))
+            for (pair, p), corrected in zip(p_values.items(), adjusted, strict=True)
+        }
 
-    def _joined(self, pairs: Sequence[Pair]) -> Iterator[tuple[ScoreMatrix, list[Pair]]]:
-        """Yield the pairs that share the same queries, with the scores of their systems."""
+    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
+        """P-values of pairs of systems, uncorrected, from one set of draws."""
+        how = self.procedure
+        return permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
+
+    def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
+        """The pairs that share a query, by the set of queries that they share."""
         numbers: dict[tuple[str, ...], int] = {}  # of sets of queries
         own = {
             n: numbers.setdefault(each.queries, len(numbers)) for n, each in self.columns.items()
@@ -185,17 +180,20 @@ class TaskComparison:
             number = shared[own[a], own[b]]
             if number is not None:
                 groups.setdefault(number, []).append((a, b))
-        for group in groups.values():
+        return list(groups.values())
+
+    def _joined(self, pairs: Sequence[Pair]) -> Iterator[tuple[ScoreMatrix, list[Pair]]]:
+        """Yield the pairs that share the same queries, with the scores of their systems."""
+        for group in self._groups(pairs):
             systems = dict.fromkeys(name for pair in group for name in pair)
             columns = {name: self.columns[name] for name in systems}
             yield join(columns, task=self.task, metric=self.metric), group
 
     def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
-        """Differences of the ``pairs`` that share a query."""
-        tested = [pair for pair in pairs if pair in self._tests]
+        """Differences of the ``pairs`` that share a query, in their order."""
         differences: dict[Pair, PairedDifference] = {}
-        for matrix, group in self._joined(tested):
-            tests = [self._tests[pair] for pair in group]
+        for matrix, group in self._joined(pairs):
+            tests = [self._tests[frozenset(pair)] for pair in group]
             described = described_pairs(matrix, group, tests, level=self.procedure.level)
             differences |= zip(group, described, strict=True)
-        return [differences[pair] for pair in tested]
+        return [differences[pair] for pair in pairs if pair in differences]

@@ -1,7 +1,7 @@
 """Bootstrap resamples and sign flips, drawn once for all systems.
 
-Ranks and interference ratios are resampled; the intervals of scores and differences, which a
-bootstrap makes too narrow, are in `qwen3nb.metrics.intervals`.
+Tests flip signs. No interval that is shown is a bootstrap's, which are too narrow: those of scores
+and differences are in `qwen3nb.metrics.intervals`; calibration and benchmarks compare them.
 
 A resample is a vector of counts: how often each query was drawn. The means of all systems are
 a single product of counts and scores. Counts and signs are generated and used in blocks, and pairs

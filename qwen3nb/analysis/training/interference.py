@@ -5,11 +5,9 @@ the specialist's score that joint training loses; it is negative if the joint mo
 It is averaged over seeds; the maximum over tasks and seeds would find interference in noise.
 
 The kill gate decides whether there is enough interference to be worth treating: PASS at 2 % or
-more, FAIL below 1 %, MARGINAL in between. There are two verdicts: by point estimate, and by
-evidence, which is INCONCLUSIVE if an interval crosses a threshold. Evidence requires two
-intervals to agree, because a bootstrap over few seeds is too narrow where trainings vary more
-than queries (see `qwen3nb.analysis.calibration`), and Student's interval over seeds ignores the
-queries.
+more, FAIL below 1 %, MARGINAL in between. There are two verdicts: by evidence, which is
+INCONCLUSIVE if the interval over seeds and queries crosses a threshold or there is one seed, and
+by point estimate. Evidence decides unless the point is asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.stats.resampling import draw_seed, resampled_means
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.analysis.training.match_runs import REQUIRED, Matched, Run, RunPair, match_runs
 from qwen3nb.analysis.training.tir_estimate import (
@@ -28,6 +25,7 @@ from qwen3nb.analysis.training.tir_estimate import (
     Estimate,
     Gate,
     Measured,
+    Queries,
     estimate,
     mean_estimate,
 )
@@ -88,12 +86,12 @@ class Interference:
     level: float
     missing: tuple[str, ...]
 
-    def verdict(self, *, by: str = "point") -> str:
-        """The weakest verdict of all groups, ``by`` ``point`` or ``evidence``."""
+    def verdict(self, *, by: str = "evidence") -> str:
+        """The weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
         verdicts = [group.overall.verdict(by) for group in self.groups]
         return min(verdicts, key=_ORDER.index, default="NO RESULT")
 
-    def exit_code(self, *, by: str = "point") -> int:
+    def exit_code(self, *, by: str = "evidence") -> int:
         """Exit code for the verdict; see `EXIT_CODES`."""
         return EXIT_CODES[self.verdict(by=by)]
 
@@ -105,7 +103,7 @@ class Interference:
         """As Markdown: definition, rule, and one table per joint configuration."""
         parts = [escaped(DEFINITION), self.gate.text]
         parts.append(f"Compared: same seed, and the same {', '.join(self.required)}.")
-        parts += [_group_markdown(group, self.level, self.gate) for group in self.groups]
+        parts += [_group_markdown(group, self.level) for group in self.groups]
         if not self.groups:
             parts.append("No joint run.")
         parts += [f"- missing: {escaped(line)}" for line in self.missing]
@@ -119,9 +117,7 @@ def interference(
     joint: str = "joint",
     required: Sequence[str] = REQUIRED,
     gate: Gate | None = None,
-    n_resamples: int = 10_000,
     level: float = 0.95,
-    seed: int,
 ) -> Interference:
     """Interference of every joint configuration among ``scores``.
 
@@ -132,9 +128,7 @@ def interference(
         required: facts that have to agree; ``task_steps`` instead of ``steps`` compares the
             steps that the joint run spent on the task.
         gate: the thresholds.
-        n_resamples: number of bootstrap resamples over seeds and queries.
         level: of the intervals.
-        seed: of the draws.
 
     Raises:
         ValueError: an unknown required fact.
@@ -142,42 +136,38 @@ def interference(
     modes = dict(SPECIALISTS if specialists is None else specialists)
     rule = gate or Gate()
     matched, alone = match_runs(scores, specialists=modes, joint=joint, required=required)
-    settings = _Settings(rule, n_resamples, level, seed)
-    groups = tuple(_group(each, list(modes), settings) for each in matched)
+    groups = tuple(_group(each, list(modes), gate=rule, level=level) for each in matched)
     return Interference(groups, rule, tuple(required), level, tuple(alone))
 
 
 @dataclass(frozen=True)
-class _Settings:
-    gate: Gate
-    n_resamples: int
-    level: float
-    seed: int
-
-
-@dataclass(frozen=True)
 class _DataSetScores:
-    """Scores on one data set per role and seed (2, S), and resampled (R, 2, S) or None."""
+    """Scores on one data set per role and seed (2, S), its queries and their scores (n, 2, S).
+
+    Without scores per query, the latter two are empty.
+    """
 
     values: Array
-    resampled: Array | None
+    queries: Queries = ()
+    by_query: Array | None = None
 
 
-def _group(matched: Matched, wanted: Sequence[str], settings: _Settings) -> Group:
+def _group(matched: Matched, wanted: Sequence[str], *, gate: Gate, level: float) -> Group:
     tasks: list[Measured] = []
     datasets = []
     missing = list(matched.missing)
     for task, pairs in matched.pairs.items():
-        cells, notes = _cells(task, pairs, settings)
+        cells, notes = _cells(task, pairs)
         missing += notes
         if not cells:
             continue
         seeds = tuple(pair.joint.seed for pair in pairs)
         for dataset, cell in cells.items():
-            datasets.append(_estimate(f"{task}: {dataset}", seeds, [cell], settings).estimate)
-        tasks.append(_estimate(task, seeds, list(cells.values()), settings))
+            one = _estimate(f"{task}: {dataset}", seeds, [cell], gate=gate, level=level)
+            datasets.append(one.estimate)
+        tasks.append(_estimate(task, seeds, list(cells.values()), gate=gate, level=level))
     left = [task for task in wanted if task not in {each.estimate.name for each in tasks}]
-    overall = mean_estimate(tasks, left_out=left, gate=settings.gate, level=settings.level)
+    overall = mean_estimate(tasks, left_out=left, gate=gate, level=level)
     return Group(
         system=matched.system,
         mode=str(matched.facts["mode"]),
@@ -191,9 +181,7 @@ def _group(matched: Matched, wanted: Sequence[str], settings: _Settings) -> Grou
     )
 
 
-def _cells(
-    task: str, pairs: Sequence[RunPair], settings: _Settings
-) -> tuple[dict[str, _DataSetScores], list[str]]:
+def _cells(task: str, pairs: Sequence[RunPair]) -> tuple[dict[str, _DataSetScores], list[str]]:
     """Scores on the data sets that all pairs have, and a note on each of the others."""
     runs = [(run, pair.task) for pair in pairs for run in (pair.specialist, pair.joint)]
     tables = [run.scores[kind] for run, kind in runs]
@@ -205,7 +193,7 @@ def _cells(
         if lacking:
             notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
             continue
-        cells[name], unpaired = _cell(task, name, pairs, settings)
+        cells[name], unpaired = _cell(task, name, pairs)
         notes += unpaired
     return cells, notes
 
@@ -215,50 +203,38 @@ def _has(run: Run, kind: str, name: str) -> bool:
     return score is not None and score.value is not None
 
 
-def _cell(
-    task: str, name: str, pairs: Sequence[RunPair], settings: _Settings
-) -> tuple[_DataSetScores, list[str]]:
+def _cell(task: str, name: str, pairs: Sequence[RunPair]) -> tuple[_DataSetScores, list[str]]:
     """Scores on one data set, from the queries that all runs answered, if there are any."""
     rows = [[run.scores[task][name] for run in (pair.specialist, pair.joint)] for pair in pairs]
     if not all(score.per_query for row in rows for score in row):
-        return _DataSetScores(np.array([[s.value for s in row] for row in rows], float).T, None), []
+        return _DataSetScores(np.array([[s.value for s in row] for row in rows], float).T), []
     columns = {score.run: score.per_query for row in rows for score in row}
     matrix = join(columns, task=f"{task}: {name}")
-    ordered = matrix.scores.T  # columns: specialist and joint of each seed in turn
-    drawn = draw_seed(settings.seed, matrix.queries)
-    means, resampled = resampled_means(ordered, n_resamples=settings.n_resamples, seed=drawn)
-    shape = (len(pairs), 2)
-    return (
-        _DataSetScores(means.reshape(shape).T, resampled.reshape(-1, *shape).transpose(0, 2, 1)),
-        list(matrix.notes),
-    )
+    # Rows: specialist and joint of each seed in turn.
+    scores = matrix.scores.reshape(len(pairs), 2, -1).transpose(2, 1, 0)
+    return _DataSetScores(scores.mean(axis=0), tuple(matrix.queries), scores), list(matrix.notes)
 
 
 def _estimate(
-    name: str, seeds: tuple[int | None, ...], cells: Sequence[_DataSetScores], settings: _Settings
+    name: str,
+    seeds: tuple[int | None, ...],
+    cells: Sequence[_DataSetScores],
+    *,
+    gate: Gate,
+    level: float,
 ) -> Measured:
     """Estimate the TIR of the mean over data sets."""
     values = np.mean([cell.values for cell in cells], axis=0)
-    drawn = [cell.resampled for cell in cells]
-    resampled = None
-    if all(each is not None for each in drawn):
-        resampled = np.mean([each for each in drawn if each is not None], axis=0)
-    return estimate(
-        name,
-        seeds,
-        values,
-        resampled,
-        gate=settings.gate,
-        level=settings.level,
-        seed=settings.seed,
-    )
+    by_query = [(cell.queries, cell.by_query) for cell in cells if cell.by_query is not None]
+    known = by_query if len(by_query) == len(cells) else None
+    return estimate(name, seeds, values, known, gate=gate, level=level)
 
 
-def _group_markdown(group: Group, level: float, gate: Gate) -> str:
+def _group_markdown(group: Group, level: float) -> str:
+    interval = f"{100 * level:g} % interval"
     heads = (
-        "task", "seeds", "TIR, mean ± std", f"{100 * level:g} % interval", "over seeds alone",
-        "specialist − joint",
-        f"P(TIR ≥ {100 * gate.pass_at:g} %)", "by point", "by evidence",
+        "task", "seeds", "TIR, mean ± std", interval, "specialist − joint", "by evidence",
+        "by point",
     )  # fmt: skip
     rows = []
     for each in (*group.datasets, *group.tasks, group.overall):
@@ -269,11 +245,9 @@ def _group_markdown(group: Group, level: float, gate: Gate) -> str:
                 ", ".join(map(str, each.seeds)) or "–",
                 percent_text(each.tir) + spread,
                 interval_text(each.interval, percent=True),
-                interval_text(each.seed_interval, percent=True),
                 number_text(each.delta, sign=True, digits=4),
-                number_text(each.probability),
-                each.by_point,
                 each.by_evidence,
+                each.by_point,
             )
         )
     title = f"**{escaped(group.system)}** (rank {group.rank}, base {escaped(str(group.base))})"

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
@@ -120,7 +121,7 @@ class BestCheckpoint:
         difference: best − next.
         interval: paired interval of the difference.
         p_value: of best against next, Holm-corrected over best against each of the others.
-        separable: whether the p-value is below alpha.
+        separable: whether the difference is significant.
         tied: steps that are not significantly different from the best.
         statement: a summary in words.
     """
@@ -234,31 +235,32 @@ def best_checkpoint(
     pairs = [(best, other) for other in others]
     counts = sign_flip_extremes(columns, pairs, n_resamples=n_resamples, seed=drawn)
     p_values = adjust([(count + 1) / (n_resamples + 1) for count in counts])
-    tied = tuple(sorted(steps[i] for i, p in zip(others, p_values, strict=True) if p >= alpha))
+    intervals = [
+        difference_interval(columns[:, best] - columns[:, other], level=level) for other in others
+    ]
+    shown = [significant(*each, alpha=alpha) for each in zip(p_values, intervals, strict=True)]
+    tied = tuple(sorted(steps[i] for i, clear in zip(others, shown, strict=True) if not clear))
     second = others[0]
     difference = float(means[best] - means[second])
-    interval = difference_interval(columns[:, best] - columns[:, second], level=level)
     return BestCheckpoint(
         step=steps[best],
         mean=float(means[best]),
         next_step=steps[second],
         difference=difference,
-        interval=interval,
+        interval=intervals[0],
         p_value=p_values[0],
-        separable=p_values[0] < alpha,
+        separable=shown[0],
         tied=tied,
-        statement=_statement(steps[best], steps[second], difference, p_values[0], tied, alpha),
+        statement=_statement(steps[best], steps[second], difference, p_values[0], tied),
     )
 
 
-def _statement(
-    best: int, second: int, difference: float, p: float, tied: Sequence[int], alpha: float
-) -> str:
+def _statement(best: int, second: int, difference: float, p: float, tied: Sequence[int]) -> str:
     start = f"step {best} has the highest mean, {difference:+.4f} above step {second}"
     if not tied:
         return f"{start}, and differs from every other checkpoint (p = {p:.4f}, Holm)"
     names = ", ".join(map(str, tied))
-    if p < alpha:
+    if second not in tied:
         return f"{start}, from which it differs (p = {p:.4f}, Holm), but not from step {names}"
     verdict = f"not significantly different from step {names} (p = {p:.4f}, Holm)"
     return f"{start}, which is no evidence: {verdict}"
@@ -311,8 +313,8 @@ def correlation(
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise ValueError("expected finite values only")
     n = len(first)
-    if n < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        reason = "fewer than two points" if n < 2 else "one of the measures is constant"
+    if n < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        reason = "fewer than three points" if n < 3 else "one of the measures is constant"
         return Correlation(None, None, n, how, reason)
     measure = stats.spearmanr if how == "spearman" else stats.pearsonr
     value = max(-1.0, min(1.0, float(measure(first, second).statistic)))

@@ -5,26 +5,35 @@ queries are random.
 
 References:
     Searle, Casella and McCulloch 1992, section 4.3 (variance components of a crossed
-    design).
+    design); Zou and Donner 2008 (MOVER); Satterthwaite 1946 (degrees of freedom).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
-from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds
-from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval, resampled_means
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import markdown_table
 
-__all__ = ["SeedCurve", "SeedPoint", "VarianceSplit", "seed_curve", "variance_split"]
+__all__ = [
+    "SeedCurve",
+    "SeedPoint",
+    "VarianceSplit",
+    "crossed_interval",
+    "query_error",
+    "seed_curve",
+    "variance_split",
+]
+
+_TINY = 1e-12  # a rounding error
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,7 @@ class SeedPoint:
         means: over queries, one per seed.
         mean: of the means.
         std: sample standard deviation of the means (ddof = 1).
-        interval: bootstrap interval of the mean over seeds and queries.
-        seed_interval: Student's interval of the mean over seeds alone.
+        interval: of the mean over seeds and queries; see `crossed_interval`.
         split: variance components.
     """
 
@@ -69,8 +77,7 @@ class SeedPoint:
     means: tuple[float, ...]
     mean: float
     std: float
-    interval: Interval
-    seed_interval: Interval | None
+    interval: Interval | None
     split: VarianceSplit
 
 
@@ -96,14 +103,13 @@ class SeedCurve:
 
     def to_markdown(self) -> str:
         """As a Markdown table."""
-        heads = ("step", "seeds", "mean ± std", "interval", "over seeds alone", "error from seeds")
+        heads = ("step", "seeds", "mean ± std", "interval", "error from seeds")
         rows = [
             (
                 str(p.step),
                 str(len(p.means)),
                 f"{p.mean:.3f} ± {p.std:.3f}",
                 interval_text(p.interval, sign=False),
-                interval_text(p.seed_interval, sign=False),
                 number_text(100 * p.split.shares[0], digits=0) + " %" if p.split.shares else "–",
             )
             for p in self.points
@@ -112,11 +118,7 @@ class SeedCurve:
 
 
 def seed_curve(
-    scores: Mapping[int, Mapping[int, Mapping[str, float]]],
-    *,
-    n_resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int,
+    scores: Mapping[int, Mapping[int, Mapping[str, float]]], *, level: float = 0.95
 ) -> SeedCurve:
     """Learning curve over several seeds.
 
@@ -124,9 +126,7 @@ def seed_curve(
 
     Args:
         scores: score per seed, step and query id.
-        n_resamples: number of bootstrap resamples.
         level: of the intervals.
-        seed: of the draws.
 
     Raises:
         ValueError: the seeds share no query, or only one, at a step.
@@ -143,25 +143,60 @@ def seed_curve(
         columns = {f"seed {each}": scores[each][step] for each in having}
         matrix = join(columns, task=f"step {step}")
         left_out += matrix.notes
-        drawn = draw_seed(seed, matrix.queries)
-        point = _point(step, matrix.scores, n_resamples=n_resamples, level=level, seed=drawn)
-        points.append(point)
+        points.append(_point(step, matrix.scores, level=level))
     return SeedCurve(tuple(points), tuple(sorted(scores)), level, tuple(left_out))
 
 
-def _point(
-    step: int, scores: Array, *, n_resamples: int, level: float, seed: tuple[int, int]
-) -> SeedPoint:
-    means, resampled = resampled_means(scores.T, n_resamples=n_resamples, seed=seed)
+def _point(step: int, scores: Array, *, level: float) -> SeedPoint:
+    means = scores.mean(axis=1)
+    mean = float(means.mean())
+    moved = [scores.mean(axis=0) / scores.shape[1]]
     return SeedPoint(
         step=step,
         means=tuple(map(float, means)),
-        mean=float(means.mean()),
+        mean=mean,
         std=float(means.std(ddof=1)),
-        interval=percentile_interval(over_seeds(resampled, seed=(*seed, 1)), level=level),
-        seed_interval=student_interval(means, level=level),
+        interval=crossed_interval(mean, means, moved, level=level),
         split=variance_split(scores),
     )
+
+
+def crossed_interval(
+    mean: float, per_seed: Array, moved: Sequence[Array], *, level: float
+) -> Interval | None:
+    """Interval of a mean over seeds and queries, which adds up the errors of both (MOVER).
+
+    Each error is Student's. That of the seeds also holds their interaction with the queries,
+    which the other one counts again: the interval is cautious where queries vary most.
+
+    Args:
+        mean: the centre.
+        per_seed: the value of each seed (S,); of a single one, only the queries' error counts.
+        moved: how far each query moves the mean, (n,) per set of queries; may be empty, then only
+            the seeds' error counts.
+        level: of the interval.
+
+    Returns:
+        The interval, or None without any spread: equal seeds and queries show no error.
+    """
+    low, high = student_interval(per_seed, level=level) or (0.0, 0.0)
+    error, freedom = query_error(moved)
+    half = math.hypot((high - low) / 2, float(stdtrit(freedom, (1 + level) / 2)) * error)
+    return (mean - half, mean + half) if half > _TINY else None
+
+
+def query_error(moved: Sequence[Array]) -> tuple[float, float]:
+    """Standard error of a sum over queries, and its degrees of freedom (Satterthwaite).
+
+    Args:
+        moved: how far each of two or more queries moves the sum, (n,) per independent set.
+    """
+    sizes = np.array([len(each) for each in moved])
+    parts = np.array([len(each) * each.var(ddof=1) for each in moved])
+    total = float(parts.sum())
+    if total == 0:
+        return 0.0, 1.0
+    return math.sqrt(total), total**2 / float((parts**2 / (sizes - 1)).sum())
 
 
 def variance_split(scores: ArrayLike) -> VarianceSplit:

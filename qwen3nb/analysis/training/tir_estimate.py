@@ -1,16 +1,15 @@
-"""Estimates of the TIR, with standard deviation, intervals and verdicts."""
+"""Estimates of the TIR, with standard deviation, interval and verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_probability
-from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval
+from qwen3nb.analysis.training.seed_variance import crossed_interval, query_error
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
@@ -24,11 +23,11 @@ __all__ = [
     "seeds_needed",
 ]
 
+Queries = tuple[str, ...]  # their ids
+
 # 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
-_FEW_SEEDS = 5
 _MOST_SEEDS = 100
-_UNDEFINED = 0.01  # largest share of resamples that may have no TIR
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Gate:
             f"Kill gate, on the mean TIR over seeds of each task, and on the mean of the tasks: "
             f"PASS at {high:g} % or more (joint training interferes: continue), FAIL below "
             f"{low:g} % (it does not: stop), MARGINAL in between. By evidence, there must be two "
-            f"or more seeds and both intervals must lie in one range, else INCONCLUSIVE."
+            f"or more seeds and the whole interval must lie in one range, else INCONCLUSIVE."
         )
 
     def verdict(self, tir: float | None) -> str:
@@ -68,12 +67,11 @@ class Gate:
             return "PASS"
         return "FAIL" if tir < self.fail_below else "MARGINAL"
 
-    def evidence(self, tir: float | None, *intervals: Interval | None) -> str:
-        """Verdict by evidence: that of all interval ends if none is missing and all agree."""
+    def evidence(self, tir: float | None, interval: Interval | None) -> str:
+        """Verdict by evidence: that of both ends of the interval, if they agree."""
         if tir is None:
             return "NO RESULT"
-        ends = [end for interval in intervals for end in interval or (None,)]
-        verdicts = {"INCONCLUSIVE" if end is None else self.verdict(end) for end in ends}
+        verdicts = {self.verdict(end) for end in interval or ()}
         return verdicts.pop() if len(verdicts) == 1 else "INCONCLUSIVE"
 
 
@@ -91,9 +89,8 @@ class Estimate:
         delta: mean of the deltas; ``delta_std`` is their sample standard deviation.
         interval: of the mean TIR over seeds and queries, or None.
         seed_interval: Student's interval over seeds alone; None for fewer than two.
-        method: how the interval was computed, or why there is none.
-        probability: that the TIR is at least the gate's ``pass_at``, or None.
-        by_point: verdict by point estimate; ``by_evidence`` by intervals.
+        method: what the interval is over, or why there is none.
+        by_point: verdict by point estimate; ``by_evidence`` by the interval.
         notes: caveats.
         specialists: score of the specialist per seed; ``joints``: of the joint model. Empty for
             a mean of tasks.
@@ -110,7 +107,6 @@ class Estimate:
     interval: Interval | None
     seed_interval: Interval | None
     method: str
-    probability: float | None
     by_point: str
     by_evidence: str
     notes: tuple[str, ...] = ()
@@ -125,21 +121,27 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Measured:
-    """An estimate with the resampled mean TIR (R,) behind its interval, or None."""
+    """An estimate and the error of its queries.
+
+    Attributes:
+        estimate: the estimate.
+        moved: per set of queries, how far each moves it (n,); None if that is unknown.
+        problem: why there can be no interval, or empty.
+    """
 
     estimate: Estimate
-    resampled: Array | None
+    moved: Mapping[Queries, Array] | None
+    problem: str = ""
 
 
 def estimate(
     name: str,
     seeds: Sequence[int | None],
     values: Array,
-    resampled: Array | None,
+    by_query: Sequence[tuple[Queries, Array]] | None,
     *,
     gate: Gate,
     level: float,
-    seed: int,
 ) -> Measured:
     """Estimate the TIR of one task.
 
@@ -147,10 +149,10 @@ def estimate(
         name: of the estimate.
         seeds: of the S pairs.
         values: scores of specialist and joint run per seed (2, S).
-        resampled: the same in R resamples of queries (R, 2, S), or None.
+        by_query: ids of the n queries of each data set, and the scores on them (n, 2, S), whose
+            means over queries and data sets are ``values``; or None.
         gate: the thresholds.
         level: of the interval.
-        seed: of the draws of seeds; equal sets of seeds are drawn alike.
     """
     specialist, joint = values
     deltas = specialist - joint
@@ -161,12 +163,12 @@ def estimate(
         for each, fine in zip(seeds, has, strict=True)
         if not fine
     ]
-    used = [str(each) for each, fine in zip(seeds, has, strict=True) if fine]
-    drawn, problem = None, "" if resampled is not None else "no scores per query"
-    if resampled is not None and used:
-        drawn, problem = _resampled_means(resampled[:, :, has], draw_seed(seed, used))
-    if problem:
-        notes.append(f"{problem}: the interval is over seeds only")
+    moved, problem = None, ""
+    if by_query is None:
+        notes.append("no scores per query: the interval is over seeds only")
+    elif has.any():
+        kept = [(queries, scores[:, :, has]) for queries, scores in by_query]
+        moved, problem = _moved(values[:, has], kept, level=level)
     per_seed = iter(tirs)
     made = _make(
         name,
@@ -174,13 +176,14 @@ def estimate(
         tuple(float(next(per_seed)) if fine else None for fine in has),
         deltas,
         float(tirs.mean()) if len(tirs) else None,
-        drawn,
+        moved,
+        problem=problem,
         gate=gate,
         level=level,
         notes=notes,
     )
     specialists, joints = tuple(map(float, specialist)), tuple(map(float, joint))
-    return Measured(replace(made, specialists=specialists, joints=joints), drawn)
+    return Measured(replace(made, specialists=specialists, joints=joints), moved, problem)
 
 
 def mean_estimate(
@@ -203,17 +206,18 @@ def mean_estimate(
     tables = [dict(zip(e.estimate.seeds, e.estimate.tirs, strict=True)) for e in given]
     deltas = [dict(zip(e.estimate.seeds, e.estimate.deltas, strict=True)) for e in given]
     seeds = tuple(s for s in tables[0] if all(table.get(s) is not None for table in tables))
-    arrays = [each.resampled for each in given if each.resampled is not None]
-    complete = len(arrays) == len(given)
-    if not complete:
-        notes.append("a task has no resamples: the interval is over seeds only")
+    moved = [each.moved for each in given if each.moved is not None]
+    complete = len(moved) == len(given)
+    if not complete and not any(each.problem for each in given):
+        notes.append("a task has no scores per query: the interval is over seeds only")
     return _make(
         "overall",
         seeds,
         tuple(float(np.mean([table[s] or 0.0 for table in tables])) for s in seeds),
         np.array([np.mean([table[s] for table in deltas]) for s in seeds]),
         float(np.mean([each.estimate.tir or 0.0 for each in given])),
-        np.mean(arrays, axis=0) if complete else None,
+        _mean_moved(moved) if complete else None,
+        problem=next((each.problem for each in given if each.problem), ""),
         gate=gate,
         level=level,
         notes=notes,
@@ -241,20 +245,39 @@ def seeds_needed(each: Estimate, gate: Gate) -> int | None:
     return int(enough[0]) if len(enough) else None
 
 
-def _resampled_means(resampled: Array, drawn: tuple[int, int]) -> tuple[Array | None, str]:
-    """Mean TIR (R,) in resamples of queries and seeds, or the reason why there is none."""
-    specialist, joint = resampled[:, 0], resampled[:, 1]
-    fine: NDArray[np.bool_] = np.asarray((specialist > 0).all(axis=1))
-    undefined = 1 - float(fine.mean())
-    if undefined > _UNDEFINED:
-        return None, f"in {100 * undefined:.0f} % of the resamples a specialist scores 0"
-    tirs = 1 - joint[fine] / specialist[fine]
-    means = over_seeds(tirs, seed=drawn)
-    if not fine.all():  # so that tasks can be averaged resample by resample
-        full = np.full(len(fine), means.mean())
-        full[fine] = means
-        means = full
-    return means, ""
+def _moved(
+    values: Array, by_query: Sequence[tuple[Queries, Array]], *, level: float
+) -> tuple[dict[Queries, Array] | None, str]:
+    """How far each query moves the mean TIR (delta method), or the reason why that is unknown.
+
+    With scores s and g of a seed, a query's scores x and y move its TIR by (x g / s - y) / s, over
+    the number of queries.
+    """
+    if any(len(queries) < 2 for queries, _ in by_query):
+        return None, "a data set has a single query"
+    specialist, joint = values
+    shares = [scores / (len(by_query) * len(scores)) for _, scores in by_query]
+    for seed, score in enumerate(specialist):
+        error, freedom = query_error([part[:, 0, seed] for part in shares])
+        if score <= stats.t.ppf((1 + level) / 2, freedom) * error:
+            return None, "by its queries, the score of a specialist may be 0"
+    parts = [
+        ((part[:, 0] * joint / specialist - part[:, 1]) / specialist).mean(axis=1)
+        for part in shares
+    ]
+    return _sums(zip((queries for queries, _ in by_query), parts, strict=True)), ""
+
+
+def _sums(parts: Iterable[tuple[Queries, Array]]) -> dict[Queries, Array]:
+    """Sums per set of queries: what answers the same queries is not independent."""
+    sums: dict[Queries, Array] = defaultdict(lambda: np.zeros(()))
+    for queries, part in parts:
+        sums[queries] = sums[queries] + part
+    return dict(sums)
+
+
+def _mean_moved(tasks: Sequence[Mapping[Queries, Array]]) -> dict[Queries, Array]:
+    return _sums((key, part / len(tasks)) for moved in tasks for key, part in moved.items())
 
 
 def _make(
@@ -263,17 +286,20 @@ def _make(
     tirs: tuple[float | None, ...],
     deltas: Array,
     tir: float | None,
-    drawn: Array | None,
+    moved: Mapping[Queries, Array] | None,
     *,
     gate: Gate,
     level: float,
     notes: Sequence[str],
+    problem: str = "",
     partial: bool = False,
 ) -> Estimate:
     known = np.array([each for each in tirs if each is not None])
-    seed_interval = student_interval(known, level=level)
-    interval = seed_interval if drawn is None else percentile_interval(drawn, level=level)
-    evidence = gate.evidence(tir, interval, seed_interval)
+    parts = list((moved or {}).values())
+    interval = None
+    if tir is not None and not problem:
+        interval = crossed_interval(tir, known, parts, level=level)
+    evidence = gate.evidence(tir, interval if len(known) > 1 and not partial else None)
     return Estimate(
         name=name,
         seeds=seeds,
@@ -284,34 +310,26 @@ def _make(
         delta=float(deltas.mean()) if len(deltas) else None,
         delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
         interval=interval,
-        seed_interval=seed_interval,
-        method=_method(drawn, interval, len(known)),
-        probability=t_probability(known, threshold=gate.pass_at)
-        if drawn is None
-        else float((drawn >= gate.pass_at).mean()),
+        seed_interval=student_interval(known, level=level),
+        method=_method(len(known), interval, by_query=bool(parts), problem=problem),
         by_point=gate.verdict(tir),
-        by_evidence="INCONCLUSIVE" if partial and tir is not None else evidence,
-        notes=(*notes, *_caution(drawn, len(known))),
+        by_evidence=evidence,
+        notes=(*notes, *_caution(len(known), by_query=bool(parts), problem=problem)),
     )
 
 
-def _method(drawn: Array | None, interval: Interval | None, seeds: int) -> str:
-    if drawn is not None:
-        return "bootstrap over seeds and queries" if seeds > 1 else "bootstrap over queries"
-    if interval is not None:
-        return "Student's t over seeds"
-    return "none: needs per-query scores of every task, or two seeds that differ"
+def _method(seeds: int, interval: Interval | None, *, by_query: bool, problem: str) -> str:
+    if interval is None:
+        needs = "needs per-query scores of every task, or two seeds, and some that differ"
+        return f"none: {problem or needs}"
+    if by_query:
+        return f"Student's t over {'seeds and queries' if seeds > 1 else 'queries'}"
+    return "Student's t over seeds"
 
 
-def _caution(drawn: Array | None, seeds: int) -> list[str]:
-    """Caveats on intervals over few seeds."""
-    if drawn is None:
-        return []
-    if seeds == 1:
+def _caution(seeds: int, *, by_query: bool, problem: str) -> list[str]:
+    if problem:
+        return [f"no interval: {problem}"]
+    if by_query and seeds < 2:
         return ["one seed: the interval does not include the variance between trainings"]
-    if seeds < _FEW_SEEDS:
-        return [
-            f"{seeds} seeds: the interval over seeds and queries is too narrow if trainings vary "
-            "more than queries; the interval over seeds alone is not"
-        ]
     return []

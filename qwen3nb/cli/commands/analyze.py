@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from qwen3nb.utils.terminal import say
 __all__ = ["analyze", "compare"]
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
-_SEED = seed_option("Seed of the bootstrap and permutation draws.")
+_SEED = seed_option("Seed of the permutation draws.")
 _RESAMPLES = click.option(
     "--resamples", type=click.IntRange(min=100), default=10_000, show_default=True
 )
@@ -40,7 +39,13 @@ _RESAMPLES = click.option(
 @click.option("--task-steps", is_flag=True, help="Match runs by their steps per task.")
 @out_option("report", earlier=["--report"],
             help="Folder to write to.  [default: analysis/ in OUTPUTS]")  # fmt: skip
-@click.option("--exit-code", type=click.Choice(["point", "evidence"]), help="Exit by this verdict.")
+@click.option(
+    "--exit-code",
+    type=click.Choice(["evidence", "point"]),
+    is_flag=False,
+    flag_value="evidence",
+    help="Exit by the verdict; by evidence, if not said.",
+)
 @_RESAMPLES
 @_SEED
 @READ_LIMIT
@@ -60,7 +65,7 @@ def analyze(
 
     \b
     qwen3nb analyze --outputs outputs
-    qwen3nb analyze --outputs outputs --results results --exit-code evidence
+    qwen3nb analyze --outputs outputs --results results --exit-code
     qwen3nb analyze --outputs outputs --task-steps --out reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
@@ -94,12 +99,15 @@ def _show_interference(report: Any) -> None:
         configuration_differences_table,
         configurations_table,
     )
-    from qwen3nb.report.training.interference import interference_table, refusals_table
+    from qwen3nb.report.training.interference import (
+        interference_table,
+        refusals_table,
+        verdict_words,
+    )
 
     click.echo(f"{DEFINITION}\n{report.interference.gate.text}\n")
-    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < 110
     for table in (
-        interference_table(report, rule=False, narrow=narrow),
+        interference_table(report, rule=False),
         transposed(configurations_table(report.scores), first="task"),
         configuration_differences_table(report.differences),
         refusals_table(report),
@@ -108,11 +116,7 @@ def _show_interference(report: Any) -> None:
             print_table(table)
         else:
             click.echo(f"{table.note}\n")
-    by_point, by_evidence = (
-        report.interference.verdict(),
-        report.interference.verdict(by="evidence"),
-    )
-    say(f"By point: {by_point}. By evidence: {by_evidence}.", bold=True)
+    say(verdict_words(report.interference), bold=True)
 
 
 @click.command()
@@ -158,9 +162,9 @@ def compare(
     qwen3nb compare --baseline encoder --json
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
-    candidate is better or worse if the corrected p-value of the first metric is below alpha
-    and the difference larger than the threshold. The gate fails if a candidate is worse, or
-    the newest run of a model is worse than the one before.
+    candidate is better or worse by the first metric if the corrected p-value is below alpha and
+    the interval leaves out 0. It is taken, or fails the gate, if the difference is larger than
+    the threshold, too; so does a newest run that is worse than the one before.
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.utils.secrets import write_public

@@ -33,7 +33,9 @@ from qwen3nb.datasets.rows import (
     csv_rows,
     json_object,
     listed,
+    misspelt,
     open_text,
+    printable,
     size_limit,
     unicode_text,
 )
@@ -175,8 +177,14 @@ def _rows(
 
 
 def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a JSONL file; a key may be absent from some lines, not from all."""
+    """Yield the rows of a JSONL file; a key may be absent from some lines, not from all.
+
+    Nor may a line have another one in its place: one that is spelt alike, or any if it has no
+    column but the id, and that no line has which has the column.
+    """
     seen: set[str] = set()
+    beside: dict[str, set[str]] = {name: set() for name in columns}
+    instead: dict[tuple[str, str], str] = {}
     with open_text(file, most=MOST) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -185,11 +193,30 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
             seen |= row.keys()
             if columns[0] not in row:
                 raise DataError(f"{file}:{number}: no field {columns[0]!r}; fields: {listed(row)}")
+            for name in columns[1:]:
+                if name in row:
+                    beside[name] |= row.keys()
+                else:
+                    for other in _in_its_place(name, row, columns):
+                        instead.setdefault((name, other), f"{file}:{number}")
             yield f"{file}:{number}", {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
             f"{file}: no line has the field {lost[0]!r}; fields: {listed(sorted(seen))}"
         )
+    for (name, other), where in instead.items():
+        if other not in beside[name]:
+            raise DataError(
+                f"{where}: no field {name!r}, but {printable(other)!r:.60}, which no line has "
+                f"beside {name!r}; correct the key, or write {name!r}: null for nothing"
+            )
+
+
+def _in_its_place(name: str, row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+    """Return the keys that a row may have in place of an absent column."""
+    if not any(column in row for column in columns[1:]):
+        return [key for key in row if key not in columns]
+    return misspelt(name, row, columns)
 
 
 def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -18,8 +18,8 @@ _MANY = 4  # tasks; more are listed in one sentence, without their numbers
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     """Return sentences on where a model is no better than a floor and on what is unmeasured.
 
-    Whether a model is behind a floor, or not significantly different from it, follows from the
-    corrected p-value of their paired difference.
+    Whether a model is behind a floor, or not significantly different from it, is read off the
+    comparison of all models.
 
     Args:
         own: the model's records.
@@ -64,7 +64,7 @@ def _against(floor: str, result: Result, comparison: Comparison) -> tuple[str, s
     difference = None if reference is None else comparison.between(result, reference)
     if difference is None:
         return "", ""
-    significant = difference.corrected < comparison.procedure.alpha
+    significant = difference.significant(comparison.procedure.alpha)
     if significant and difference.difference > 0:
         return "", ""
     verdict = "behind" if significant else "not significantly different from"

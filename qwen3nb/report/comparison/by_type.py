@@ -11,7 +11,7 @@ import numpy as np
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.task_comparison import TaskComparison
-from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust, too_few_draws
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, grid, plain
 from qwen3nb.report.render.format import not_shown, short_task
@@ -70,36 +70,32 @@ def overview_table(comparison: Comparison, *, most: int = MOST_MODELS) -> Table:
     """Count the tasks of each type on which a model is better or worse than the baseline.
 
     If no type has several tasks, all tasks are counted together.
-    Once with p-values corrected on each task, as in all other tables, and once with p-values
-    corrected over every comparison that the table counts.
 
     Args:
         comparison: the comparison to show.
         most: how many models to show, of more the best.
     """
-    how, every = comparison.procedure, comparison.differences
-    over_all = adjust([each.p_value for each in every], how=how.correction)
-    strict = {(e.task, e.metric, e.first): p for e, p in zip(every, over_all, strict=True)}
-    rows, models = [], comparison.leaders(most)
+    how, rows, models = comparison.procedure, [], comparison.leaders(most)
     for kind, tasks in _counted_together(comparison).items():
         differences = [each for task in tasks for each in task.with_baseline]
         for model in dict.fromkeys(each.first for each in differences if each.first in models):
             own = [each for each in differences if each.first == model]
-            by_task = [each.corrected < how.alpha for each in own]
-            by_all = [strict[each.task, each.metric, model] < how.alpha for each in own]
-            counts = (Cell(_counts(own, by_task)), Cell(_counts(own, by_all), value=sum(by_all)))
-            rows.append((Cell(model, kind), Cell(str(len(own)), value=len(own)), *counts))
-    heads = (
-        "model\ntype of task", "tasks", "better / no difference / worse\ncorrected on each task",
-        f"better / no difference / worse\ncorrected over all {len(every)} comparisons",
-    )  # fmt: skip
+            rows.append(
+                (
+                    Cell(model, kind),
+                    Cell(str(len(own)), value=len(own)),
+                    Cell(_counts(own, how.alpha)),
+                )
+            )
+    heads = ("model\ntype of task", "tasks", "better / no difference / worse")
     note = (
         f"Tasks on which a model is significantly better or worse than {comparison.baseline}: "
-        f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}. On many "
-        f"tasks some differences are significant by chance; the last column allows for that."
-        + too_few_draws(len(every), draws=how.draws, alpha=how.alpha, how=how.correction)
+        f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}, and the "
+        "interval leaves out 0. p is corrected over all pairs of models on each task, so that of "
+        "many tasks some differences are significant by chance."
+        + comparison.caution
         + _uncounted(comparison)
-        + not_shown(len({each.first for each in every}) - len(models))
+        + not_shown(len({each.first for each in comparison.differences}) - len(models))
     )
     caption = f"Tasks on which a model is better or worse than {comparison.baseline}, by type."
     return Table(
@@ -127,11 +123,10 @@ def _uncounted(comparison: Comparison) -> str:
     )
 
 
-def _counts(differences: Sequence[PairedDifference], significant: Sequence[bool]) -> str:
-    pairs = list(zip(differences, significant, strict=True))
-    better = sum(clear and each.difference > 0 for each, clear in pairs)
-    worse = sum(clear and each.difference < 0 for each, clear in pairs)
-    return f"{better} / {len(pairs) - better - worse} / {worse}"
+def _counts(differences: Sequence[PairedDifference], alpha: float) -> str:
+    gains = [each.difference for each in differences if each.significant(alpha)]
+    better = sum(gain > 0 for gain in gains)
+    return f"{better} / {len(differences) - len(gains)} / {len(gains) - better}"
 
 
 def draw_by_model(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
@@ -177,7 +172,7 @@ def _forest(
         if each.interval is not None:
             axis.plot(each.interval, [row, row], color=style.color, linewidth=1.3,
                       solid_capstyle="butt")  # fmt: skip
-        fill = style.color if each.corrected < how.alpha else "none"
+        fill = style.color if each.significant(how.alpha) else "none"
         axis.plot([each.difference], [row], style.marker, mec=style.color, mfc=fill, markersize=3)
     axis.set_ylim(-0.7, len(rows) - 0.3)
     axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=20)}")
@@ -214,7 +209,7 @@ def draw_wins(comparison: Comparison, width: float) -> MplFigure:
         lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
     )
     for axis, (kind, tasks) in zip(axes.flat, types.items(), strict=False):
-        _wins(axis, tasks, names, comparison.procedure.alpha)
+        _wins(axis, tasks, names)
         axis.set_title(f"{kind}, {len(tasks)} task{'s' if len(tasks) > 1 else ''}")
         axis.tick_params(labelbottom=True)
     for axis in list(axes.flat)[len(types) :]:
@@ -227,13 +222,13 @@ def _order(comparison: Comparison) -> list[str]:
     score: dict[str, int] = {}
     for task in comparison.tasks:
         for each in task.outcomes:
-            won = int(np.sign(each.difference)) * (each.corrected < comparison.procedure.alpha)
+            won = int(np.sign(each.difference)) * each.significant
             score[each.first] = score.get(each.first, 0) + won
             score[each.second] = score.get(each.second, 0) - won
     return sorted(score, key=lambda name: (-score[name], name))
 
 
-def _wins(axis: Any, tasks: Sequence[TaskComparison], names: list[str], alpha: float) -> None:
+def _wins(axis: Any, tasks: Sequence[TaskComparison], names: list[str]) -> None:
     table = np.full((len(names), len(names)), np.nan)
     rows = {name: row for row, name in enumerate(names)}
     for task in tasks:
@@ -242,7 +237,7 @@ def _wins(axis: Any, tasks: Sequence[TaskComparison], names: list[str], alpha: f
                 continue
             i, j = rows[each.first], rows[each.second]
             for row, column, sign in ((i, j, 1), (j, i, -1)):
-                won = each.corrected < alpha and sign * each.difference > 0
+                won = each.significant and sign * each.difference > 0
                 table[row, column] = np.nan_to_num(table[row, column]) + won
     axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * len(tasks))
     for (i, j), value in np.ndenumerate(table):

@@ -8,27 +8,26 @@ from functools import cached_property
 
 from qwen3nb.analysis.comparison.by_category import Breakdown, breakdown
 from qwen3nb.analysis.comparison.candidates import (
-    NO_DIFFERENCE,
     Decision,
     QueryChange,
     Recommendation,
     decide,
+    enough_queries,
     evidence,
     largest_changes,
     recommend,
 )
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.differences import PairedDifference, significant
 from qwen3nb.analysis.comparison.history import TrendPoint
 from qwen3nb.analysis.comparison.task_comparison import TaskComparison
-from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_test
+from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.records.record import Result
-from qwen3nb.utils.format import duration_text, p_value_text
+from qwen3nb.utils.format import p_value_text
 
 __all__ = ["CandidateComparison", "query_seconds"]
 
 _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
-_SLOWER = 1.5  # ratio of times from which the decision names them
 
 
 @dataclass(frozen=True)
@@ -78,17 +77,14 @@ class CandidateComparison:
     @property
     def recommendations(self) -> tuple[Recommendation, ...]:
         """The recommendation for each candidate."""
-        how = self.comparison.procedure
-        return tuple(recommend(each, procedure=how) for each in self.differences)
+        return tuple(recommend(each, comparison=self.comparison) for each in self.differences)
 
     @cached_property
     def decision(self) -> Decision:
-        """Which model to use; a model that is taken has its other metrics and its time named."""
-        decision = decide(self.differences, procedure=self.comparison.procedure)
-        if decision.use == decision.current:
-            more = self._missed
-        else:
-            more = self._drawbacks(decision.use) + self._times(decision.use)
+        """Which model to use; a model that is taken has its other metrics named."""
+        decision = decide(self.differences, comparison=self.comparison)
+        kept = decision.use == decision.current
+        more = self._missed if kept else self._drawbacks(decision.use)
         return replace(decision, reason=decision.reason + more)
 
     @property
@@ -122,33 +118,45 @@ class CandidateComparison:
         """What a gate fails on: worse candidates, and runs worse than the previous one."""
         how = self.comparison.procedure
         worse = [
-            f"{each.model}: {each.text}" for each in self.recommendations if each.verdict == "worse"
+            f"{each.model}: {each.text}"
+            for each in self.recommendations
+            if each.matters and each.verdict.startswith("worse")
         ]
         worse += [
             f"{run.label}: its newest run is worse than the previous one ({self.tested[0]} "
             f"{run.change:+.3f}, corrected p {p_value_text(run.p_value, relation=True)}, "
             f"n = {run.n})"
             for run in _newest(self.runs)
-            if run.change is not None and run.p_value is not None
-            if run.p_value < how.alpha and run.change < -how.minimum
+            if run.change is not None and run.change < -how.minimum
+            if significant(run.p_value, run.change_interval, alpha=how.alpha)
         ]
         return tuple(worse)
 
     @property
     def caution(self) -> str:
         """What these queries are too few to detect; empty if nothing."""
-        minimum = self.comparison.procedure.minimum
-        verdicts = {each.model: each.verdict for each in self.recommendations}
-        open_ones = [each for each in self.differences if verdicts[each.first] == NO_DIFFERENCE]
-        detectable = [self.detectable(each) for each in open_ones]
+        how = self.comparison.procedure
+        open_ones = [
+            each for each in self.differences
+            if self.comparison.verdict(each) in ("no worse", "not shown")
+        ]  # fmt: skip
+        detectable = [self.comparison.detectable(each) for each in open_ones]
         largest = max((value for value in detectable if value is not None), default=0.0)
         sentences = []
-        if largest > minimum:
+        if largest > how.minimum:
             sentences.append(
                 f"With these queries, only differences of {largest:.3f} or more are detected with "
-                f"a power of 0.8; smaller ones above {minimum:g} may be missed; use more "
+                f"a power of 0.8; smaller ones above {how.minimum:g} may be missed; use more "
                 "queries."
             )
+        sentences += [f"{each.first}: {more}." for each in open_ones
+                      if (more := enough_queries(self.comparison, [each]))]  # fmt: skip
+        sentences += [
+            f"{each.first}: rare queries that are not among these could turn the sign of its "
+            "difference."
+            for each in self.differences
+            if each.significant(how.alpha) and self.comparison.could_turn(each)
+        ]
         if min((each.n for each in self.differences), default=_FEW + 1) <= _FEW:
             sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
         return " ".join(sentences)
@@ -157,15 +165,6 @@ class CandidateComparison:
         """The differences from the model in use by one metric, in the order of the records."""
         order = list(self.records)
         return tuple(sorted(task.with_baseline, key=lambda each: order.index(each.first)))
-
-    def detectable(self, difference: PairedDifference) -> float | None:
-        """The smallest difference that these queries detect with a power of 0.8, or None.
-
-        The level is that of the smallest of the corrected p-values, alpha over their number.
-        """
-        scores = self.comparison.matrix(difference).scores
-        level = self.comparison.procedure.alpha / max(1, difference.family)
-        return minimum_detectable_effect(*scores, alpha=level)
 
     def t_test(self, difference: PairedDifference) -> float | None:
         """The p-value of the paired t-test, not corrected; None without a spread."""
@@ -179,8 +178,8 @@ class CandidateComparison:
     def _missed(self) -> str:
         """Which difference of the best candidate may have been missed where none is shown."""
         best = max(self.differences, key=lambda each: each.difference)
-        least = self.detectable(best)
-        if all(each.verdict == "worse" for each in self.recommendations):
+        least = self.comparison.detectable(best)
+        if all(each.verdict.startswith("worse") for each in self.recommendations):
             return ""
         if best.tied == best.n:
             return "; they tie on every query"
@@ -195,16 +194,9 @@ class CandidateComparison:
             each
             for metric in self.tested[1:]
             for each in self._on(metric).with_baseline
-            if each.first == model and each.difference < 0 and each.corrected < alpha
+            if each.first == model and each.difference < 0 and each.significant(alpha)
         ]
         return "".join(f"; but it is worse by {evidence(each)}" for each in differences)
-
-    def _times(self, model: str) -> str:
-        """How long a query takes, where that differs much; empty where it is not known."""
-        own, current = (query_seconds(self.records[name]) for name in (model, self.current))
-        if not own or not current or 1 / _SLOWER < own / current < _SLOWER:
-            return ""
-        return f"; a query takes {duration_text(own)} instead of {duration_text(current)}"
 
 
 def query_seconds(result: Result) -> float | None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from qwen3nb.analysis.comparison.candidates import family, rule, select_candidates, task_of
+from qwen3nb.analysis.comparison.candidates import rule, select_candidates, task_of
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.differences import PairedDifference, significant
 from qwen3nb.analysis.comparison.history import trend
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
@@ -61,7 +61,7 @@ class CandidateReport(CandidateComparison):
 
     def _recommendations(self) -> Table:
         rows = tuple(
-            (Cell(each.model), Cell(each.verdict, strong=each.verdict in ("better", "worse")),
+            (Cell(each.model), Cell(each.verdict, strong=each.matters),
              Cell(each.text.partition(": ")[2]))
             for each in self.recommendations
         )  # fmt: skip
@@ -100,7 +100,7 @@ class CandidateReport(CandidateComparison):
                         Cell(number_text(self.t_test(each), digits=4) if tested else "–"),
                         Cell(number_text(each.d_z, sign=True, digits=2)),
                         Cell(f"{each.won} / {each.tied} / {each.lost}", f"n = {each.n}"),
-                        Cell(number_text(self.detectable(each))),
+                        Cell(number_text(self.comparison.detectable(each))),
                     )
                 )
         heads = (
@@ -108,11 +108,12 @@ class CandidateReport(CandidateComparison):
             "d_z", "won / tied / lost", "detectable\npower 0.8",
         )  # fmt: skip
         left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
-        over = family(self.comparison, self.deciding)
+        over = self.comparison.family(self.task)
         note = (
             f"p: two-sided paired permutation test, {over}; below it the raw p-value. t-test: "
             "paired, not corrected, for reference. Detectable: the smallest difference that these "
-            f"queries show in 80 % of samples, at {how.alpha:g} over the number of candidates."
+            f"queries show in 80 % of samples, at {how.alpha:g} over the number of pairs and by "
+            "the interval."
             f"{left_out}"
         )
         return Table(heads, tuple(rows), note)
@@ -125,7 +126,10 @@ class CandidateReport(CandidateComparison):
                 Cell(row.category),
                 Cell(f"{row.first:.3f}", f"against {row.second:.3f}"),
                 Cell(f"{row.difference:+.3f}", interval_text(row.interval)),
-                Cell(p_value_text(row.p_value), strong=row.p_value < alpha),
+                Cell(
+                    p_value_text(row.p_value),
+                    strong=significant(row.p_value, row.interval, alpha=alpha),
+                ),
                 Cell(str(row.n)),
             )
             for each in self.breakdowns
@@ -168,7 +172,7 @@ class CandidateReport(CandidateComparison):
                 Cell(number_text(run.mean), interval_text(run.interval, sign=False)),
                 Cell(number_text(run.change, sign=True), interval_text(run.change_interval)),
                 Cell(p_value_text(run.p_value),
-                     strong=run.p_value is not None and run.p_value < alpha),
+                     strong=significant(run.p_value, run.change_interval, alpha=alpha)),
                 Cell(str(run.n)),
             )
             for run in self.runs
@@ -253,7 +257,7 @@ class CandidateReport(CandidateComparison):
             "p_value": p if tested else None,
             "adjusted": adjusted if tested else None,
             "t_p_value": self.t_test(difference) if tested else None,
-            "detectable": self.detectable(difference),
+            "detectable": self.comparison.detectable(difference),
             **value,
         }
 

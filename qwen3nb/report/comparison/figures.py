@@ -53,9 +53,9 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
         f"{'the same queries' if len(tasks) > MANY else 'the n queries below each panel'}, with "
         f"95 % intervals ({interval_words(['paired'])}). "
-        "Filled: significantly different by the two-sided paired "
-        f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}; open: not "
-        f"significantly different. Shaded: differences below {how.minimum:g}."
+        "Filled: significantly different by the two-sided paired permutation test, corrected p < "
+        f"{how.alpha:g}, {comparison.family()}, and by the interval; open: not significantly "
+        f"different. Shaded: differences below {how.minimum:g}."
         + not_shown(len(every) - len(models)),
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",
     )
@@ -96,7 +96,7 @@ def _forest_row(
     if each.interval is not None:
         axis.plot(each.interval, [row, row], color=style.color, linewidth=1.8,
                   solid_capstyle="butt")  # fmt: skip
-    fill = style.color if each.corrected < alpha else "none"
+    fill = style.color if each.significant(alpha) else "none"
     axis.plot([each.difference], [row], style.marker, mec=style.color, mfc=fill, markersize=4.5)
 
 
@@ -113,14 +113,14 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         return _wins_by_type(comparison)
     how = comparison.procedure
     pairs = [each for task in tasks for each in task.outcomes]
-    open_ones = sum(each.corrected >= how.alpha for each in pairs)
+    open_ones = sum(not each.significant for each in pairs)
     return Figure(
         name="pairs",
-        draw=lambda width: _draw_pairs(tasks, how.alpha, width),
+        draw=lambda width: _draw_pairs(tasks, width),
         caption="Every pair of models, row minus column, best first, paired over the queries that "
         "both answered. Dot: not significantly different (two-sided paired permutation test, "
-        f"corrected p ≥ {how.alpha:g}; {NAMES[how.correction]} on each task, over the pairs with "
-        f"{comparison.baseline} and over the others)."
+        f"corrected p ≥ {how.alpha:g}, {NAMES[how.correction]} over these pairs on each task, or "
+        "an interval that holds 0)."
         + comparison.caution
         + not_shown(max(len(task.columns) for task in tasks) - MOST_MODELS),
         alt="A matrix of differences per task. "
@@ -135,15 +135,15 @@ def _wins_by_type(comparison: Comparison) -> Figure:
         draw=lambda width: draw_wins(comparison, width),
         caption="Every pair of models by type of task: on how many tasks the row is significantly "
         "above the column, paired over the queries that both answered (two-sided paired "
-        f"permutation test, corrected p < {how.alpha:g}; {NAMES[how.correction]} on each task, "
-        f"over the pairs with {comparison.baseline} and over the others)."
+        f"permutation test, corrected p < {how.alpha:g}, {NAMES[how.correction]} over these pairs "
+        "on each task, and an interval that leaves out 0)."
         + comparison.caution
         + not_shown(len({name for _, name in comparison.records}) - MOST_MODELS),
         alt="A matrix of counts per type of task; the same differences are in the tables.",
     )
 
 
-def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> MplFigure:
+def _draw_pairs(tasks: Sequence[TaskComparison], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     largest = max(abs(each.difference) for task in tasks for each in task.outcomes) or 1.0
@@ -153,7 +153,7 @@ def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> 
     figure, axes = plt.subplots(lines, columns, figsize=(width, 0.95 * side * lines), squeeze=False)
     image: Any = None
     for axis, task in zip(axes.flat, tasks, strict=False):
-        image = _matrix(axis, task.outcomes, largest, alpha)
+        image = _matrix(axis, task.outcomes, largest)
         axis.set_title(plain(short_task(task.task), most=24))
     for axis in list(axes.flat)[len(tasks) :]:
         axis.remove()
@@ -162,7 +162,7 @@ def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> 
     return figure
 
 
-def _matrix(axis: Axes, pairs: Sequence[PairOutcome], largest: float, alpha: float) -> Any:
+def _matrix(axis: Axes, pairs: Sequence[PairOutcome], largest: float) -> Any:
     names = _order(pairs)[:MOST_MODELS]
     rows = {name: row for row, name in enumerate(names)}
     table = np.full((len(names), len(names)), np.nan)
@@ -171,7 +171,7 @@ def _matrix(axis: Axes, pairs: Sequence[PairOutcome], largest: float, alpha: flo
             continue
         i, j = rows[pair.first], rows[pair.second]
         table[i, j], table[j, i] = pair.difference, -pair.difference
-        if pair.corrected >= alpha:
+        if not pair.significant:
             axis.plot([j, i], [i, j], "o", color="#24292f", markersize=2.5)
     labels = [plain(name, most=26) for name in names]
     axis.set_xticks(range(len(names)), labels, rotation=90, fontsize=SMALL)

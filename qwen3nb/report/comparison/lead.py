@@ -6,11 +6,8 @@ from dataclasses import asdict, dataclass
 
 from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.ranking import Ranking
-from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
-from qwen3nb.metrics.intervals import Interval, excludes_zero
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.ranking import task_count, too_many_models
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -32,8 +29,7 @@ class Follower:
         name: of the model.
         behind: the best model's score minus its own, paired over the queries.
         interval: of that difference; None for a single query.
-        significant: whether both the corrected test and the interval show it. On few queries the
-            interval of a mean over tasks may hold 0 where the test rejects it.
+        significant: whether it is significant (see `analysis.comparison.differences`).
     """
 
     name: str
@@ -73,23 +69,14 @@ class Lead:
     caution: str = ""
 
 
-def find_lead(
-    comparison: Comparison, *, task: str, boards: CategoryBoards | None = None
-) -> Lead | None:
+def find_lead(comparison: Comparison, *, task: str) -> Lead | None:
     """Return who leads; None without results.
 
     Args:
         comparison: the comparison that all pages show.
-        task: the task to report on.
-        boards: rankings of the tier; of a tier with benchmarks, the first of them is reported.
+        task: the task to report on, or a benchmark, whose mean it then is.
     """
-    if boards is not None and boards.overall.name:
-        return _on_benchmark(boards.overall)
-    records = [
-        record
-        for (name, _), record in comparison.records.items()
-        if name == task and record.main.value is not None
-    ]
+    records = comparison.scored(task)
     return _on_task(comparison, sorted(records, key=_score, reverse=True)) if records else None
 
 
@@ -100,72 +87,41 @@ def _score(result: Result) -> float:
 def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
     best, *others = records
     names = {id(r): comparison.names[r.model.identity, r.seed] for r in records}
-    alpha = comparison.procedure.alpha
+    alpha, task = comparison.procedure.alpha, best.task.key
+    compared = comparison.on(task)
+    left_out = compared.left_out if compared else ()
     followers, unpaired = [], []
     for each in others:
         gap = comparison.between(best, each) if comparable(best, each) else None
         if gap is None:
             unpaired.append(names[id(each)])
             continue
-        significant = gap.corrected < alpha and _agrees(gap.interval)
-        followers.append(Follower(names[id(each)], gap.difference, gap.interval, significant))
+        shown = gap.significant(alpha)
+        followers.append(Follower(names[id(each)], gap.difference, gap.interval, shown))
     main = best.main
     return Lead(
         name=names[id(best)],
         value=_score(best),
         interval=None if main.low is None or main.high is None else (main.low, main.high),
-        where=short_task(best.task.key),
+        where=short_task(task),
         measure=str(best.task.main_metric),
-        queries=f"{main.n} {best.task.unit}",
-        test=f"two-sided paired permutation test, corrected p < {alpha:g}",
+        queries=f"{main.n:,} {best.task.unit}",
+        test=f"paired permutation test, {comparison.family(task)}, corrected p < {alpha:g}",
         followers=tuple(followers),
         unpaired=tuple(unpaired),
+        unranked=tuple(line for line in left_out if " is not ranked: " in line),
+        caution=comparison.caution,
     )
 
 
-def _agrees(interval: Interval | None) -> bool:
-    """Return whether an interval, if there is one, shows a difference."""
-    return interval is None or excludes_zero(interval)
-
-
-def _on_benchmark(board: Ranking) -> Lead:
-    best, *others = board.standings
-    return Lead(
-        name=best.system,
-        value=best.mean,
-        interval=best.interval,
-        where=board.name,
-        measure=f"mean of {task_count(board)}",
-        queries=f"{sum(board.queries):,} queries",
-        test=f"paired permutation test, Holm over all pairs, alpha {board.alpha:g}",
-        followers=tuple(
-            Follower(
-                each.system,
-                each.behind,
-                each.behind_interval,
-                each.separable and _agrees(each.behind_interval),
-            )
-            for each in others
-        ),
-        unranked=tuple(line for line in board.left_out if " is not ranked: " in line),
-        caution=too_many_models(board),
-    )
-
-
-def leaderboard_conclusion(
-    comparison: Comparison,
-    *,
-    task: str,
-    boards: CategoryBoards | None = None,
-) -> Conclusion:
+def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
     """Say who leads, by how much, and whether these queries show it.
 
     Args:
         comparison: the comparison that all pages show.
-        task: the task to report on.
-        boards: rankings of the tier; of a tier with benchmarks, the first of them is reported.
+        task: the task to report on, or a benchmark, whose mean it then is.
     """
-    lead = find_lead(comparison, task=task, boards=boards)
+    lead = find_lead(comparison, task=task)
     if lead is None:
         return Conclusion(NO_RESULTS)
     score = f"{lead.measure} {lead.value:.3f} {interval_text(lead.interval, sign=False, absent='')}"
@@ -213,18 +169,16 @@ def lead_figure(
     comparison: Comparison,
     *,
     task: str,
-    boards: CategoryBoards | None = None,
     most: int = 9,
 ) -> Figure | None:
     """Draw how far each model is behind the best one, the best on top; None for fewer than two.
 
     Args:
         comparison: the comparison that all pages show.
-        task: the task to report on.
-        boards: rankings of the tier; of a tier with benchmarks, the first of them is reported.
+        task: the task to report on, or a benchmark, whose mean it then is.
         most: how many models to show.
     """
-    lead = find_lead(comparison, task=task, boards=boards)
+    lead = find_lead(comparison, task=task)
     if lead is None or not lead.followers:
         return None
     shown = lead.followers[: most - 1]
@@ -243,7 +197,7 @@ def lead_figure(
         caption=f"{lead.where}: how far each model is from the best, {lead.name} ({lead.measure} "
         f"{lead.value:.3f}), paired over the same {lead.queries}, with the 95 % interval of "
         f"the difference. Filled: different by the test ({lead.test}) and by the interval; open: "
-        "not." + (f" Not shown: {left_out} more." if left_out else ""),
+        f"not.{comparison.given(task)}" + (f" Not shown: {left_out} more." if left_out else ""),
         alt=f"Forest plot of differences from {lead.name} on {lead.where}. {ends}.",
         columns=1,
     )

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from qwen3nb.analysis.comparison.by_category import breakdown
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.correlation_tests import (
-    CorrelationDifference,
-    compare_correlations,
-)
-from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
-from qwen3nb.analysis.stats.paired_tests import equivalence, minimum_detectable_effect
+from qwen3nb.analysis.comparison.differences import PairedDifference, significant
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.table import Table
@@ -45,7 +39,7 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
         Cell(
             p_value_text(difference.corrected),
             f"raw {p_value_text(difference.p_value)}",
-            strong=difference.corrected < alpha,
+            strong=difference.significant(alpha),
             value=difference.corrected,
         ),
     )
@@ -117,12 +111,15 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     family = (
         comparison.family(tasks[0] if tasks else "")
         if len(tasks) < 2
-        else f"{NAMES[how.correction]} over the comparisons with {comparison.baseline} on each task"
+        else f"{NAMES[how.correction]} over all pairs of the models compared on each task"
     )
     return (
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
         f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
-        f"raw p-value; corrected p < {how.alpha:g} in bold."
+        f"raw p-value; in bold where the difference is significant: corrected p < {how.alpha:g}, "
+        "and the interval leaves out 0."
+        + (comparison.given(tasks[0]) if tasks else "")
+        + comparison.caution
         + (f" Not paired: {left_out}." if left_out else "")
     )
 
@@ -140,7 +137,7 @@ def _grouped(notes: Iterable[str]) -> list[str]:
 def power_table(
     comparison: Comparison, *, tasks: Sequence[str] = (), models: Collection[str] = ()
 ) -> Table:
-    """Return what these queries can show: detectable effects, and whether "no worse" holds.
+    """Return what these queries show, and what they could: verdicts and detectable effects.
 
     Args:
         comparison: the comparison to show.
@@ -151,36 +148,37 @@ def power_table(
     rows = tuple(_power_row(comparison, each) for each in shown)
     how = comparison.procedure
     columns = (
-        "model\ntask", "detectable\npower 0.8", "won / tied / lost\nin %",
-        f"within {how.minimum:g}", "queries\nto show it", "queries",
+        "model\ntask", f"verdict\nmargin {how.minimum:g}", "detectable\npower 0.8",
+        "won / tied / lost\nin %", "queries\nto be equivalent", "queries",
     )  # fmt: skip
     note = (
-        f"Detectable: the smallest true difference from {comparison.baseline} that a two-sided "
-        f"paired t-test at {how.alpha:g} detects in 80 % of such samples; in bold if above "
-        f"{how.minimum:g}: these queries may then miss differences that matter. "
-        "Equivalent or no worse: from the interval of the difference, not corrected."
+        f"Better or worse than {comparison.baseline}: significant, as in the table of differences. "
+        f"Equivalent: the interval of the difference lies within ±{how.minimum:g}, as it would on "
+        f"so many queries like these as stated; no worse: it ends above −{how.minimum:g}. "
+        "Detectable: the smallest true difference that is significant in 80 % of such samples, by "
+        f"a paired t-test at {how.alpha:g} over the number of pairs and by the interval; in bold "
+        f"above {how.minimum:g}: these queries may then miss differences that matter. Could turn: "
+        "rare queries that are not among these could turn the sign of the difference."
         + not_shown(_left_out(comparison, tasks, models))
     )
-    caption = "What these queries can show: the smallest detectable difference from "
-    caption += f"{comparison.baseline}, and tests against {how.minimum:g}."
+    caption = f"What these queries show of the differences from {comparison.baseline}, and the "
+    caption += "smallest that they can detect."
     return Table(
         columns, rows, note if rows else "Nothing was compared.", name="power", caption=caption
     )
 
 
 def _power_row(comparison: Comparison, each: PairedDifference) -> tuple[Cell, ...]:
-    ours, theirs = comparison.matrix(each).scores
-    how = comparison.procedure
-    test = equivalence(ours, theirs, margin=how.minimum, alpha=how.alpha)
-    least = minimum_detectable_effect(ours, theirs, alpha=how.alpha)
+    how, least = comparison.procedure, comparison.detectable(each)
+    needed = comparison.queries_needed(each)
     shares = [count / each.n for count in (each.won, each.tied, each.lost)]
-    verdict = "equivalent" if test.equivalent else "no worse" if test.no_worse else "not shown"
+    turns = each.significant(how.alpha) and comparison.could_turn(each)
     return (
         Cell(each.first, f"{short_task(each.task)}, {each.metric}"),
+        Cell(comparison.verdict(each), "could turn" * turns),
         Cell(number_text(least), strong=least is not None and least > how.minimum),
         Cell(" / ".join(f"{100 * share:.0f}" for share in shares)),
-        Cell(verdict),
-        Cell(f"{test.queries_needed:,}" if test.queries_needed else "–", test.undefined),
+        Cell(f"{needed:,}" if needed else "–", value=needed),
         Cell(str(each.n)),
     )
 
@@ -207,7 +205,10 @@ def breakdown_table(comparison: Comparison) -> Table | None:
                 Cell(each.first, task),
                 Cell(row.category),
                 Cell(f"{row.difference:+.3f}", interval_text(row.interval, absent=SINGLE)),
-                Cell(p_value_text(row.p_value), strong=row.p_value < how.alpha),
+                Cell(
+                    p_value_text(row.p_value),
+                    strong=significant(row.p_value, row.interval, alpha=how.alpha),
+                ),
                 Cell(str(row.n)),
             )
             for row in parts.rows
@@ -228,57 +229,21 @@ def correlations_table(comparison: Comparison) -> Table | None:
 
     None if no other model has such a score.
     """
-    rows = [
-        row
-        for task, models in _correlation_tasks(comparison).items()
-        for row in _correlation_rows(task, models, comparison)
-    ]
-    heads = ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs")
-    method = NAMES[comparison.procedure.correction]
-    note = (
-        "Difference of the Spearman correlations with the gold scores: interval "
-        f"({interval_words(['student'])}) over the influence of each pair of texts; "
-        f"permutation of the two models' ranks; p corrected by {method} over the comparisons "
-        "on a task."
-    )
-    caption = f"Differences of correlations from {comparison.baseline}, paired over the same pairs."
-    return Table(heads, tuple(rows), note, name="correlations", caption=caption) if rows else None
-
-
-def _correlation_tasks(comparison: Comparison) -> dict[str, dict[str, Result]]:
-    """Return records by task and model, for tasks on which the baseline has similarities too."""
-    tasks: dict[str, dict[str, Result]] = {}
-    for (task, name), result in comparison.records.items():
-        if {"gold", "cosine"} <= result.per_query.keys():
-            tasks.setdefault(task, {})[name] = result
-    return {task: models for task, models in tasks.items() if comparison.baseline in models}
-
-
-def _correlation_rows(
-    task: str, models: dict[str, Result], comparison: Comparison
-) -> Iterator[tuple[Cell, ...]]:
-    how, theirs = comparison.procedure, models[comparison.baseline].per_query
-    others = {name: each.per_query for name, each in models.items() if name != comparison.baseline}
-    differences = [
-        compare_correlations(
-            ours["cosine"], theirs["cosine"], theirs["gold"], n_resamples=how.draws, seed=how.seed
-        )
-        for ours in others.values()
-    ]
-    adjusted = _corrected(differences, how.correction)
-    for name, each, p in zip(others, differences, adjusted, strict=True):
-        ends = each.undefined or interval_text(each.interval, absent=SINGLE)
-        raw = "" if each.p_value is None else f"raw {p_value_text(each.p_value)}"
-        yield (
-            Cell(name, f"{short_task(task)}, {each.how}"),
-            Cell(number_text(each.difference, sign=True), ends),
-            Cell(p_value_text(p), raw, strong=p is not None and p < how.alpha),
+    rows = tuple(
+        (
+            Cell(each.first, f"{short_task(each.task)}, {each.metric}"),
+            *difference_cells(each, alpha=comparison.procedure.alpha),
             Cell(str(each.n)),
         )
-
-
-def _corrected(differences: Sequence[CorrelationDifference], correction: str) -> list[float | None]:
-    """Return the p-values, corrected over those that are defined."""
-    values = [each.p_value for each in differences if each.p_value is not None]
-    adjusted = iter(adjust(values, how=correction))
-    return [None if each.p_value is None else next(adjusted) for each in differences]
+        for task in comparison.correlations
+        for each in task.with_baseline
+    )
+    heads = ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs")
+    note = (
+        "Difference of the correlations with the gold scores, paired by what each pair of texts "
+        f"adds to them: interval ({interval_words(['paired'])}) and permutation test of its mean; "
+        f"p corrected by {NAMES[comparison.procedure.correction]} over all pairs of the models "
+        "compared on each task."
+    )
+    caption = f"Differences of correlations from {comparison.baseline}, paired over the same pairs."
+    return Table(heads, rows, note, name="correlations", caption=caption) if rows else None

@@ -45,7 +45,9 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
         caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
         f"queries ({n}), with its 95 % interval ({interval_words(['paired'])}). "
         "Filled: significantly different, two-sided paired permutation test, corrected p < "
-        f"{how.alpha:g}, {comparison.family(task)}.{not_shown(len(every) - len(differences))}",
+        f"{how.alpha:g}, {comparison.family(task)}, and the interval leaves out 0."
+        f"{comparison.given(task)}"
+        f"{not_shown(len(every) - len(differences))}",
         alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",
     )
 
@@ -53,7 +55,7 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
 def _forest_row(each: PairedDifference, style: ModelStyle, alpha: float) -> ForestRow:
     low, high = each.interval or (None, None)
     return ForestRow(
-        each.first, each.difference, low, high, clear=each.corrected < alpha, **asdict(style)
+        each.first, each.difference, low, high, clear=each.significant(alpha), **asdict(style)
     )
 
 

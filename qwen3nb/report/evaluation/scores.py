@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from qwen3nb.analysis.comparison.against_baseline import ALPHA, AgainstBaseline
+from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.analysis.comparison.benchmark_means import MEAN
+from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.stats.multiple_testing import too_few_draws
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
@@ -70,11 +74,12 @@ def _table(
     note = f"Intervals: 95 %, {used}, over n. In bold: differences that are significant"
     if any(each.p_value is not None for each in scores):
         note += (
-            f" (two-sided paired permutation test over queries, p < {ALPHA:g} corrected by Holm "
-            "over all models compared with the baseline on the task)"
+            f" (two-sided paired permutation test, p < {ALPHA:g} corrected by Holm over all pairs "
+            "of the models with scores on the task, whose number is below p; and the interval "
+            "leaves out 0)"
         )
-    if any(each.difference is not None and each.p_value is None for each in scores):
-        note += "; of correlations: the interval of the difference excludes 0"
+        few = too_few_draws(max(each.family for each in scores), draws=DRAWS, alpha=ALPHA)
+        note += f";{few.removesuffix('.')}" if few else ""
     model = scores[0].model if scores else "the model"
     tasks = f"the {kind} tasks" if kind else "every task"
     caption = f"Scores of {model} on {tasks}, each with its paired difference from a baseline."
@@ -83,11 +88,11 @@ def _table(
 
 def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
     task = Cell(short_task(each.task), each.metric)
-    score = number(each.score, link=f"#{task_anchor(each.task)}")
+    score = number(each.score, link="" if each.type == MEAN else f"#{task_anchor(each.task)}")
     n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
     if each.difference is None:
         none = Cell("–", each.why)
-        return task, score, none, Cell(each.baseline or "–"), Cell("–"), n
+        return task, score, none, Cell(each.reference or "–"), Cell("–"), n
     return (
         task,
         score,
@@ -95,8 +100,8 @@ def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
             f"{each.difference:+.3f}", interval_text(each.interval, absent="(no interval)"),
             strong=each.significant, value=each.difference, interval=each.interval,
         ),
-        Cell(each.baseline, number_text(each.other)),
-        Cell("–" if each.p_value is None else p_value_text(each.p_value), value=each.p_value),
+        Cell(each.reference, number_text(each.other)),
+        Cell(p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value),
         n,
     )  # fmt: skip
 
@@ -126,7 +131,7 @@ def terminal_table(
             Cell(number_text(each.score.value)),
             Cell(interval_text(_ends(each), sign=False)),
             Cell(number_text(each.difference, sign=True), strong=each.significant),
-            Cell(each.baseline or each.why),
+            Cell(each.reference or each.why),
             Cell(f"{each.score.n} {each.unit}"),
             Cell("reused" if each.task in reused else "new"),
         )
@@ -158,7 +163,7 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
     rows = []
     for each in compared:
         low, high = each.interval or (None, None)
-        note = "" if one else f"to {each.baseline}"
+        note = "" if one else f"to {each.reference}"
         label, clear = short_task(each.task), each.significant
         rows.append(ForestRow(label, each.difference, low, high, note=note, clear=clear))
     return rows
@@ -170,7 +175,7 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
     if not rows:
         return None
     model = scores[0].model
-    names = " or ".join(dict.fromkeys(each.baseline for each in scores if each.baseline))
+    names = " or ".join(dict.fromkeys(each.reference for each in scores if each.baseline))
     style = model_styles([model])[model]
     return forest_figure(
         [replace(row, **asdict(style)) for row in rows],
@@ -183,28 +188,30 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
 
 
 def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
-    """Say on how many tasks a model is better or worse than its baselines."""
+    """Say whether a model is better than its baselines: on the mean, and on how many tasks."""
     if not scores:
         return Conclusion("No task was finished, so there is no score to speak of.")
     model = scores[0].model
     by_baseline: dict[str, list[AgainstBaseline]] = {}
+    of_means = [each for each in scores if each.type == MEAN]
     for each in scores:
-        if each.difference is not None:
-            by_baseline.setdefault(each.baseline, []).append(each)
-    sentences = [
+        if each.difference is not None and each not in of_means:
+            by_baseline.setdefault(each.reference, []).append(each)
+    sentences = [_one_task(each) for each in of_means if each.difference is not None]
+    sentences += [
         _one_task(own[0]) if len(own) == 1 else _tasks(model, name, own)
         for name, own in by_baseline.items()
     ]
-    if alone := [each for each in scores if each.difference is None]:
+    if alone := [each for each in scores if each.difference is None and each not in of_means]:
         sentences.append(_alone(model, alone, bool(by_baseline)))
     return Conclusion(" ".join(sentences))
 
 
 def _one_task(each: AgainstBaseline) -> str:
     words = {
-        "better": f"{each.model} is better than {each.baseline}",
-        "worse": f"{each.model} is worse than {each.baseline}",
-        "not shown": f"no difference between {each.model} and {each.baseline} is shown",
+        "better": f"{each.model} is better than {each.reference}",
+        "worse": f"{each.model} is worse than {each.reference}",
+        "not shown": f"no difference between {each.model} and {each.reference} is shown",
     }[each.verdict]
     means = f"{each.metric} {number_text(each.score.value)} against {number_text(each.other)}"
     return f"On {short_task(each.task)}, {words}: {means}, a paired difference of {_effect(each)}."

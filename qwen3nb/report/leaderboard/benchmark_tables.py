@@ -31,8 +31,9 @@ _MEANS = (
     "Means over the tasks of one benchmark, never over several or over different metrics; a group "
     "such as CQADupStack counts as one task. Without a metric: the main scores as MTEB defines "
     "them, averaged as on its public leaderboard. 95 % intervals, combined from those of the tasks "
-    "(independent queries). 12 of 15: a mean needs a score on every task; what is missing is "
-    "listed below the tables of tasks. Best of each column in bold, second best underlined."
+    "and over their queries, the tasks being given. 12 of 15: a mean needs a score on every task; "
+    "what is missing is listed below the tables of tasks. Best of each column in bold, second best "
+    "underlined."
 )
 
 

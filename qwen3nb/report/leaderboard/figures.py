@@ -60,7 +60,7 @@ class _ScoreGrid:
     def intervals(self) -> str:
         """How the intervals were made, in words."""
         if self.what != "task":
-            return "95 % interval, combined from those of the tasks of the mean"
+            return "95 % interval over the queries of the mean's tasks, the tasks being given"
         how = "over the n given with each task"
         return f"95 % interval ({interval_words(e.interval for e in self.scores.values())}) {how}"
 

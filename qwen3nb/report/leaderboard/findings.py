@@ -63,7 +63,7 @@ class _OnTask:
         return self.comparison.between(one, other) if comparable(one, other) else None
 
     def significant(self, gap: PairedDifference) -> bool:
-        return gap.corrected < self.comparison.procedure.alpha
+        return gap.significant(self.comparison.procedure.alpha)
 
 
 def findings(
@@ -74,23 +74,18 @@ def findings(
     more: Sequence[Finding] = (),
     at_most: int = 3,
 ) -> list[Finding]:
-    """Return the findings on one task: what training, extraction and averaging give.
+    """Return the findings on one task or mean: what training, extraction and averaging give.
 
     Who leads is said above them, by `leaderboard_conclusion`.
 
     Args:
         comparison: comparison of the models, the same as on every other page.
-        task: the task to report on.
+        task: the task to report on, or a benchmark, whose mean it then is.
         links: page of each run id.
         more: findings of other pages; they come after the one on training.
         at_most: how many findings to keep.
     """
-    results = [
-        record
-        for (name, _), record in comparison.records.items()
-        if name == task and record.main.value is not None
-    ]
-    results.sort(key=_value_of, reverse=True)
+    results = sorted(comparison.scored(task), key=_value_of, reverse=True)
     on_task = _OnTask(results, comparison, _sources(results), links or {}, short_task(task))
     makers: Sequence[Callable[[_OnTask], Finding | None]] = (_training, _extracted, _averaging)
     training, *others = [make(on_task) for make in makers]

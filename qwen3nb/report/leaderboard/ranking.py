@@ -7,13 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qwen3nb.analysis.comparison.alignment import Pairing, pair_results
-from qwen3nb.analysis.comparison.benchmark_means import MeanColumn, type_column
+from qwen3nb.analysis.comparison.alignment import pair_results
+from qwen3nb.analysis.comparison.benchmark_means import (
+    column_matrices,
+    counted_tasks,
+    rankable,
+    ranked_columns,
+)
 from qwen3nb.analysis.comparison.ranking import rank_systems
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
 from qwen3nb.analysis.stats.multiple_testing import too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
@@ -22,16 +26,15 @@ from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS
 from qwen3nb.report.render.table import Table
-from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
+from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
-__all__ = ["rank_figure", "rank_table", "standings", "task_count", "too_many_models"]
+__all__ = ["rank_figure", "rank_table", "standings"]
 
-GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
 
 
@@ -63,7 +66,7 @@ def standings(
     if TIERS[tier].benchmarks:
         return _benchmark_boards(on_tier, tier, alpha=alpha, seed=seed, first_only=first_only)
     pairing = pair_results(on_tier)
-    ranked = _rankable(pairing)
+    ranked = rankable(pairing.matrices)
     if not ranked:
         return None
     if len(pairing.matrices) > MANY:
@@ -89,51 +92,24 @@ def _benchmark_boards(
     """Rank the models within each benchmark, or each type of a benchmark that has several."""
     boards: dict[str, Ranking] = {}
     notes = []
-    for name in TIERS[tier].benchmarks:
-        benchmark = BENCHMARKS[name]
-        for kind in benchmark.types:
-            if boards and first_only:
-                break
-            title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
-            column = type_column(benchmark, kind)
-            pairing = pair_results(
-                results, metric=benchmark.metric or None, tasks=list(column.weights)
-            )
-            ranked = _whole_groups(column, _rankable(pairing))
-            if not ranked:
-                notes.append(f"{title}: no two models have scores per query on the same tasks")
-                continue
-            weights = [column.weights[each.task] for each in ranked]
-            boards[title] = rank_systems(
-                ranked, alpha=alpha, seed=seed, weights=weights, name=title
-            )
+    for title, column in ranked_columns(tier).items():
+        if boards and first_only:
+            break
+        ranked = column_matrices(results, column)
+        if not ranked:
+            notes.append(f"{title}: no two models have scores per query on the same tasks")
+            continue
+        weights = [column.weights[each.task] for each in ranked]
+        boards[title] = rank_systems(ranked, alpha=alpha, seed=seed, weights=weights, name=title)
     if not boards:
         return None
     return CategoryBoards(next(iter(boards.values())), boards, (), (), tuple(notes))
 
 
-def _whole_groups(column: MeanColumn, matrices: Sequence[ScoreMatrix]) -> list[ScoreMatrix]:
-    """Return the tasks to rank on, without groups that lack a part."""
-    have = {matrix.task for matrix in matrices}
-    whole = {key for keys in column.entries().values() if have >= {*keys} for key in keys}
-    return [matrix for matrix in matrices if matrix.task in whole]
-
-
-def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
-    """Return the tasks to rank on, without the sparsest until two systems have them all."""
-    matrices = list(pairing.matrices)
-    while matrices:
-        common = set.intersection(*(set(matrix.systems) for matrix in matrices))
-        if len(common) > 1:
-            return matrices
-        matrices.remove(min(matrices, key=lambda matrix: len(matrix.systems)))
-    return []
-
-
 def rank_table(boards: CategoryBoards | None) -> Table:
     """Return a row per model and a column per ranking, best on the first of them first.
 
-    A cell has the rank, its interval, the share of first ranks and the tie groups. A model that
+    A cell has the rank, its interval and the tie groups. A model that
     is not ranked keeps its row, with the reason. Reversals of the order are in the note.
     """
     if boards is None:
@@ -155,9 +131,8 @@ def rank_table(boards: CategoryBoards | None) -> Table:
     heads = (f"{short_task(name)}\n{_size(board)}" for name, board in shown.items())
     return Table(
         ("model", *heads), rows, _note(boards), name="ranks",
-        caption="Rank of each model with its 95 % interval and the share of resamples in which it "
-        "ranks first, on each task or type of task. Models that share a letter in a column are "
-        "not significantly different.",
+        caption="Rank of each model with its interval, on each task or type of task. Models that "
+        "share a letter in a column are not significantly different.",
     )  # fmt: skip
 
 
@@ -167,10 +142,9 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
         start = f"{system} is not ranked: "
         reasons = (line.removeprefix(start) for line in board.left_out if line.startswith(start))
         return Cell("not ranked", " ".join(map(short_task, next(reasons, "no score").split())))
-    first = f", first {100 * standing.best:.0f} %" if standing.best >= 0.005 else ""
     return Cell(
         str(standing.rank),
-        "{} to {}".format(*standing.rank_interval) + first,
+        "{} to {}".format(*standing.rank_interval),
         value=standing.rank,
         interval=standing.rank_interval,
         mark=" ".join(map(_letter, standing.groups)),
@@ -180,7 +154,7 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
 def _size(board: Ranking) -> str:
     """Return the number of queries of one task, or of tasks."""
     if board.name or len(board.tasks) > 1:
-        return f"mean of {task_count(board)}"
+        return f"mean of {counted_tasks(board.tasks, board.name)}"
     return f"n = {board.queries[0]}"
 
 
@@ -193,7 +167,8 @@ def _tasks(board: Ranking) -> str:
     if board.name:
         low, high = min(board.queries), max(board.queries)
         n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        return f"{board.name} ({task_count(board)} with scores of every model listed, {n})"
+        count = counted_tasks(board.tasks, board.name)
+        return f"{board.name} ({count} with scores of every model listed, {n})"
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
@@ -209,10 +184,11 @@ def _note(boards: CategoryBoards) -> str:
     reversals = " ".join(f"{each.text}." for each in boards.reversals) or "none."
     paradox = "" if named else f" Reversals of the order (Simpson's paradox): {reversals}"
     return (
-        f"{weights}and only models with a score on every task are ranked. Ranks from {DRAWS:,} "
-        "resamples of the queries. Letters: paired permutation test, Holm over all pairs of a "
-        f"column, alpha {boards.overall.alpha:g}."
-        + too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
+        f"{weights}and only models with a score on every task are ranked. Intervals leave out the "
+        "ranks of models that are significantly better or worse. Letters and intervals: paired "
+        f"permutation test, Holm over all pairs of a column, alpha {boards.overall.alpha:g}, and "
+        "the interval of the difference."
+        + _too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
         + left_out
         + paradox
         + "".join(f" {note}." for note in boards.notes)
@@ -223,13 +199,13 @@ def _pairs(board: Ranking) -> int:
     return math.comb(len(board.standings), 2)
 
 
-def too_many_models(board: Ranking) -> str:
+def _too_many_models(board: Ranking) -> str:
     """Say that no two of so many models can be found to differ, if that is so."""
     return too_few_draws(_pairs(board), draws=DRAWS, alpha=board.alpha)
 
 
 def rank_figure(boards: CategoryBoards | None) -> Figure | None:
-    """Draw each model's rank and its 95 % interval, best on top; tie groups as bars at the right.
+    """Draw each model's rank and its interval, best on top; tie groups as bars at the right.
 
     On the first task, type or benchmark, as the rows of `rank_table` are sorted. None if fewer
     than two models can be ranked.
@@ -244,10 +220,10 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
         caption=f"Rank of each model on {_tasks(board)}, "
-        f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
-        "queries. Bars at the right join models that are not significantly different (paired "
-        f"permutation test, Holm over all pairs, alpha {board.alpha:g})."
-        + too_many_models(board)
+        "with its interval, which leaves out the ranks of models that are significantly better or "
+        "worse. Bars at the right join models that are not significantly different (paired "
+        f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
+        + _too_many_models(board)
         + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
     )
@@ -281,11 +257,3 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     grid(axis)
     axis.set_xlabel("rank (1 is best)")
     return figure
-
-
-def task_count(board: Ranking) -> str:
-    """Return the number of tasks of a benchmark; a group counts as one."""
-    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
-    grouped = board.name in GROUPED
-    count = len({group_of.get(task, task) if grouped else task for task in board.tasks})
-    return f"{count} task{'s' if count > 1 else ''}"

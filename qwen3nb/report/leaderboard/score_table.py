@@ -25,8 +25,8 @@ __all__ = ["contenders", "leaderboard", "record_list"]
 
 NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
-    "over queries, p corrected as in the table of paired differences; only for metrics that are a "
-    "mean over queries"
+    "over queries, p corrected as in the table of paired differences, and the interval; only for "
+    "metrics that are a mean over queries"
 )
 
 
@@ -113,7 +113,7 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
         for other in means
         if other is not best
         and (difference := comparison.between(other, best)) is not None
-        and difference.corrected >= comparison.procedure.alpha
+        and not difference.significant(comparison.procedure.alpha)
     }
 
 

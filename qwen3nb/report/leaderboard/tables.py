@@ -227,7 +227,10 @@ def _headline(results: Iterable[Result], *, tier: str, links: Mapping[str, str])
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
-    """Return the task of a tier with scores per query of most models; of several, the first."""
+    """Return the task of a tier with scores per query of most models; of several, the first.
+
+    A tier with benchmarks is summarised by its mean instead: the first of `Comparison.means`.
+    """
     models: dict[str, set[str]] = {task: set() for task in TIERS[tier].task_keys}
     for result in results:
         if result.task.key in models and result.task.main_metric in result.per_query:

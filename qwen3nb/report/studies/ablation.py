@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.ablation import VariantResult
 
 __all__ = ["ablation_conclusion", "ablation_table", "effects_figure", "effects_table"]
-
-_ALPHA = 0.05
 
 
 def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
@@ -73,7 +72,7 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
                 value=each.estimate.difference,
                 interval=each.estimate.interval,
             ),
-            Cell(f"{each.p_value:.4f}", strong=each.p_value < _ALPHA, value=each.p_value),
+            Cell(f"{each.p_value:.4f}", strong=each.significant, value=each.p_value),
             Cell(str(each.settings)),
         )
         for each in effects
@@ -109,7 +108,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
             each.estimate.interval[0] if each.estimate.interval else None,
             each.estimate.interval[1] if each.estimate.interval else None,
             color=COLORS[factors.index(each.factor) % len(COLORS)],
-            clear=each.p_value < 0.05,
+            clear=each.significant,
         )
         for each in effects
     ]
@@ -121,7 +120,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         caption=f"Effect of each option{_on(task)}: paired over n = {n} queries, each averaged "
         "over the combinations of the other options, with 95 % intervals "
         f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
-        f"test, p < 0.05 after Holm over these {len(rows)}.",
+        f"test, p < {ALPHA:g} after Holm over these {len(rows)}, and the interval leaves out 0.",
     )
 
 
@@ -138,7 +137,7 @@ def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
 def _on_task(task: str, effects: Sequence[Effect]) -> str:
     """The effects on one task, the largest first."""
     ordered = sorted(effects, key=lambda each: -abs(each.estimate.difference))
-    shown = [each for each in ordered if each.p_value < _ALPHA]
+    shown = [each for each in ordered if each.significant]
     about = f"On {short_task(task)} ({ordered[0].estimate.n} queries, Holm over {len(ordered)})"
     if not shown:
         return (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from qwen3nb.analysis.comparison.differences import ALPHA, corrected, paired_differences
 from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
@@ -297,15 +299,15 @@ def _smaller(suite: AnnSuite) -> str:
     if not rest:
         return "Vectors were not compressed."
     effects = [(each, _paired(each.ndcg, full.ndcg)) for each in rest]
-    kept = [
-        (each, effect)
-        for each, effect in effects
-        if effect.interval is None or effect.interval[1] >= 0
-    ]
+    pairs = [join({"smaller": each.ndcg, "full": full.ndcg}) for each in rest]
+    tests = corrected([test for pair in pairs for test in paired_differences(pair, seed=0)])
+    lost = [each.significant(ALPHA) and each.difference < 0 for each in tests]
+    kept = [pair for pair, loses in zip(effects, lost, strict=True) if not loses]
     if not kept:
         least, effect = max(effects, key=lambda pair: pair[1].difference)
         return (
-            f"All smaller vectors lose significantly, the least {_form(least)}: {_effect(effect)}."
+            "All smaller vectors lose significantly (corrected by Holm's method over them), the "
+            f"least {_form(least)}: {_effect(effect)}."
         )
     small, effect = min(kept, key=lambda pair: pair[0].size)
     return (

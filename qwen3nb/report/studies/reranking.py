@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.analysis.comparison.differences import (
+    ALPHA,
     PairedDifference,
     corrected,
     paired_differences,
@@ -47,7 +48,6 @@ __all__ = [
 ]
 
 METRIC = "nDCG@10"
-ALPHA = 0.05  # level of the corrected tests
 _BINS = 10
 Floats = NDArray[np.float64]
 
@@ -205,7 +205,7 @@ def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[Pair
 def _row(result: Result, gain: PairedDifference) -> tuple[Cell, ...]:
     ends = "a single query" if gain.interval is None else interval_text(gain.interval)
     recall = next(name for name in result.metrics if name.startswith("first Recall@"))
-    significant = gain.corrected < ALPHA
+    significant = gain.significant(ALPHA)
     return (
         Cell(short_task(gain.task), f"{result.main.n} queries"),
         number(result.metrics[f"first {METRIC}"]),
@@ -224,8 +224,8 @@ def _row(result: Result, gain: PairedDifference) -> tuple[Cell, ...]:
 
 
 def in_words(gain: PairedDifference) -> str:
-    """Whether the reranker helps, according to the corrected test."""
-    if gain.corrected >= ALPHA:
+    """Whether the reranker helps: whether the difference is significant."""
+    if not gain.significant(ALPHA):
         return "no significant difference"
     return "helps" if gain.difference > 0 else "hurts"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.training.configuration_tests import QUERIES, ConfigurationDifference
 from qwen3nb.metrics.intervals import interval_words
@@ -80,7 +81,7 @@ def configuration_differences_table(
 
 
 def _difference_row(each: ConfigurationDifference, alpha: float) -> tuple[Cell, ...]:
-    clear = each.corrected is not None and each.corrected < alpha
+    clear = significant(each.corrected, each.interval, alpha=alpha)
     raw = "" if each.p_value is None else p_value_text(each.p_value)
     where = f"{each.kind}: {short_task(each.task)}, {each.metric}"
     count = f"{each.n} queries" if each.test == QUERIES else _seeds_text(len(each.seeds))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import Collection, load_all_results
@@ -43,7 +43,6 @@ __all__ = [
     "refusals_table",
 ]
 
-_T = TypeVar("_T")
 TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 
 
@@ -95,8 +94,7 @@ class InterferenceReport:
             DEFINITION,
             estimates.gate.text,
             f"Compared: same seed, and the same {', '.join(estimates.required)}.",
-            f"**By point: {estimates.verdict()}. "
-            f"By evidence: {estimates.verdict(by='evidence')}.**",
+            f"**{verdict_words(estimates)}**",
             interference_table(self, rule=False).to_markdown(),
             "## Configurations",
             configurations_table(self.scores).to_markdown(),
@@ -124,8 +122,8 @@ def interference_report(
             `paths.runs`, and our own records in `paths.results`.
         task_steps: require the steps spent on the task to agree, instead of all steps. This is
             also done, and said, if every pair is refused for its optimiser steps alone.
-        n_resamples: number of bootstrap resamples over seeds and queries, and of sign flips.
-        seed: of the draws.
+        n_resamples: number of sign flips in the tests between configurations.
+        seed: of the sign flips.
 
     Raises:
         FileNotFoundError: a folder in ``outputs`` does not exist.
@@ -141,9 +139,9 @@ def interference_report(
         if named or sources.intersection(flag.files)
     ]
     required = TASK_STEPS if task_steps else REQUIRED
-    estimates = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
+    estimates = interference(scores, required=required)
     if not task_steps and _differ_in_steps(estimates):
-        fair = interference(scores, required=TASK_STEPS, n_resamples=n_resamples, seed=seed)
+        fair = interference(scores, required=TASK_STEPS)
         paired = any(each.tir is not None for group in fair.groups for each in group.tasks)
         estimates = fair if paired else estimates
     runs = len({(score.system, score.seed) for score in scores})
@@ -195,36 +193,34 @@ def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
                 yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
 
 
-def interference_table(
-    report: InterferenceReport, *, rule: bool = True, narrow: bool = False
-) -> Table:
-    """TIR with standard deviation, intervals, probability and both verdicts.
+def verdict_words(estimates: Interference) -> str:
+    """Both verdicts: that by evidence, which counts, and that of the rule by point."""
+    return (
+        f"By evidence: {estimates.verdict()}. "
+        f"By point, the rule on the mean alone: {estimates.verdict(by='point')}."
+    )
+
+
+def interference_table(report: InterferenceReport, *, rule: bool = True) -> Table:
+    """TIR with standard deviation, interval and both verdicts.
 
     Rows are data sets, tasks, and their mean.
 
     Args:
         report: from `interference_report`.
         rule: whether to state the gate's rule in the note.
-        narrow: leave out the intervals over seeds alone.
     """
-    gate, level = report.interference.gate, 100 * report.interference.level
-    rows = tuple(_row(name, each) for name, each in _rows(report))
-    columns: tuple[str, ...] = (
-        "task\nseeds", "by point\nby evidence", f"TIR in %, ± std\n{level:g} % interval",
-        "over seeds alone\nStudent's", "specialist\n− joint",
-        f"P(TIR\n≥ {100 * gate.pass_at:g} %)",
+    level = 100 * report.interference.level
+    columns = (
+        "task\nseeds", "by evidence\nby point", f"TIR in %, ± std\n{level:g} % interval",
+        "specialist\n− joint",
     )  # fmt: skip
-    if narrow:
-        columns, rows = _without(columns, 3), tuple(_without(row, 3) for row in rows)
     caption = (
         "Task interference ratio (TIR), the share of the specialist's score that joint training "
-        "loses, and the kill gate's verdicts by point and by evidence."
+        "loses, and the kill gate's verdicts by evidence and by point."
     )
+    rows = tuple(_row(name, each) for name, each in _rows(report))
     return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
-
-
-def _without(cells: tuple[_T, ...], column: int) -> tuple[_T, ...]:
-    return cells[:column] + cells[column + 1 :]
 
 
 def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
@@ -233,16 +229,14 @@ def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
     overall = each.name == "overall"
     return (
         Cell(name, ", ".join(map(str, each.seeds))),
-        Cell(each.by_point, each.by_evidence, strong=overall),
+        Cell(each.by_evidence, each.by_point, strong=overall),
         Cell(
             _percent(each.tir) + spread,
             _percents(each.interval),
             value=each.tir,
             interval=each.interval,
         ),
-        Cell(_percents(each.seed_interval)),
         Cell(number_text(each.delta, sign=True, digits=4), error, value=each.delta),
-        Cell(number_text(each.probability, digits=2)),
     )
 
 
@@ -262,8 +256,8 @@ def _note(report: InterferenceReport, *, rule: bool) -> str:
         return f"{report.runs} adapters, none of them joint: nothing to compare."
     methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
     shown_methods = "; ".join(methods) or "none, as no pair is comparable"
-    text = "Negative where the joint model is better; ± and the interval over seeds alone show the "
-    text += f"variance between trainings. Intervals: {shown_methods}."
+    text = "Negative where the joint model is better; ± shows the variance between trainings. "
+    text += f"Intervals: {shown_methods}."
     return f"{text} {report.interference.gate.text}" if rule else text
 
 
@@ -326,21 +320,19 @@ def refusals_table(report: InterferenceReport) -> Table:
 def interference_figure(report: InterferenceReport) -> Figure | None:
     """A forest plot of the TIR over the gate's bands; None if no pair is comparable.
 
-    Thick lines are intervals over seeds and queries, thin lines over seeds alone, rings single
-    seeds. Intervals that exceed the axis end in an arrow.
+    Lines are intervals, rings single seeds. Intervals that exceed the axis end in an arrow.
     """
     rows = [(name, each) for name, each in _rows(report) if each.tir is not None]
     if not rows:
         return None
-    words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_point}" for name, each in rows)
+    words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_evidence}" for name, each in rows)
     return Figure(
         name="interference",
         draw=lambda width: _draw(rows, report.interference.gate, width),
         caption="Task interference ratio (TIR): the share of the specialist's score that joint "
-        "training loses. Diamonds: mean over seeds; rings: single seeds; thick: "
-        "95 % bootstrap interval over seeds and queries, where per-query scores are stored; thin: "
-        "95 % Student's interval over seeds alone, with an arrow where it exceeds the axis. "
-        "Shaded: the bands of the kill gate.",
+        "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval over "
+        "seeds and, where per-query scores are stored, queries, with an arrow where it exceeds the "
+        "axis. Shaded: the bands of the kill gate.",
         alt=f"Forest plot of the task interference ratio. {words}.",
     )
 
@@ -354,9 +346,7 @@ def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> Mpl
     _bands(axis, gate, low, high)
     for row, (_, each) in enumerate(reversed(rows)):
         color = COLORS[1] if each.name == "overall" else COLORS[0]
-        _span(axis, row, each.seed_interval, low, high, color=color, width=1)
-        if each.interval != each.seed_interval:
-            _span(axis, row, each.interval, low, high, color=color, width=3)
+        _span(axis, row, each.interval, low, high, color=color)
         single = [100 * tir for tir in each.tirs if tir is not None]
         axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
         axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
@@ -368,12 +358,12 @@ def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> Mpl
 
 
 def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
-    """Limits of the axis in %: points, thick intervals and gate; thin intervals may exceed it."""
+    """Limits of the axis in %: points and gate; of intervals, what is near the points."""
     values = [0.0, gate.pass_at, gate.fail_below, 2 * gate.pass_at - gate.fail_below]
-    for each in rows:
-        values += [tir for tir in each.tirs if tir is not None]
-        if each.method != "Student's t over seeds":
-            values += each.interval or ()
+    values += [tir for each in rows for tir in each.tirs if tir is not None]
+    room = max(values) - min(values)
+    least, most = min(values) - room, max(values) + room
+    values += [min(max(end, least), most) for each in rows for end in each.interval or ()]
     low, high = 100 * min(values), 100 * max(values)
     room = max(0.08 * (high - low), 0.5)
     return low - room, high + room
@@ -395,13 +385,13 @@ def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
 
 def _span(
     axis: Axes, row: int, interval: tuple[float, float] | None, low: float, high: float,
-    *, color: str, width: float,
+    *, color: str,
 ) -> None:  # fmt: skip
     if interval is None:
         return
     left, right = 100 * interval[0], 100 * interval[1]
     ends = [max(left, low), min(right, high)]
-    axis.plot(ends, [row, row], color=color, linewidth=width, solid_capstyle="butt")
+    axis.plot(ends, [row, row], color=color, linewidth=2, solid_capstyle="butt")
     if left < low:
         axis.plot([low], [row], "<", color=color, markersize=5, clip_on=False)
     if right > high:

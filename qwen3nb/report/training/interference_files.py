@@ -68,8 +68,8 @@ def _json(report: InterferenceReport) -> str:
     return json_text(
         {
             "verdict": {
-                "by_point": interference.verdict(),
-                "by_evidence": interference.verdict(by="evidence"),
+                "by_evidence": interference.verdict(),
+                "by_point": interference.verdict(by="point"),
             },
             "rule": interference.gate.text,
             "interference": interference,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.training.tir_estimate import seeds_needed
@@ -54,13 +55,12 @@ def _cost(each: Estimate, gate: Gate) -> str:
     tir = each.tir or 0.0
     seeds = f"{len(each.seeds)} seed{'s' if len(each.seeds) > 1 else ''}"
     numbers = f"TIR {_percent(tir)} %{_ends(each.interval)} over {seeds}"
-    intervals = (each.interval, each.seed_interval)
-    known = [ends for ends in intervals if ends is not None]
-    if len(known) == len(intervals) and min(low for low, _ in known) > 0:
+    low, high = each.interval if each.interval and len(each.seeds) > 1 else (-math.inf, math.inf)
+    if low > 0:
         if tir < gate.pass_at:
             return f"costs a little: {numbers}"
         return f"costs {_percent(tir)} % of the specialist's score: {numbers}"
-    if len(known) == len(intervals) and max(high for _, high in known) < 0:
+    if high < 0:
         return f"costs nothing, it helps: {numbers}"
     if tir < gate.fail_below:
         return f"costs nothing measurable: {numbers}"
@@ -76,10 +76,10 @@ def _gate_words(each: Estimate, gate: Gate) -> str:
         "MARGINAL": f"a loss between {low} and {high}",
     }[each.by_point]
     if each.by_evidence == each.by_point:
-        return f"The kill gate says {each.by_point}, by point and by evidence: {meaning}."
+        return f"The kill gate says {each.by_evidence}, by evidence and by point: {meaning}."
     return (
-        f"The kill gate says {each.by_point} by point ({meaning}), but {each.by_evidence} by "
-        f"evidence: {_missing(each, gate)}."
+        f"The kill gate says {each.by_evidence} by evidence: {_missing(each, gate)}. By point, "
+        f"the rule on the mean alone, it says {each.by_point} ({meaning})."
     )
 
 
@@ -87,7 +87,9 @@ def _missing(each: Estimate, gate: Gate) -> str:
     """Why the evidence settles nothing, and how many seeds could."""
     if len(each.seeds) < 2:
         return "one seed cannot show how much trainings vary; two or more are needed"
-    if each.seed_interval is None or gate.evidence(each.tir, each.seed_interval) == "INCONCLUSIVE":
+    if each.interval is None:
+        return "there is no interval"
+    if gate.evidence(each.tir, each.seed_interval) == "INCONCLUSIVE":
         spread = f"over seeds alone the 95 % interval is{_ends(each.seed_interval)} %"
         needed = seeds_needed(each, gate)
         if needed is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qwen3nb.analysis.comparison.differences import ALPHA, significant
 from qwen3nb.analysis.training.courses import Course
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
@@ -15,7 +16,6 @@ from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 __all__ = ["gains_table", "training_conclusion"]
 
-_ALPHA = 0.05
 _MOST = 3  # trainings in the conclusion
 _COURSE = {
     "rising": ", rising at every checkpoint",
@@ -31,7 +31,8 @@ def gains_table(trainings: Trainings) -> Table:
     rows = tuple(_row(each) for each in courses)
     note = (
         f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation tests "
-        f"over the queries, p by Holm over these {len(rows)}; p < {_ALPHA:g} in bold. First and "
+        f"over the queries, p by Holm over these {len(rows)}; p < {ALPHA:g}, and an "
+        "interval that leaves out 0, in bold. First and "
         "last are not selected by score, so the difference is not biased; training again gives "
         "another model, which a single training cannot show."
     )
@@ -122,7 +123,7 @@ def _best(each: Course) -> str:
 
 def _is_shown(course: Course) -> bool:
     """Whether the last step differs significantly from the first."""
-    return course.gain.p_value < _ALPHA
+    return significant(course.gain.p_value, course.gain.interval)
 
 
 def _signed(value: float) -> str:

@@ -268,10 +268,10 @@ def variance_table(trainings: Trainings) -> Table:
         if len(scores) < 2:
             alone.append(each.training)
             continue
-        split = seed_curve(scores, seed=trainings.seed)
+        split = seed_curve(scores)
         rows += [_split_row(each, split, index) for index in range(len(split.points))]
     columns = (
-        "task", "training", "mean ± std\n95 %, seeds and queries", "over seeds alone\nStudent's",
+        "task", "training", "mean ± std\n95 %, seeds and queries",
         "error from\nseeds / queries / both",
     )  # fmt: skip
     names = ", ".join(dict.fromkeys(alone))
@@ -303,7 +303,6 @@ def _split_row(each: Trajectory, split: SeedCurve, index: int) -> tuple[Cell, ..
             value=point.mean,
             interval=point.interval,
         ),
-        Cell(interval_text(point.seed_interval, sign=False)),
         Cell(parts, "; ".join(note.split(":")[0] + " set to 0" for note in point.split.notes)),
     )
 
@@ -323,7 +322,7 @@ def loss_correlation_table(trainings: Trainings) -> Table:
     columns = ("task", "training", "Spearman\n95 % interval", "checkpoints", "steps")
     note = (
         "Of evaluation loss and score. Checkpoints of one training are not independent, so the "
-        "interval (Fisher's) is too narrow; with few points it means little."
+        "interval (Fisher's) is too narrow; with few points it means little, with two nothing."
         if rows
         else "No training has two checkpoints with an evaluation loss and a score."
     )

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from helpers.records import make, noisy
 
@@ -15,33 +16,36 @@ def compared(results, **options):
 
 
 def verdicts(comparison):
-    how = comparison.procedure
-    return {each.first: recommend(each, procedure=how) for each in comparison.differences}
+    return {each.first: recommend(each, comparison=comparison) for each in comparison.differences}
 
 
 def candidates():
     means = {"current": 0.5, "up": 0.6, "down": 0.4, "slightly": 0.53}
-    return [make(name, scores=noisy(mean, seed=i)) for i, (name, mean) in enumerate(means.items())]
+    return [
+        make(name, scores=np.concatenate([noisy(mean, seed=[i, j]) for j in range(10)]))
+        for i, (name, mean) in enumerate(means.items())
+    ]
 
 
 def test_the_rule_needs_both_evidence_and_size():
     comparison = compared(candidates(), draws=1000)
     recommended = verdicts(comparison)
-    assert {name: each.verdict for name, each in recommended.items()} == {
-        "up": "better", "down": "worse", "slightly": "no significant difference",
+    assert {name: (each.verdict, each.matters) for name, each in recommended.items()} == {
+        "up": ("better", True), "down": ("worse", True),
+        "slightly": ("better, by less than 0.05", False),
     }  # fmt: skip
     assert "significant, but not larger than 0.05" in recommended["slightly"].text
-    assert [each.corrected for each in comparison.differences] == [pytest.approx(3 / 1001)] * 3
-    assert "3 comparisons with current" in rule(comparison, comparison.tasks[0])
+    assert [each.corrected for each in comparison.differences] == [pytest.approx(6 / 1001)] * 3
+    assert "all 6 pairs of the models compared" in rule(comparison, comparison.tasks[0])
     loose = verdicts(compared(candidates(), minimum=0.01, draws=1000))
-    assert loose["slightly"].verdict == "better"
+    assert (loose["slightly"].verdict, loose["slightly"].matters) == ("better", True)
 
 
 def test_a_large_difference_on_few_queries_is_not_significant():
     current, new = make("current", scores=(0.1, 0.9, 0.5)), make("new", scores=(1.0, 0.8, 0.6, 1.0))
     comparison = compared([current, new])
     recommended = verdicts(comparison)["new"]
-    assert recommended.verdict == "no significant difference"
+    assert (recommended.verdict, recommended.matters) == ("not shown", False)
     assert "larger than 0.05, but not significant" in recommended.text
     assert any("1 queries of new do not pair (q3)" in note for note in comparison.notes)
     change = largest_changes(comparison.matrix(comparison.differences[0]), most=5)[0]
@@ -53,7 +57,7 @@ def test_identical_models_never_differ():
     (each,) = comparison.differences
     assert (each.difference, each.corrected) == (0, 1)
     assert each.interval == (-1, 1)  # two queries show nothing
-    assert verdicts(comparison)["twin"].verdict == "no significant difference"
+    assert verdicts(comparison)["twin"].verdict == "not shown"
     assert largest_changes(comparison.matrix(each), most=5) == []
 
 
@@ -73,4 +77,4 @@ def test_a_real_report_of_the_same_kind(fixtures):
     (each,) = comparison.differences
     assert t_test(*comparison.matrix(each).scores).p_value == pytest.approx(0.3383, abs=1e-4)
     assert each.difference == pytest.approx(0.051, abs=1e-3)
-    assert verdicts(comparison)["new"].verdict == "no significant difference"
+    assert not verdicts(comparison)["new"].matters

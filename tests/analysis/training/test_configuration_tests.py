@@ -55,12 +55,12 @@ def test_without_scores_per_query_the_seeds_are_tested():
 def test_all_p_values_are_one_family_and_shared_queries_are_counted():
     given = []
     for seed in (1, 2):
-        given += [score("a", seed, [0.9, 0.8, 0.7, 0.9, 0.6, 0.8, 0.1])]
-        given += [score("b", seed, [0.2, 0.3, 0.1, 0.4, 0.1, 0.2])]
-        given += [score("c", seed, [0.2, 0.3, 0.2, 0.4, 0.1, 0.1])]
+        given += [score("a", seed, [0.9, 0.8, 0.7, 0.9, 0.6, 0.8] * 3 + [0.1])]
+        given += [score("b", seed, [0.2, 0.3, 0.1, 0.4, 0.1, 0.2] * 3)]
+        given += [score("c", seed, [0.2, 0.3, 0.2, 0.4, 0.1, 0.1] * 3)]
     tested = configuration_differences(given, draws=2000, seed=0)
     assert [each.corrected for each in tested] == pytest.approx(holm([e.p_value for e in tested]))
-    assert {(each.family, each.n) for each in tested} == {(3, 6)}
+    assert {(each.family, each.n) for each in tested} == {(3, 18)}
     assert [each.unpaired for each in tested] == [1, 1, 0]
     assert tested == configuration_differences(reversed(given), draws=2000, seed=0)
     table = configuration_differences_table(tested, alpha=0.2)

@@ -56,7 +56,7 @@ def test_the_best_checkpoint_is_named_only_if_it_differs():
 
 def test_the_best_may_differ_from_the_next_but_not_from_another():
     """The third varies too much to differ significantly from the best."""
-    queries = [str(i) for i in range(40)]
+    queries = [str(i) for i in range(400)]
     best = dict.fromkeys(queries, 0.5)
     second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
     wild = {query: float(i % 2) - 0.04 for i, query in enumerate(queries)}
@@ -112,7 +112,7 @@ def test_a_curve_over_seeds():
         for number, effect in effects.items()
     }
     del scores[2][100]["q7"]
-    learning = seed_curve(scores, n_resamples=2000, seed=0)
+    learning = seed_curve(scores)
     assert [(point.step, len(point.means)) for point in learning.points] == [(100, 3), (200, 2)]
     assert learning.left_out == (
         "step 100: 1 queries of seed 1 do not pair (q7)",
@@ -122,7 +122,11 @@ def test_a_curve_over_seeds():
     )
     first = learning.points[0]
     assert first.std == pytest.approx(0.04, abs=0.003)
-    assert first.seed_interval[0] < first.interval[0] < first.mean < first.interval[1]
+    shared = [name for name in names if name != "q7"]
+    queries = np.mean([[own[100][name] for name in shared] for own in scores.values()], axis=0)
+    seeds = 4.30265 * first.std / np.sqrt(3)  # 2 degrees of freedom
+    of_queries = 1.990847 * queries.std(ddof=1) / np.sqrt(79)
+    assert first.interval[1] - first.mean == pytest.approx(np.hypot(seeds, of_queries), rel=1e-4)
     assert first.split.seed_variance == pytest.approx(0.0016, rel=0.1)
     assert "3 | " in learning.to_markdown()
     json.loads(learning.to_json())
@@ -167,7 +171,7 @@ def test_the_interval_of_a_rank_correlation_by_hand():
 
 def test_undefined_correlations_give_a_reason():
     assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
-    assert correlation([1], [2]).undefined == "fewer than two points"
+    assert correlation([1], [2]).undefined == "fewer than three points"
     few = correlation([1, 2, 3], [3, 1, 2])
     assert (few.value, few.interval) == (pytest.approx(-0.5), None)
     exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])

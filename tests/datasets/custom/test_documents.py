@@ -74,6 +74,49 @@ MALFORMED_JSONL = [
 ]
 
 
+ROW = '{"id": "r", "name": "n", "purpose": "p", "note": "-"}\n'
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ('{"id": "s", "name": "n", "purpos": "p"}', ":3: no field 'purpose', but 'purpos'"),
+        ('{"id": "s", "name": "n", "Purpose": "p"}', ":3: no field 'purpose', but 'Purpose'"),
+        ('{"id": "s", "nmae": "n", "purpose": "p"}', ":3: no field 'name', but 'nmae'"),
+        ('{"id": "s", "note": "-", "content": "p"}', ":3: no field 'name', but 'content'"),
+        ('{"id": "s", "name": "n", "star": 3}', ":3: no field 'stars', but 'star'"),
+        ('{"id": "s", "name": "n", "purpos\\u001b": "p"}', ":3: no field 'purpose', but 'purpos"),
+        ('{"id": "s", "name": "n", "purpose": null}', None),
+        ('{"id": "s", "name": "n", "note": "-"}', None),
+        ('{"id": "s", "name": "n", "url": "x"}', None),  # one more key, and a part that is absent
+        ('{"id": "s", "note": "-"}', None),
+        ('{"id": "s"}', None),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_key_in_the_place_of_another_is_refused_with_its_line(write, odd, message, first):
+    """Absent or null parts are fine; a part that is misspelt in one line is not an absent one."""
+    layout = find_layout(text="{name}. {purpose}", stars="stars")
+    rows = [ROW.replace('"r"', '"q"')[:-2] + ', "stars": 1}\n', ROW]
+    rows.insert(0 if first else 2, odd + "\n")
+    file = write("d.jsonl", "".join(rows))
+    if message is None:
+        assert len(read_documents(file, layout).texts) == 3
+        return
+    with pytest.raises(DataError, match=message.replace(":3:", ":1:") if first else message) as got:
+        read_documents(file, layout)
+    assert str(got.value).isprintable()
+
+
+def test_a_column_that_resembles_another_is_one_of_its_own(write):
+    """Lines have ``title`` or not, whatever ``titles`` says."""
+    rows = [{"id": "a", "title": "x", "titles": 2}, {"id": "b", "titles": 3, "text": "y"}]
+    file = write("d.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert dict(read_documents(file, find_layout(text="{title} {text}")).texts) == {
+        "a": "x", "b": "y",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(("text", "message"), MALFORMED_JSONL)
 def test_malformed_jsonl_is_refused_with_the_line(write, text, message):
     with pytest.raises(DataError, match=message):

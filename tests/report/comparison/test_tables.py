@@ -21,12 +21,13 @@ def test_differences_with_what_the_queries_can_show():
     good, same = differences_table(comparison).rows
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
-    assert "Holm over the 2 comparisons with now" in differences_table(comparison).note
+    assert "Holm over all 3 pairs of the models compared" in differences_table(comparison).note
     assert len(comparison.tasks[0].outcomes) == 3
     power = power_table(comparison).rows
-    assert [row[3].text for row in power] == ["no worse", "not shown"]
-    assert not power[1][1].strong
-    assert power_table(compared(minimum=0.001)).rows[1][1].strong
+    assert [row[1].text for row in power] == ["better", "not shown"]
+    assert (power[0][4].text, power[1][4].value > 40) == ("–", True)
+    assert power[1][2].strong
+    assert not power_table(compared(minimum=0.2)).rows[1][2].strong
     assert breakdown_table(comparison) is correlations_table(comparison) is None
 
 

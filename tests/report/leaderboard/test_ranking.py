@@ -19,7 +19,7 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     boards = standings(results, tier="smoke")
     table = rank_table(boards)
     first, second, third = table.rows
-    assert (first[0].text, first[1].text, first[1].detail) == ("a", "1", "1 to 1, first 100 %")
+    assert (first[0].text, first[1].text, first[1].detail) == ("a", "1", "1 to 1")
     assert (second[1].detail, third[1].detail) == ("2 to 3", "2 to 3")
     assert (first[1].mark, second[1].mark, third[1].mark) == ("", "a", "a")
     assert "share a letter" in table.caption

@@ -13,14 +13,12 @@ from qwen3nb.report.training.interference_words import interference_conclusion
 
 
 def measured(*tirs, spread=0.002):
-    """An estimate of these TIRs, one per seed, with resamples that vary by ``spread``."""
+    """An estimate of these TIRs, one per seed, which 100 queries move by ``spread``."""
     values = np.array([np.full(len(tirs), 0.5), 0.5 * (1 - np.array(tirs))])
-    noise = np.random.default_rng(0).normal(0, spread * 0.5, (2000, 1, 1))
-    resampled = np.repeat(values[None], 2000, axis=0)
-    resampled[:, 1:] += noise
-    seeds = tuple(range(len(tirs)))
-    made = estimate("overall", seeds, values, resampled, gate=Gate(), level=0.95, seed=0)
-    return made.estimate
+    queries = np.repeat(values[None], 100, axis=0)
+    queries[:, 1] += 0.5 * spread * np.tile([-10.0, 10.0], 50)[:, None]
+    seeds, names = tuple(range(len(tirs))), tuple(map(str, range(100)))
+    return estimate("overall", seeds, values, [(names, queries)], gate=Gate(), level=0.95).estimate
 
 
 def report(*overalls, runs=6, refused=(), notes=()):
@@ -45,33 +43,31 @@ LITTLE = (0.015, 0.0151, 0.0149, 0.015, 0.0152)
 def test_good_news_reads_as_good_news_beside_the_word_of_the_gate():
     text = sentence(measured(*FEW))
     assert text.startswith("Joint training costs nothing measurable: TIR -1.4 % [")
-    assert "over 2 seeds. The kill gate says FAIL by point (a loss below 1 %, so there is no " in (
-        text
-    )
     assert (
-        "but INCONCLUSIVE by evidence: over seeds alone the 95 % interval is [-34.4, 31.6] %"
-        in (text)
+        "over 2 seeds. The kill gate says INCONCLUSIVE by evidence: over seeds alone the 95 % "
+        "interval is [-34.4, 31.6] %" in text
     )
-    assert text.endswith("at this spread about 12 seeds would be needed.")
+    assert "at this spread about 12 seeds would be needed. By point, " in text
+    assert "it says FAIL (a loss below 1 %, so there is no " in text
 
 
 def test_enough_seeds_settle_it():
     text = sentence(measured(*CLEAR))
     assert text.startswith("Joint training costs nothing measurable: TIR 0.0 % [")
-    assert "FAIL, by point and by evidence: a loss below 1 %, so there is no" in text
+    assert "FAIL, by evidence and by point: a loss below 1 %, so there is no" in text
     assert "needed" not in text
 
 
 def test_a_cost_is_called_one():
     text = sentence(measured(*COST))
     assert text.startswith("Joint training costs 8.0 % of the specialist's score: TIR 8.0 % [")
-    assert "PASS, by point and by evidence: a loss of 2 % or more, enough interference" in text
+    assert "PASS, by evidence and by point: a loss of 2 % or more, enough interference" in text
 
 
 def test_a_little_cost_and_a_gain():
     text = sentence(measured(*LITTLE))
     assert text.startswith("Joint training costs a little: TIR 1.5 % [")
-    assert "MARGINAL, by point and by evidence: a loss between 1 % and 2 %" in text
+    assert "MARGINAL, by evidence and by point: a loss between 1 % and 2 %" in text
     gain = sentence(measured(*(-each for each in COST)))
     assert gain.startswith("Joint training costs nothing, it helps: TIR -8.0 % [")
 
@@ -79,7 +75,7 @@ def test_a_little_cost_and_a_gain():
 def test_a_cost_that_is_not_shown_is_no_cost():
     text = sentence(measured(0.1, -0.02))
     assert text.startswith("Joint training may cost something, but no more than noise is shown:")
-    assert "PASS by point (a loss of 2 % or more, enough interference to go on" in text
+    assert "it says PASS (a loss of 2 % or more, enough interference to go on" in text
     assert "INCONCLUSIVE by evidence" in text
 
 
@@ -89,7 +85,7 @@ def test_one_seed_and_few_queries_say_what_is_missing():
     )
     assert sentence(measured(0.08)).startswith("Joint training may cost something")
     wide = measured(*CLEAR, spread=0.03)
-    assert "but the interval over seeds and queries needs more queries" in sentence(wide)
+    assert "the interval over seeds and queries needs more queries" in sentence(wide)
 
 
 def test_the_worst_of_several_configurations_speaks():

@@ -1,0 +1,311 @@
+"""No sentence contradicts the table above it: random scores, and what every page says of them."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from helpers.records import RERANKING, RETRIEVAL, amend, make, tier_records
+
+import qwen3nb as q
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.comparison.differences import significant, verdict
+from qwen3nb.metrics.intervals import difference_interval, excludes_zero
+from qwen3nb.report.card.limitations import limitations
+from qwen3nb.report.comparison.candidates import compare_candidates
+from qwen3nb.report.comparison.conclusion import comparison_conclusion
+from qwen3nb.report.comparison.lead import find_lead, leaderboard_conclusion
+from qwen3nb.report.comparison.tables import correlations_table, differences_table, power_table
+from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
+from qwen3nb.report.leaderboard.findings import findings
+from qwen3nb.report.leaderboard.ranking import standings
+from qwen3nb.report.leaderboard.score_table import leaderboard
+
+NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
+MARGIN, ALPHA = 0.05, 0.05
+
+
+def drawn(seed):
+    """Records of three models: equal, tied on most queries, a little or much better."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.choice([2, 5, 12, 40, 150]))
+    base = rng.uniform(0, 1, n).round(int(rng.integers(1, 4)))
+    records = []
+    for label in NAMES:
+        moved = rng.uniform(size=n) < rng.choice([0.05, 0.3, 1.0])
+        shift = rng.choice([0, 0, 0.01, 0.04, 0.2]) * rng.choice([-1, 1])
+        scores = base + moved * (shift + rng.normal(0, rng.choice([0.001, 0.03, 0.3]), n))
+        records.append(make(label, scores=np.clip(scores, 0, 1)))
+    return records
+
+
+def numbers(cell):
+    return [float(each.replace("−", "-")) for each in re.findall(r"[+\-−]?\d+\.\d+", cell.detail)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
+    records = drawn(seed)
+    comparison = compare(records, baseline="bm25", draws=500, tier="smoke")
+    rows = {row[0].text: row for row in differences_table(comparison).rows}
+    expected = {}
+    for each, powered in zip(comparison.differences, power_table(comparison).rows, strict=True):
+        row, (low, high) = rows[each.first], each.interval
+        clear = each.corrected < ALPHA and not low <= 0 <= high
+        inside = low > -MARGIN and high < MARGIN
+        expected[each.first] = (clear, inside)
+        assert row[2].strong == clear
+        word = powered[1].text
+        assert word == comparison.verdict(each)
+        assert word.startswith(("better", "worse")) == clear
+        assert (("less than" in word) or word == "equivalent") == inside
+        assert (word.startswith("better")) == (clear and each.difference > 0)
+        assert numbers(row[1]) == pytest.approx([low, high], abs=5e-4)
+
+    text = comparison_conclusion(comparison).text
+    shown = sum(clear for clear, _ in expected.values())
+    equal = sum(inside and not clear for clear, inside in expected.values())
+    assert ("None of the 2" in text) == (shown == 0)
+    assert shown == 0 or f"{shown} of 2 differences" in text
+    assert ("equivalent" in text) == (equal > 0)
+    assert ("smaller than 0.05" in text) == any(all(each) for each in expected.values())
+
+    report = compare_candidates(records, current="bm25", tested=("nDCG@10",), n_resamples=500)
+    for each in report.recommendations:
+        clear, inside = expected[each.model]
+        assert each.verdict.startswith(("better", "worse")) == clear
+        assert (each.verdict == "equivalent") == (inside and not clear)
+    taken = [each for each in report.differences if each.first == report.decision.use]
+    assert all(expected[each.first][0] and each.difference > MARGIN for each in taken)
+
+    lead = find_lead(comparison, task=RETRIEVAL)
+    for each in lead.followers:
+        pair = comparison.difference(lead.name, each.name, task=RETRIEVAL)
+        assert each.significant == pair.significant(ALPHA)
+        assert (each.behind, each.interval) == (pair.difference, pair.interval)
+    said = leaderboard_conclusion(comparison, task=RETRIEVAL).text
+    assert ("is best on" in said) == lead.followers[0].significant
+
+    (trained,) = findings(comparison, task=RETRIEVAL)
+    pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task=RETRIEVAL)
+    assert ("makes no difference" in trained.headline) == (not pair.significant(ALPHA))
+    assert str(pair) in trained.evidence
+
+    table = leaderboard(records, tier="smoke", comparison=comparison)
+    for row in table.rows:
+        pair = comparison.difference(row[0].text, lead.name, task=RETRIEVAL)
+        assert (row[1].mark == "†") == (pair is not None and not pair.significant(ALPHA))
+    for row in limitations(records[1:2], comparison):
+        assert not (row.startswith(RETRIEVAL) and "behind" in row and not expected[NAMES[1]][0])
+
+
+def test_one_pair_has_one_p_value_whatever_the_baseline_and_the_page():
+    rng = np.random.default_rng(4)
+    base = rng.uniform(0, 1, 60)
+    labels = ("bm25", "random", "demo", "all-MiniLM-L6-v2")
+    records = [
+        make(label, task=task, scores=np.clip(base + rng.normal(0.03 * i, 0.1, 60), 0, 1))
+        for task in (RETRIEVAL, RERANKING)
+        for i, label in enumerate(labels)
+    ]
+    by_baseline = [compare(records, tier="smoke", baseline=label) for label in labels]
+    for one, other in itertools.combinations(labels, 2):
+        found = {c.difference(one, other, task=RERANKING).corrected for c in by_baseline}
+        assert len(found) == 1
+    for label in labels[1:]:
+        own = [each for each in records if each.model.label == label]
+        for row in against_baseline(own, records):
+            pair = by_baseline[0].difference(label, row.baseline, task=row.task)
+            assert (row.p_value, row.family) == (pair.corrected, pair.family)
+            assert row.significant == pair.significant(ALPHA)
+    letters = standings(records, tier="smoke").boards[RERANKING]
+    for one, other in itertools.combinations(labels, 2):
+        apart = by_baseline[0].difference(one, other, task=RERANKING).significant(ALPHA)
+        together = any({one, other} <= set(group) for group in letters.groups)
+        assert not (apart and together)
+
+
+@pytest.mark.parametrize(
+    ("p", "interval", "words"),
+    [
+        (0.01, (0.1, 0.2), "better"),
+        (0.01, (0.01, 0.02), "better, by less than 0.05"),
+        (0.01, (-0.02, -0.01), "worse, by less than 0.05"),
+        (0.01, (-0.033, 0.056), "no worse"),  # the interval holds 0
+        (0.08, (-0.9, -0.2), "not shown"),  # the test does not reject
+        (0.5, (-0.04, 0.04), "equivalent"),
+        (0.5, (-0.04, 0.06), "no worse"),
+        (0.05, (0.1, 0.2), "no worse"),  # not below alpha
+        (0.001, None, "better"),
+        (None, (0.1, 0.2), "no worse"),
+    ],
+)
+def test_the_verdict_is_of_the_test_the_interval_and_the_margin(p, interval, words):
+    difference = 0.1 if interval is None else sum(interval) / 2
+    assert verdict(difference, p, interval, margin=0.05) == words
+    assert significant(p, interval) == words.startswith(("better", "worse"))
+    assert interval is None or not significant(p, interval) or excludes_zero(interval)
+
+
+def test_a_difference_has_one_detectable_effect():
+    """At Holm's first step: alpha over the number of pairs, on every page."""
+    records = [*drawn(3), make("other", scores=drawn(3)[0].per_query["nDCG@10"])]
+    comparison = compare(records, baseline="bm25", draws=200)
+    report = compare_candidates(records, current="bm25", tested=("nDCG@10",), n_resamples=200)
+    for each in comparison.differences:
+        ours, theirs = comparison.matrix(each).scores
+        by_test = q.stats.minimum_detectable_effect(ours, theirs, alpha=ALPHA / 6)
+        least = comparison.detectable(each)
+        assert least == report.comparison.detectable(each)
+        if least is not None:
+            assert least >= by_test
+            centred = ours - theirs - np.mean(ours - theirs)
+            spare = 0.842 * centred.std(ddof=1) / np.sqrt(len(centred))
+            assert difference_interval(centred + least - spare, level=0.95)[0] > -1e-3
+            assert least > by_test or difference_interval(centred + least, level=0.95)[0] > 0
+    by_model = {row[0].text: row[2].text for row in power_table(comparison).rows}
+    for row in report.tables()["Differences"].rows:
+        assert row[-1].text == by_model[row[1].text]
+
+
+@pytest.mark.parametrize("metric", ["nonsense@10", "nDCG@100", ["nDCG@10", "nDCG@100"]])
+def test_a_metric_that_was_not_recorded_is_refused(metric):
+    with pytest.raises(ValueError, match=r"(nonsense@10|nDCG@100)'.*available: nDCG@10$"):
+        q.compare(drawn(0), metric=metric)
+
+
+def correlated(label, noise, *, n=80):
+    rng = np.random.default_rng([n, *label.encode()])
+    gold = np.linspace(0, 5, n)
+    record = make(label, gold + rng.normal(0, noise, n), task="AuthorSTS", metric="cosine")
+    record.per_query["gold"] = {f"q{i}": float(v) for i, v in enumerate(gold)}
+    amend(record, "task", main_metric="Spearman", type="STS")
+    record.metrics["Spearman"] = record.metrics["cosine"]
+    return record
+
+
+def test_correlations_are_tested_over_the_same_family_by_the_same_rule():
+    from scipy.stats import spearmanr
+
+    records = [correlated("bm25", 0.5), correlated("b", 3.0), correlated("c", 3.1)]
+    comparison = compare(records, tier="smoke", baseline="bm25")
+    assert comparison.tasks == ()
+    gold = list(records[0].per_query["gold"].values())
+    value = {
+        each.model.label: spearmanr(list(each.per_query["cosine"].values()), gold).statistic
+        for each in records
+    }
+    rows = {row[0].text: row for row in correlations_table(comparison).rows}
+    for name in "bc":
+        pair = comparison.difference(name, "bm25", task="AuthorSTS")
+        assert pair.means == pytest.approx((value[name], value["bm25"]))
+        assert pair.family == 3
+        assert rows[name][2].strong == pair.significant(ALPHA)
+        (page,) = against_baseline([r for r in records if r.model.label == name], records)
+        assert (page.difference, page.p_value) == (pair.difference, pair.corrected)
+    pair = comparison.difference("b", "c", task="AuthorSTS")
+    assert pair.corrected > 0.05
+    flat = correlated("flat", 1)
+    flat.per_query["cosine"].update(dict.fromkeys(flat.per_query["cosine"], 0.5))
+    assert compare([records[0], flat], tier="smoke").correlations[0].family == 0
+
+
+def test_false_positives_of_correlations():
+    hits = 0
+    for number in range(100):
+        rng = np.random.default_rng(number)
+        records = [correlated(name, 0) for name in "ab"]
+        truth = rng.normal(size=80)
+        for each in records:
+            each.per_query["gold"].update(zip(each.per_query["gold"], truth, strict=True))
+            noisy = truth + rng.normal(size=80)
+            each.per_query["cosine"].update(zip(each.per_query["cosine"], noisy, strict=True))
+        (pair,) = compare(records, draws=200, baseline="b").correlations[0].with_baseline
+        hits += pair.significant(ALPHA)
+    assert hits <= 11  # 0.5 % of binomial samples at 5 %
+
+
+def test_the_headline_is_the_mean_of_a_tier_that_has_one():
+    """bm25 is ahead on the mean of BEIR; on its first task it is not."""
+    ours = tier_records("x-checkpoint-0", mean=0.5, seed=2)
+    better = tier_records("x-checkpoint-9", mean=0.56, seed=3)
+    for one, other in zip(ours, better, strict=True):
+        if one.task.key == "ArguAna":
+            other.per_query["nDCG@10"].update(one.per_query["nDCG@10"])
+    results = [*ours, *better]
+    comparison, boards = compare(results, tier="full"), standings(results, tier="full")
+    headline = comparison.means[0].task
+    assert headline == "BEIR"
+    (found,) = findings(comparison, task=headline)
+    assert found.headline.startswith("Training x lifts mean nDCG@10 of 15 tasks by 0.0")
+    pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task="BEIR")
+    best, second = boards.overall.standings
+    assert pair.significant(ALPHA) == (boards.overall.groups == ())
+    assert pair.means == pytest.approx((best.mean, second.mean))
+    assert f"{pair.difference:.3f}" in found.headline
+    assert str(pair) in found.evidence
+    said = leaderboard_conclusion(comparison, task=headline).text
+    assert said.startswith("x-checkpoint-9 is best on BEIR")
+    assert f"ahead of x-checkpoint-0 by {pair.difference:.3f} [" in said
+    (row,) = differences_table(comparison, task=headline).rows
+    assert abs(row[1].value) == pytest.approx(pair.difference)
+    assert "not" not in found.headline
+    assert "its tasks being given" in differences_table(comparison, task=headline).note
+    text = comparison_conclusion(comparison).text
+    assert text.startswith(f"The difference from {comparison.baseline} on BEIR is significant")
+    assert f"The largest is {row[1].text} {row[1].detail} (mean nDCG@10 of 15 tasks of" in text
+
+
+def test_the_mean_of_a_benchmark_beside_numpy():
+    results = [*tier_records("a", mean=0.5), *tier_records("b", mean=0.52, seed=1)]
+    comparison = compare(results, tier="full")
+    mean = comparison.on("MTEB(eng, v2): Reranking")
+    pair = comparison.difference("b", "a", task=mean.task)
+    by_task = {
+        (each.model.label, each.task.key): np.mean(list(each.per_query["nDCG@10"].values()))
+        for each in results
+        if each.task.type == "Reranking"
+    }
+    keys = {key for _, key in by_task}
+    expected = [np.mean([by_task[label, key] for key in keys]) for label in "ba"]
+    assert pair.means == pytest.approx(tuple(expected))
+    assert pair.difference == pytest.approx(expected[0] - expected[1])
+    parts = [comparison.difference("b", "a", task=key) for key in keys]
+    low = np.sqrt(sum(((p.difference - p.interval[0]) / len(keys)) ** 2 for p in parts))
+    assert pair.interval[0] == pytest.approx(pair.difference - low)
+    assert pair.n == sum(part.n for part in parts)
+
+
+def test_evaluations_say_how_many_pairs_were_tested():
+    records = drawn(2)
+    scores = against_baseline(records[1:2], records)
+    assert scores_table(scores).rows[0][4].detail == "3 pairs"
+    assert scores[0].verdict in ("better", "worse", "not shown")
+    assert str(evaluation_conclusion(scores))
+
+
+def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
+    ours, others = tier_records("m", mean=0.5), tier_records("bm25", mean=0.56, seed=3)
+    first, *rest = against_baseline(ours, others, tier="full")
+    pair = compare([*ours, *others], tier="full").difference("m", "bm25", task="BEIR")
+    assert (first.task, first.difference, first.interval, first.p_value) == (
+        "BEIR", pair.difference, pair.interval, pair.corrected,
+    )  # fmt: skip
+    assert len(rest) == len(ours)
+    said = str(evaluation_conclusion([first, *rest]))
+    assert said.startswith(
+        f"On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks {pair.means[0]:.3f} against "
+        f"{pair.means[1]:.3f}, a paired difference of {pair.difference:+.3f} ["
+    )
+    assert "tasks compared with it" in said
+
+
+def test_the_mean_of_one_task_has_the_p_value_of_the_task():
+    results = [*tier_records("a", mean=0.5), *tier_records("b", mean=0.52, seed=1)]
+    on_mean = compare(results, tier="full").difference("a", "b", task="MS MARCO dev")
+    on_task = compare(results, tasks=["MSMARCO"], metric="MRR@10").difference(
+        "a", "b", task="MSMARCO"
+    )
+    assert on_mean.p_value == on_task.p_value > 0.001
+    assert on_mean.interval == pytest.approx(on_task.interval)
