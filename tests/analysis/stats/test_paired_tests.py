@@ -9,7 +9,6 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_probability
 from qwen3nb.analysis.stats.multiple_testing import (
     adjust,
     benjamini_hochberg,
@@ -230,33 +229,6 @@ def test_the_minimum_detectable_effect_has_that_power():
 def test_the_power_without_an_effect_is_the_level():
     for alpha in (0.01, 0.05):
         assert power(0.0, deviation=1.0, n=12, alpha=alpha) == pytest.approx(alpha)
-
-
-def test_means_over_resampled_seeds_by_hand():
-    """Of two seeds, 0 and 1, the deviations of 0, 1/2 and 1 from 1/2, scaled by the root of 2."""
-    values = np.tile([0.0, 1.0], (400, 1))
-    means = over_seeds(values, seed=1)
-    expected = [0.5 - math.sqrt(0.5), 0.5, 0.5 + math.sqrt(0.5)]
-    assert np.unique(means.round(12)) == pytest.approx(expected)
-    assert np.bincount(np.digitize(means, [0.2, 0.8])) / 400 == pytest.approx(
-        [0.25, 0.5, 0.25], abs=0.08
-    )
-    assert (over_seeds(values[:, 1:], seed=1) == 1).all()
-
-
-@pytest.mark.parametrize(
-    ("values", "threshold", "probability"),
-    [
-        ([0.2], 0.1, None),
-        ([0.25, 0.25], 0.25, 1.0),
-        ([0.25, 0.25], 0.26, 0.0),
-        ([0.1, 0.3], 0.2, 0.5),
-        ([0.1, 0.3], 0.1, 0.75),  # t = 1 of one degree of freedom
-    ],
-)
-def test_the_probability_of_a_threshold_by_hand(values, threshold, probability):
-    result = t_probability(np.array(values), threshold=threshold)
-    assert result == (None if probability is None else pytest.approx(probability))
 
 
 def test_equal_systems_have_defined_results():
