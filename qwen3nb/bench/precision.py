@@ -72,6 +72,7 @@ class PrecisionTiming:
         ndcg_difference: mean difference from float32.
         interval: 95 % interval of the paired difference; None for float32 and a single query.
         equivalent: whether the interval shows that the difference is within `MARGIN`.
+        queries_needed: how many queries that differ like these would show it; None if none would.
     """
 
     dtype: str
@@ -87,6 +88,15 @@ class PrecisionTiming:
     ndcg_difference: float
     interval: tuple[float, float] | None
     equivalent: bool
+    queries_needed: int | None = None
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Whether equivalence with float32 is shown, and if not, how many queries would show it."""
+        if self.dtype == "float32":
+            return "is the reference", ""
+        needed = f"{self.queries_needed:,} queries would" if self.queries_needed else ""
+        return ("yes", "") if self.equivalent else ("not shown", needed)
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,7 @@ def _row(timing: PrecisionTiming) -> tuple[str, ...]:
         f"{timing.ndcg:.4f}",
         f"{timing.ndcg_difference:+.4f}",
         "-" if ends is None else f"{ends[0]:+.4f} to {ends[1]:+.4f}",
-        "-" if timing.dtype == "float32" else "yes" if timing.equivalent else "no",
+        ", ".join(filter(None, timing.shown)),
     )
 
 
@@ -275,6 +285,7 @@ def _timing(
         ndcg_difference=test.difference,
         interval=None if own is reference else test.interval,
         equivalent=test.equivalent,
+        queries_needed=test.queries_needed,
     )
 
 

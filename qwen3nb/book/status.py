@@ -19,7 +19,7 @@ from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
+from qwen3nb.records.store import load_failures, load_results, result_files, verify_folder
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
@@ -299,8 +299,9 @@ def verification_table(*, verify: bool = True) -> Table:
         verify: whether to verify them; otherwise records are only counted.
     """
     files = result_files()
-    problems = verify_files(files) if verify else {}
-    verified = f"{len(files) - len(problems)} of {len(files)} are consistent"
+    problems = verify_folder(paths.results()) if verify else {}
+    hold = sum(file not in problems for file in files)
+    verified = f"{hold} of {len(files)} are consistent"
     facts = {
         "records": str(len(files)),
         "verified": verified if verify else "not verified",
@@ -313,7 +314,8 @@ def verification_table(*, verify: bool = True) -> Table:
     note = (
         "A record is consistent if its content is that of its checksum, every aggregate follows "
         "from its per-query scores and the model's identity from its settings, and its runs and "
-        "MTEB's result are those it was made from."
+        "MTEB's result are those it was made from. None was removed. `qwen3nb verify --help` says "
+        "what cannot be seen."
     )
     caption = "Whether the records agree with themselves and with the files they were made from."
     return Table(

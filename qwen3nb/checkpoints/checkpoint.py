@@ -39,6 +39,7 @@ __all__ = [
     "open_checkpoint",
     "step_of",
     "strip_wrappers",
+    "unread_weights",
 ]
 
 SINGLE = "model.safetensors"
@@ -47,6 +48,16 @@ _FORMATS = (
     (SINGLE, "model.safetensors.index.json", read_safetensors),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", read_torch),
 )
+# What else may hold weights, by the end of a file's name.
+_UNREAD = {
+    ".pt": "a pickle, never loaded",
+    ".pth": "a pickle, never loaded",
+    ".gguf": "GGUF, which is not read; expected the model it was made from",
+    ".onnx": "ONNX, which is not read; expected the model it was made from",
+    ".xml": "OpenVINO, which is not read; expected the model it was made from",
+    ".h5": "TensorFlow, which is not read; save it in PyTorch",
+    ".msgpack": "Flax, which is not read; save it in PyTorch",
+}
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
@@ -193,12 +204,16 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
             return {single: (read_header, None)}
         if index.exists():
             return {folder / shard: (read_header, names) for shard, names in _shards(index).items()}
-    others = sorted(path.name for path in folder.iterdir() if path.suffix in (".pt", ".pth"))
-    pickles = f" ({', '.join(others)}: a pickle, never loaded)" if others else ""
     raise CheckpointError(
         f"{folder}: no weights; expected {' or '.join(name for name, *_ in _FORMATS)}, or shards "
-        f"with an index{pickles}"
+        f"with an index{unread_weights(folder)}"
     )
+
+
+def unread_weights(folder: Path) -> str:
+    """Return a remark on weights in formats that are not read, if ``folder`` holds any."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in _UNREAD)
+    return f" ({files[0].relative_to(folder)}: {_UNREAD[files[0].suffix]})" if files else ""
 
 
 def _shards(index: Path) -> dict[str, set[str]]:

@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qwen3nb.checkpoints.types import CheckpointError
@@ -123,8 +123,9 @@ def module_folders(folder: Path) -> Iterator[str]:
         if routes.is_file():
             types = read_object(routes, folder).get("types")
             for name in types if isinstance(types, dict) else ():
-                _check_module(folder, f"{path}/{name}")
-                yield f"{path}/{name}"
+                inner = str(PurePosixPath(path, name))
+                _check_module(folder, inner)
+                yield inner
 
 
 def _check_module(folder: Path, path: Any) -> None:

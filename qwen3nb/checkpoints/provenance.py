@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from qwen3nb.checkpoints.inside import read_object
@@ -26,7 +26,7 @@ from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = [
-    "AVERAGING", "PROVENANCE", "check_checksums", "read_provenance", "with_checksums",
+    "AVERAGING", "PROVENANCE", "check_checksums", "published", "read_provenance", "with_checksums",
 ]  # fmt: skip
 
 PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
@@ -65,9 +65,20 @@ def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> 
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.name not in _NOT_LISTED
     }
-    whole = {**fields, "checksums": {"weights": weights, "files": files}}
-    whole["checksums"]["self"] = sha256_json(whole)
-    return whole
+    return _sealed(fields, {"weights": weights, "files": files})
+
+
+def published(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the provenance without the path of this machine to the source, only its name."""
+    source = dict(provenance.get("source", {}))
+    fields = {**provenance, "source": source | {"folder": Path(source.get("folder", "")).name}}
+    return _sealed(fields, provenance["checksums"]) if "checksums" in provenance else fields
+
+
+def _sealed(fields: Mapping[str, Any], sums: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: each for key, each in sums.items() if key != "self"}
+    whole = {**fields, "checksums": kept}
+    return {**whole, "checksums": {**kept, "self": sha256_json(whole)}}
 
 
 def check_checksums(folder: Path, *, weights: str, known: Mapping[str, str]) -> None:
@@ -92,9 +103,12 @@ def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[
     sums = whole["checksums"]
     if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
         raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
-    own = {**whole, "checksums": {key: each for key, each in sums.items() if key != "self"}}
-    _require(file, sha256_json(own), sums.get("self"))
+    _require(file, _sealed(whole, sums)["checksums"]["self"], sums.get("self"))
     for name, expected in sums["files"].items():
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise CheckpointError(
+                f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+            )
         other = file.parent / name
         if other.is_file():
             _require(other, known.get(name) or _digest(other), expected)

@@ -104,6 +104,7 @@ def write_pieces(
     file: Path,
     *,
     label: str,
+    format: str = "pt",
     show_progress: bool = True,
 ) -> Written:
     """Write ``file`` and return its digest, with warnings about suspicious tensors.
@@ -115,6 +116,7 @@ def write_pieces(
         pieces: the tensors to write.
         file: the safetensors file to create.
         label: the label of the progress bar.
+        format: stored in the file's metadata; transformers 4 loads none but ``pt``.
         show_progress: whether to show a progress bar.
 
     Raises:
@@ -122,7 +124,7 @@ def write_pieces(
             that changed while it was read. ``file`` is then incomplete.
         OSError: a file that cannot be read or written; names it.
     """
-    header, transfers = _layout(checkpoints, pieces)
+    header, transfers = _layout(checkpoints, pieces, format)
     with ExitStack() as stack:
         descriptors = {
             path: _open(stack, path, os.O_RDONLY) for each in checkpoints for path in each.files
@@ -170,12 +172,12 @@ def _open(stack: ExitStack, path: Path, flags: int) -> int:
 
 
 def _layout(
-    checkpoints: Sequence[Checkpoint], pieces: Sequence[Piece]
+    checkpoints: Sequence[Checkpoint], pieces: Sequence[Piece], format: str
 ) -> tuple[bytes, list[_Transfer]]:
     """Return the header, and the offset of each piece."""
     # Wider types first, so that every tensor starts at a multiple of its size.
     ordered = sorted(pieces, key=lambda p: (p.name is None, -FLOATS[p.dtype], p.name or ""))
-    fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    fields: dict[str, Any] = {"__metadata__": {"format": format}}
     transfers, position = [], 0
     for piece in ordered:
         entries = [

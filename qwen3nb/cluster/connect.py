@@ -111,7 +111,8 @@ def _answering(address: str) -> str:
             f"no Ray cluster answers at {target}: {problem}. Start one with "
             "`ray start --head`, or give --ray no address for a Ray on this machine"
         )
-    return target
+    # Ray shows the token of this machine's own cluster, if it has one, to what it finds by itself.
+    return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
 
 
 def _running_cluster() -> str:

@@ -13,6 +13,7 @@ first writer gets, so that it does no harm if a worker counted as dead finishes 
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
@@ -26,6 +27,7 @@ from typing import Any
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.facts import Question, facts_here
 from qwen3nb.cluster.nodes import Node, agree, node_environment, nodes_of, sent_environment
+from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.encoders.encode_file import text_bar
 from qwen3nb.models.encoders.encode_shards import (
     EncodedShards,
@@ -39,6 +41,7 @@ from qwen3nb.models.encoders.encode_shards import (
 )
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.shards import Shard, ShardedVectors, ShardModel
+from qwen3nb.models.sources.fingerprint import EXPECTED
 
 __all__ = ["WorkerSize", "encode_on_cluster", "worker_size"]
 
@@ -71,6 +74,7 @@ class _EncodeJob:
     """What every worker is told."""
 
     model: str
+    expected: Expected
     options: Mapping[str, Any]
     role: str | None
     source: Path
@@ -120,15 +124,18 @@ def encode_on_cluster(
             raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
+        name = str(Path(model).resolve()) if Path(model).exists() else model
+        expected = Expected.of([name])
         job = _EncodeJob(
-            model=str(Path(model).resolve()) if Path(model).exists() else model,
+            model=name,
+            expected=expected,
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
             bytes=cuts.source.bytes,
             folder=folder,
             threads=size.cores,
-            environment=sent_environment(),
+            environment=sent_environment() | {EXPECTED: json.dumps(expected.folders)},
         )
         run = _Encoding(ray, job, cuts)
         with run.workers(size, show_progress=show_progress):
@@ -160,8 +167,8 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
 class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
-    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
-        """Load the model; return the machine's name and what the vectors depend on.
+    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel, dict[str, Any]]:
+        """Load the model; return the machine's name, what the vectors depend on, and its settings.
 
         Raises:
             ClusterError: this node does not see the files of the driver.
@@ -177,7 +184,7 @@ class ShardWorker:
         model = model_of(self._encoder, job.role)
         facts = facts_here(Question()) | {f"model {job.model}": model.identity[:12]}
         facts.pop("notebooks")  # none runs
-        return platform.node(), facts, model
+        return platform.node(), facts, model, self._encoder.settings
 
     def _check_files(self) -> None:
         source, folder = self._job.source, self._job.folder
@@ -288,7 +295,10 @@ class _Encoding:
         answer = self._answer(reference)
         if answer is None:
             return  # it died more often than Ray starts it again
-        machine, facts, model = answer
+        machine, facts, model, settings = answer
+        for spec in self._job.expected.models:
+            if problem := self._job.expected.problem(spec, settings):
+                raise ClusterError(f"node {machine}: {problem}")
         self._facts[f"{machine} (worker {len(self._facts) + 1})"] = facts
         agree(self._facts)
         self._vectors = start_shards(self._job.folder, self._cuts, model)

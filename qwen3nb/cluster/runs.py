@@ -11,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,12 @@ from typing import Any
 
 from qwen3nb.cluster.nodes import node_environment
 from qwen3nb.cluster.processes import run_guarded
+from qwen3nb.models.sources.fingerprint import folder_digests
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.records.record import Result
+from qwen3nb.utils.atomic_files import sha256_json
 
-__all__ = ["Delivery", "Request", "run_on_node", "unpacked"]
+__all__ = ["Delivery", "Expected", "Request", "foreign_records", "run_on_node", "unpacked"]
 
 _PART = 8 << 20  # bytes
 # Records and notes, which a run may reuse or show beside its own; each is only ever replaced whole.
@@ -33,6 +37,75 @@ _KNOWN = (
     "first_stages/*.trec",
     "failed/*.json",
 )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the models of a run hold on this machine, which decides.
+
+    Attributes:
+        folders: digest of each folder by its path, for the run; see `folder_digests`.
+        models: digests of each model's folders by its spec, for what the run delivers.
+        complete: whether these are all models that it may run; not if one is on the hub.
+    """
+
+    folders: Mapping[str, str]
+    models: Mapping[str, tuple[str, ...]]
+    complete: bool
+
+    @classmethod
+    def of(cls, specs: Iterable[str]) -> Expected:
+        """Return what models hold here; of those that are not here, the run says what is wrong."""
+        folders: dict[str, str] = {}
+        models: dict[str, tuple[str, ...]] = {}
+        complete = True
+        for spec in specs:
+            try:
+                source = find_source(spec)
+                own = folder_digests(source)
+            except (ValueError, OSError):  # such as the file of a run
+                complete = False
+                continue
+            complete &= bool(own) or source.kind in ("bm25", "random")
+            models[source.spec] = tuple(own.values())
+            folders |= own
+        return cls(folders, models, complete and bool(models))
+
+    def problem(self, spec: str, settings: Mapping[str, Any]) -> str:
+        """Return what is wrong with a model that was loaded as ``spec``; empty if nothing is."""
+        asked = self.models.get(spec)
+        if asked is None and self.complete:
+            asked = tuple(self.folders.values())
+        wrong = [
+            digest for digest in _loaded(settings) if asked is not None and digest not in asked
+        ]
+        if not wrong:
+            return ""
+        expected = " and ".join(digest[:12] for digest in asked or ()) or "none with weights"
+        return (
+            f"{spec}: expected the model of identity {expected}, as on this machine; found one of "
+            f"{wrong[0][:12]}. Make the folder the same on all nodes"
+        )
+
+
+def _loaded(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the digest of each folder that a model was loaded from, by its settings."""
+    for part in settings.get("of", ()):
+        yield from _loaded(part)
+    content = settings.get("model", {})
+    if content.get("kind") == "adapter":
+        yield sha256_json(content["adapter"])
+        content = content["base"]
+    if "weights" in content:
+        yield sha256_json(content)
+
+
+def foreign_records(folder: Path, expected: Expected, *, node: str) -> list[str]:
+    """Return a line for each record in a delivery of ``node`` whose model is another than asked."""
+    files = sorted((folder / "results").glob("*/seed_*/*.json"))
+    models = {file: Result.load(file).model for file in files}
+    wrong = {file: expected.problem(each.spec, each.settings) for file, each in models.items()}
+    return [f"node {node}: {file.stem}: {line}" for file, line in wrong.items() if line]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ the hits are merged in a tree: what passes Ray's object store is the queries, an
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,12 @@ def search_shard(
     Raises:
         ValueError: a part that is not whole, or a vector that cannot be compared; names the part.
     """
-    vectors.check(shard, folder)
-    check_content(shard, folder)
     try:
+        vectors.check(shard, folder)
+        check_content(shard, folder)
         hits = search(queries, folder / shard.file, k=k, **options)
     except ValueError as error:
-        raise ValueError(f"{shard.file}: {error}") from None
+        raise ValueError(f"node {platform.node()}: {shard.file}: {error}") from None
     return Hits(np.where(hits.ids < 0, hits.ids, hits.ids + shard.first), hits.scores)
 
 

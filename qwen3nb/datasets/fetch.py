@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from qwen3nb.datasets.mirror import NOTE, MirrorError, fetched_note, is_unchanged
+from qwen3nb.datasets.mirror import NOTE, MirrorError, copied_files, fetched_note, is_unchanged
 from qwen3nb.datasets.needs import Need
 from qwen3nb.hub.download import MODEL_FILES, download_into, listing
 from qwen3nb.hub.errors import HubError, hub_reason
@@ -121,8 +121,7 @@ def _move(partial: Path, folder: Path) -> None:
 
 def _files(folder: Path) -> list[str]:
     """Return the files of a copy, without the notes on it."""
-    names = [str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()]
-    return [name for name in names if name != NOTE and Path(name).parts[0] != ".cache"]
+    return [str(file.relative_to(folder)) for file in copied_files(folder)]
 
 
 def sizes(

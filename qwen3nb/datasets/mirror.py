@@ -8,6 +8,7 @@ records what was fetched, so that an incomplete or changed copy is recognised.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ __all__ = [
     "HUB_ID",
     "NOTE",
     "MirrorError",
+    "copied_files",
     "current_revision",
     "data_revision",
     "explain",
@@ -76,11 +78,19 @@ def fetched_note(folder: Path) -> dict[str, Any] | None:
 
 
 def is_unchanged(folder: Path, note: dict[str, Any]) -> bool:
-    """Return whether every file is unchanged since it was fetched."""
-    files = [folder / name for name in note["files"]]
-    if not all(file.is_file() for file in files):
+    """Return whether a folder has the files that were fetched, unchanged, and no other."""
+    files = copied_files(folder)
+    if {str(file.relative_to(folder)) for file in files} != set(note["files"]):
         return False
     return _digest(folder, files) == sha256_json(sorted(note["files"].items()))
+
+
+def copied_files(folder: Path) -> list[Path]:
+    """Return all files of a copy, also below linked folders, but the note and the hub's own."""
+    tops = os.walk(folder, followlinks=True)
+    files = [Path(top, name) for top, _, names in tops for name in names]
+    own = (folder / NOTE, folder / ".cache")
+    return sorted(f for f in files if f.is_file() and not {f, *f.parents} & {*own})
 
 
 def _digest(folder: Path, files: list[Path]) -> str:
@@ -99,8 +109,8 @@ def data_revision(task: Any) -> str:
 def current_revision(id_: str, *, pinned: str) -> str:
     """Return what identifies a data set: a revision, or the digest of a local copy.
 
-    A folder of the mirror that `fetch` filled and that is unchanged since is identified by
-    its revision; any other folder by its content; without a folder it is ``pinned``.
+    A folder of the mirror that `fetch` filled and that is unchanged since, with no file added, is
+    identified by its revision; any other folder by its content; without a folder it is ``pinned``.
     """
     folder = mirrored(id_)
     if folder is None:
@@ -112,13 +122,8 @@ def current_revision(id_: str, *, pinned: str) -> str:
 
 
 def _content(folder: Path) -> str:
-    """Return the digest of all files of a folder, but the note and the hub's own."""
-    files = [
-        file
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.name != NOTE and ".cache" not in file.relative_to(folder).parts
-    ]
-    return _digest(folder, files)
+    """Return the digest of all files of a copy."""
+    return _digest(folder, copied_files(folder))
 
 
 @contextmanager

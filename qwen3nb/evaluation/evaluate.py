@@ -17,7 +17,7 @@ from qwen3nb.evaluation.known_models import known_or_loaded, loaded
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
 from qwen3nb.evaluation.recording import evaluating, record_path, stored
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
-from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection, searched_run
+from qwen3nb.evaluation.retrieval.evaluate import DEPTH, METRICS, evaluate_collection, searched_run
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
@@ -191,7 +191,7 @@ def _on_collection(
     if earlier is not None and (not runs or has_runs(earlier, folder)):
         return earlier, True
     model = loaded(model)
-    result = evaluate_collection(model, collection, seed=seed, **options)
+    result = evaluate_collection(model, collection, metrics=METRICS, seed=seed, **options)
     if runs:
         searched = searched_run(model, collection)
         result = with_runs(result, folder, run=searched, qrels=collection.qrels)
@@ -205,6 +205,7 @@ def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) 
     return stored(
         record_path(model, collection.name, folder=folder, seed=seed),
         identity=model.identity,
+        metrics=METRICS,
         same=lambda result: (
             result.task.revision == collection.revision and result.config.get("depth") == DEPTH
         ),

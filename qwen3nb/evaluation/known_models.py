@@ -73,11 +73,13 @@ def known_or_loaded(
     Raises:
         SpecError: no such model.
     """
-    file = paths.cache() / "identities" / f"{_digest(entry, options)[:32]}.json"
+    digest = _digest(entry, options)
+    file = paths.cache() / "identities" / f"{digest[:32]}.json"
     if known := _read(file):
         return KnownModel(**known, load=cache(load))
     model = load()
-    remember(file, {name: getattr(model, name) for name in _KEPT})
+    if _digest(entry, options) == digest:  # else its files were replaced while it was loaded
+        remember(file, {name: getattr(model, name) for name in _KEPT})
     return model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -26,6 +27,7 @@ from qwen3nb.records.verification import unchanged_record
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import peak_memory
 
+log = logging.getLogger(__name__)
 __all__ = ["Work", "assemble", "evaluating", "means", "model_info", "record_path", "stored"]
 
 
@@ -54,7 +56,7 @@ class Work:
         )
 
     def counts(self) -> dict[str, int]:
-        """Texts that the model cut or found empty since the start, if any.
+        """Texts cut, empty or with special tokens since the start, if any.
 
         Only encoded texts are seen to be cut: long ones from the cache are counted as such.
         """
@@ -63,6 +65,7 @@ class Work:
             "texts cut to the maximum length": "cut",
             "long texts from the cache, not checked for cuts": "unchecked",
             "empty texts": "empty",
+            "texts with a special token of the tokenizer": "special",
         }
         since = {text: int(done[name] - self._before[name]) for text, name in named.items()}
         return {text: count for text, count in since.items() if count}
@@ -162,12 +165,15 @@ def means(
     }
 
 
-def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Result | None:
+def stored(
+    file: Path, *, identity: str, metrics: Iterable[str], same: Callable[[Result], bool]
+) -> Result | None:
     """Return the record in ``file`` if it can be reused, else None.
 
     A record is reused if it belongs to the model with ``identity``, was made with the
-    installed versions, and ``same`` accepts it. A record that cannot be read, or that was
-    changed after it was written, counts as missing: the task runs again and it is replaced.
+    installed versions, has all ``metrics``, and ``same`` accepts it. A record that cannot be
+    read, or that was changed after it was written, counts as missing: the task runs again and it
+    is replaced.
     """
     if not file.is_file():
         return None
@@ -179,4 +185,9 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
         result.model.identity == identity
         and result.environment.versions == Environment.current().versions
     )
-    return result if own and same(result) else None
+    if not (own and same(result)):
+        return None
+    if lacks := [name for name in metrics if name not in result.metrics]:
+        log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(lacks))
+        return None
+    return result

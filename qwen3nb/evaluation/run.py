@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = ["EvaluationError", "EvaluationRun", "Tally"]
 
@@ -36,7 +37,7 @@ class EvaluationRun:
         results: one record per finished task, data set or model.
         reused: names of items whose record was already stored.
         skipped: name -> why the model does not support the task.
-        failures: name -> traceback.
+        failures: name -> traceback, without secrets.
         label: label of the model.
         kind: plural noun for the items, such as ``tasks`` or ``data sets``.
         folder: folder of the records.
@@ -124,7 +125,7 @@ class Tally:
         try:
             yield
         except Exception:  # noqa: BLE001 - one failing item must not stop the others
-            self._failures[name] = traceback.format_exc()
+            self._failures[name] = known_secrets().without(traceback.format_exc())
 
     def failure(self, name: str) -> str | None:
         """The traceback of ``name``; None if it did not fail."""

@@ -45,7 +45,7 @@ from qwen3nb.utils.progress import TEXT, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
-__all__ = ["LOG", "Attempt", "cell_error", "ran_to_its_end"]
+__all__ = ["LOG", "Attempt", "cell_error", "named_models", "ran_to_its_end"]
 
 RAISES = "raises-failures"  # tag of the cell that raises what failed, after everything is shown
 
@@ -147,12 +147,14 @@ class Attempt:
 
 def _names_hub(values: Mapping[str, Any]) -> bool:
     """Return whether parameters name a model or data of the hub that the mirror does not have."""
-    models = [
-        each
-        for name in ("checkpoint", "first_stage", "models")
-        for each in split_names(str(values.get(name, "")))
-    ]
-    return _names_hub_data(values) or any(map(_is_on_hub, models))
+    return _names_hub_data(values) or any(map(_is_on_hub, named_models(values)))
+
+
+def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what parameters name as models, or as adapters, once each."""
+    names = ("checkpoint", "first_stage", "models", "adapter", "base")
+    given = (each for name in names for each in split_names(str(values.get(name) or "")))
+    return tuple(dict.fromkeys(given))
 
 
 def _names_hub_data(values: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ records after the files that they name, and the page last, since it says that th
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -17,20 +18,23 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.nodes import Node, check_nodes, nodes_of, sent_environment
-from qwen3nb.cluster.runs import Delivery, Request, run_on_node, unpacked
+from qwen3nb.cluster.runs import Delivery, Expected, Request, foreign_records, run_on_node, unpacked
 from qwen3nb.execution.attempt import LOG
 from qwen3nb.execution.subprocesses import STOPPED, Children
+from qwen3nb.models.sources.fingerprint import EXPECTED
+from qwen3nb.records.record import CHECKSUMS, listed
 from qwen3nb.records.side_files import named_files, remove_unnamed
-from qwen3nb.utils.atomic_files import new_file, write_text
+from qwen3nb.records.verification import SUMMARY
+from qwen3nb.utils.atomic_files import new_file, read_json, write_text
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores, gpus
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "Command",
@@ -44,8 +48,6 @@ __all__ = [
 
 _REPEATS = 3  # of a run whose node was lost
 _AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits for one
-_SUMMARY = re.compile(r"all_results_(\d{8}_\d{6})\.json")
-_SECOND = "%Y%m%d_%H%M%S"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Command:
         page: path of its page.
         memory: bytes that it may need.
         here: whether it needs what only this machine has.
+        models: the models, and adapters, that it is to run.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Command:
     page: Path
     memory: int = 0
     here: bool = False
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,7 @@ class RayExecutor:
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
+        self._resolving, self._models = threading.Lock(), dict[tuple[str, ...], Expected]()
         self._waiting: set[Any] = set()
         self._stopped = False
 
@@ -262,25 +267,38 @@ class RayExecutor:
         delivery = self._delivery(command, log)
         if delivery is None:
             return Ended(STOPPED)
-        with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
-            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
+        if delivery.node not in self._names:  # it joined later
+            self._names |= {node.id: node.name for node in nodes_of(self._ray)}
         node = self._names.get(delivery.node, delivery.node)
+        with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
+            if foreign := foreign_records(folder, self._expected(command), node=node):
+                write_text(log, "\n".join(foreign) + "\n")
+                return Ended(1, node, delivery.seconds)
+            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
         return Ended(delivery.status, node, delivery.seconds)
+
+    def _expected(self, command: Command) -> Expected:
+        """Return what the models of a command hold, as when it was first asked for."""
+        with self._resolving:
+            if command.models not in self._models:
+                self._models[command.models] = Expected.of(command.models)
+        return self._models[command.models]
 
     def _without_delivery(self, error: Exception, log: Path) -> Ended:
         """Return the end of a run that Ray gave up, and say why in its log."""
         if self._stopped:
             return Ended(STOPPED)
-        why = last_line(str(error), otherwise="no reason")
+        why = known_secrets().without(last_line(str(error), otherwise="no reason"))
         write_text(log, f"{type(error).__name__}: {why}\n")
         return Ended(1)
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
         """Return what came of a run; None if it was not started, since all are stopped."""
+        request = self._request(command, log)
         with self._lock:
             if self._stopped:
                 return None
-            reference = self._task(command).remote(self._request(command, log))
+            reference = self._task(command).remote(request)
             self._waiting.add(reference)
         try:
             delivery: Delivery = self._ray.get(reference)
@@ -304,7 +322,9 @@ class RayExecutor:
         return Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
-            environment=self._environment | _settings(self._share.cpus, log),
+            environment=self._environment
+            | _settings(self._share.cpus, log)
+            | {EXPECTED: json.dumps(self._expected(command).folders)},
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),
@@ -340,14 +360,16 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
 
     _replace(folder / "log", log)
     tops = {"results": paths.results(), "book": paths.book()}
+    own = (Path(SUMMARY), Path(CHECKSUMS))  # of what is here, which this machine writes
     files = [
         (file, tops[name] / file.relative_to(folder / name))
         for name in tops
         for file in sorted((folder / name).rglob("*"))
-        if file.is_file()
+        if file.is_file() and file.relative_to(folder / name) not in own
     ]
     for file, target in sorted(files, key=lambda pair: _turn(pair[1], page)):
-        _publish_file(file, target)
+        with turn(target):
+            _publish_in_turn(file, target)
     if not failed:
         forget_failure(paths.page_key(page))
 
@@ -361,34 +383,20 @@ def _is_record(target: Path) -> bool:
     return target.suffix == ".json" and re.fullmatch(r"seed_\d+", target.parent.name) is not None
 
 
-def _publish_file(file: Path, target: Path) -> None:
-    summary = _SUMMARY.fullmatch(target.name) is not None  # its name is looked for
-    with turn(target.with_name("all_results.json") if summary else target):
-        _publish_in_turn(file, target)
-
-
 def _publish_in_turn(file: Path, target: Path) -> None:
     if target.suffix == ".jsonl" and target.is_file():  # MTEB's list of tasks: other runs add to it
         known = target.read_text(encoding="utf-8").splitlines()
         new = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in known]
         write_text(target, "".join(f"{line}\n" for line in [*known, *new]))
         return
-    if _SUMMARY.fullmatch(target.name):
-        target = _unused(target)
-    replaced = named_files(target) if _is_record(target) else ()
-    _replace(file, target)
-    if _is_record(target):
+    if not _is_record(target):
+        _replace(file, target)
+        return
+    replaced = named_files(target)
+    with listed(target, str(read_json(file).get("checksum", ""))):
+        _replace(file, target)
         remove_unnamed(target, replaced=replaced)
         target.with_suffix(".error.txt").unlink(missing_ok=True)
-
-
-def _unused(target: Path) -> Path:
-    """Return the name of a summary for its second, or the next second that has none."""
-    while target.exists():
-        moment = datetime.strptime(target.stem[len("all_results_") :], _SECOND)
-        later = moment + timedelta(seconds=1)
-        target = target.with_name(f"all_results_{later:{_SECOND}}.json")
-    return target
 
 
 def _replace(file: Path, target: Path) -> None:

@@ -8,6 +8,7 @@ that need them, because the command line reads the choices for ``--help``.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from qwen3nb.utils.choices import one_of
 
 __all__ = ["CHECKS", "CHOICES", "MINIMUM", "without_effect"]
 
+log = logging.getLogger(__name__)
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
     "correction": tuple(CORRECTIONS),
@@ -83,9 +85,11 @@ def _dimensions(value: int | str) -> object:
 
 
 def _model(value: str) -> None:
+    from qwen3nb.models.sources.prompt_families import prompt_warning
     from qwen3nb.models.sources.resolve import find_source
 
-    find_source(value)
+    if warning := prompt_warning(find_source(value)):
+        log.warning(warning)  # at the terminal; the notebook's own is on its page
 
 
 def _training(value: str) -> None:
@@ -199,10 +203,10 @@ def without_effect(
     if "checkpoint" not in values or not given & _WITHOUT_EFFECT["bm25"]:
         return []
     source = once(find_source, values["checkpoint"])
-    kinds = [_WITHOUT_EFFECT.get(each.kind, set()) for each in source.parts or (source,)]
+    parts = [_WITHOUT_EFFECT.get(each.kind, set()) for each in source.parts or (source,)]
     return [
         f"{name} is {values[name]!r}, which {source.spec} has no use for; "
         f"leave it at {defaults[name]!r}"
         for name in defaults
-        if name in given & set.intersection(*kinds)
+        if name in given and all(name in part for part in parts)
     ]

@@ -21,7 +21,7 @@ import nbformat
 
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.preflight import weight_bytes
-from qwen3nb.execution.attempt import Attempt
+from qwen3nb.execution.attempt import Attempt, named_models
 from qwen3nb.execution.executors import (
     Command,
     Ended,
@@ -41,6 +41,7 @@ from qwen3nb.execution.parameters import Once, ParameterError
 from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
+from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
@@ -162,6 +163,7 @@ def sweep(
             "Repeat the command to resume; finished runs are not run again",
             interruption,
         ) from None
+    write_all_results()  # also if all is reused: what made it may have been killed before this
     return [outcomes[index] for index in range(len(jobs))]
 
 
@@ -302,7 +304,14 @@ def _command(job: Job, *, fresh: bool) -> Command:
         arguments += ["--page", job.page_name]
     for name, value in job.parameters.items():
         arguments += ["-p", name, str(value)]
-    return Command(job.name, tuple(arguments), job.page, _memory(job), _stays_here(job))
+    return Command(
+        job.name,
+        tuple(arguments),
+        job.page,
+        _memory(job),
+        _stays_here(job),
+        named_models(job.values),
+    )
 
 
 def _stays_here(job: Job) -> bool:

@@ -2,7 +2,7 @@
 
     python check_encoder.py [FOLDER]
 
-Needs only transformers and torch. transformers before 5.2 silently runs this encoder
+Needs only transformers and torch. transformers 5.0 and 5.1 silently run this encoder
 causally, and other libraries may ignore other settings. Two checks: a later token must
 affect an earlier one, and the pooled vector of a fixed input must match the stored one.
 The exit status is 0 if both pass, else 1.

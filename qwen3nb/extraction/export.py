@@ -50,6 +50,9 @@ TOKENIZER_FILES = (
     TOKENIZER_CONFIG,
     "vocab.json",
 )
+# The first releases that load an export. An older sentence-transformers warns of that; what is
+# installed here would be part of the model's identity, and would be warned of without need.
+_OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
 _SINCE_5_4 = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
 # Other servers than sentence-transformers read these, and some refuse a file that lacks one.
 _BEFORE_5_4 = {
@@ -97,8 +100,9 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     """Copy the tokenizer files, check that they match the embedding, and return the tokenizer.
 
     The files are copied, not saved again: transformers 5 writes files that transformers
-    4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``,
-    and the maximum length only ``model_max_length`` in ``tokenizer_config.json``.
+    4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``;
+    in ``tokenizer_config.json``, only the maximum length is set, and for the pooling ``last``
+    the padding side: transformers.js takes the last column, padding or not.
 
     Raises:
         CheckpointError: no ``tokenizer.json``, or one that does not fit the embedding's
@@ -114,17 +118,19 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     tokenizer = rust_tokenizer(file)
     named_token(source, "pad_token")
     copy_present(TOKENIZER_FILES, source, target)
-    _limit_length(target / TOKENIZER_CONFIG, options.max_length)
+    _configure(target / TOKENIZER_CONFIG, options)
     if options.prefix or options.append_eos:
         _surround(tokenizer, source, target, options)
     return tokenizer
 
 
-def _limit_length(file: Path, length: int) -> None:
-    """Let the tokenizer's configuration say what the export's maximum length is."""
-    fields = read_object(file) if file.is_file() else {}
-    if fields.get("model_max_length") != length:
-        write_json(file, fields | {"model_max_length": length}, indent=2)
+def _configure(file: Path, options: ExportOptions) -> None:
+    """Let the tokenizer's configuration say how the export reads a text."""
+    before = read_object(file) if file.is_file() else {}
+    side = {"padding_side": "left"} if options.pooling == "last" else {}
+    after = before | {"model_max_length": options.max_length} | side
+    if after != before:
+        write_json(file, after, indent=2)
 
 
 def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: ExportOptions) -> None:
@@ -181,6 +187,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     write_json(
         folder / "config_sentence_transformers.json",
         {
+            "__version__": _OLDEST,
             **exported_prompts(options.prompts),
             "similarity_fn_name": "cosine" if options.normalize else "dot",
         },

@@ -47,6 +47,8 @@ from qwen3nb.utils.choices import one_of
 
 __all__ = ["ALLOWANCES", "Extraction", "extract_encoder", "is_seq2seq"]
 
+# transformers 4 refuses the weights with this text; with "pt", it would run them in silence.
+_FORMAT = "pt for transformers 5.2 or newer, as older releases would run this encoder causally"
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
 # Defects that can be allowed. A missing weight cannot: it would be random.
@@ -132,7 +134,12 @@ def extract_encoder(
         tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=export)
         warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
         weights = write_pieces(
-            [source], pieces, work / SINGLE, label="extracting", show_progress=show_progress
+            [source],
+            pieces,
+            work / SINGLE,
+            label="extracting",
+            format=_FORMAT,
+            show_progress=show_progress,
         )
         warnings += [*weights.warnings, *mistyped_roles(export.prompts)]
         write_model_files(work, config, export)

@@ -6,6 +6,7 @@ upload. Messages name the file, never its content.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from qwen3nb.checkpoints.checkpoint import open_checkpoint
-from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
 from qwen3nb.checkpoints.tensor_io import check_float
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.hub.errors import hub_error
@@ -106,6 +107,8 @@ def push(
 ) -> str:
     """Upload an export to the hub and return the URL of the commit.
 
+    Its provenance goes without the path of this machine to the checkpoint, only with its name.
+
     Args:
         folder: the export.
         repository: ``organisation/name``; created if it does not exist.
@@ -117,7 +120,7 @@ def push(
         CheckpointError: see `plan_push`.
         ValueError: a malformed repository name, or the hub refuses the upload.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     if not _REPOSITORY.fullmatch(repository):
@@ -126,16 +129,21 @@ def push(
     files = plan_push(folder)
     provenance = read_provenance(folder) or {}
     source = provenance.get("source", {}).get("digest", "")[:12]
+    public = (json.dumps(published(provenance), indent=2) + "\n").encode()
     try:
         with hub_session():
             api = HfApi()
             api.create_repo(repository, private=private, exist_ok=True)
             if revision is not None:
                 api.create_branch(repository, branch=revision, exist_ok=True)
-            done = api.upload_folder(
-                repo_id=repository,
-                folder_path=folder,
-                allow_patterns=[file.path for file in files],
+            done = api.create_commit(
+                repository,
+                [
+                    CommitOperationAdd(
+                        file.path, public if file.path == PROVENANCE else folder / file.path
+                    )
+                    for file in files
+                ],
                 revision=revision,
                 commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
             )

@@ -20,6 +20,8 @@ class Stats:
         cut: encoded texts truncated to the maximum length.
         unchecked: texts read from the cache that are long enough to have been truncated.
         empty: empty or blank texts, duplicates included.
+        special: texts with a special token of the tokenizer, such as ``<|endoftext|>``, which
+            is read as that token; duplicates included.
     """
 
     texts: int = 0
@@ -30,3 +32,4 @@ class Stats:
     cut: int = 0
     unchecked: int = 0
     empty: int = 0
+    special: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.prompt_families import prompt_warning
 from qwen3nb.models.sources.prompt_names import named_prompts
 from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.sources.source import Source
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from qwen3nb.models.search.bm25 import BM25
     from qwen3nb.models.search.fusion import Fusion
 
+log = logging.getLogger(__name__)
 # What a kind of model loads first, if not transformers: a static table needs less.
 _LIBRARIES = {"sentence-transformers": "sentence_transformers", "static": "torch"}
 
@@ -77,7 +80,8 @@ def load_encoder(
             for an input without a role) or more narrowly by task; see
             `qwen3nb.models.encoders.prompts`. They replace all others; ``{}`` for no prompts.
             None for those of the registry, else of the model's folder
-            (``config_sentence_transformers.json``).
+            (``config_sentence_transformers.json``); where there are none, but its authors
+            prescribe some, a warning names them.
         label: its name in records and tables; empty for the model's own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
@@ -102,11 +106,13 @@ def load_encoder(
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
     load_library(_LIBRARIES.get(source.kind, "transformers.modeling_utils"))
+    if prompts is None and not prefix and (warning := prompt_warning(source)):
+        log.warning(warning)
     adapter = source.kind == "adapter"
     model = source.base if source.base is not None else source
     if model.folder is not None:
         check_model_folder(model.folder, kind="causal" if adapter else model.kind)
-    fingerprint(source)
+    options["content"] = fingerprint(source)
     if bidirectional:
         _check_causal(source)
         options["bidirectional"] = True
@@ -160,7 +166,12 @@ def _resolved(
     if source.kind in ("bm25", "fusion"):
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.kind == "hub":
-        source = fetch_model(source)  # only its files show whether it is an adapter
+        source = fetch_model(source)  # only its files show what it is
+    if source.kind == "reranker":
+        raise SpecError(
+            f"{source.folder}: a cross-encoder, which scores pairs and has no vectors; "
+            "`qwen3nb rerank` and load_reranker run it"
+        )
     if source.kind == "adapter":
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION

@@ -29,6 +29,7 @@ _LARGEST_NUMBER = 1e15
 _LONGEST = 200  # characters of a message
 _DEEPEST = 32  # levels of settings and parameters
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -191,6 +192,9 @@ def _both(first: Check, second: Check) -> Check:
 _name, _text = _text_of(_NAME), _text_of(_TEXT)
 _label = _both(_name, lambda value: "" if value else _expected("a name", value))
 _names = _list_of(_name)
+_file = _both(
+    _name, lambda value: "" if _PLAIN.fullmatch(value) else _expected("a file's name", value)
+)
 _counts = _map_of(_count, key=_name)
 _ids = _list_of(_unicode)
 
@@ -222,9 +226,9 @@ _TASK = _table(
     {
         "name": _label, "type": _name, "main_metric": _label, "dataset": _text,
         "revision": _text, "unit": _name, "size": _counts,
-        "mteb": _or_null(_table({"metric": _name, "value": _number})), "group": _name,
-        "categories": _map_of(_text, key=_unicode), "splits": _names, "subsets": _names,
-        "languages": _names, "selection": _name, "counts": _counts,
+        "mteb": _or_null(_table({"metric": _name, "value": _number, "file": _name})),
+        "group": _name, "categories": _map_of(_text, key=_unicode), "splits": _names,
+        "subsets": _names, "languages": _names, "selection": _name, "counts": _counts,
     },
     needed=("name", "type", "main_metric"),
 )  # fmt: skip
@@ -260,8 +264,8 @@ _USED = {
     "queries": _map_of(_unicode, key=_unicode),
     "top": _map_of(_ids, key=_unicode),
     "notes": _list_of(_unicode),
-    **dict.fromkeys(("runs", "qrels"), _map_of(_name, key=_name)),
-    "first_run": _table({"name": _name, "sha256": _name}, needed=("name", "sha256")),
+    **dict.fromkeys(("runs", "qrels"), _map_of(_name, key=_file)),
+    "first_run": _table({"name": _file, "sha256": _name}, needed=("name", "sha256")),
 }  # fmt: skip
 # Of a reranking, whose record has a first stage.
 _RERANKING = _table(

@@ -2,6 +2,7 @@
 
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
+    results/checksums.jsonl                    of every record that was ever written there
 
 A record stores the score of every query; its aggregates are derived from these scores and
 can be recomputed (`verification.problems`). What has a row per query, the scores and each
@@ -19,6 +20,7 @@ import re
 import reprlib
 import stat
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,12 @@ from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_f
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
+from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
+    "CHECKSUMS",
     "FIRST_SCHEMA",
     "SCHEMA",
     "SECOND_SCHEMA",
@@ -47,10 +51,12 @@ __all__ = [
     "RunCost",
     "TaskInfo",
     "checksum",
+    "listed",
     "read_record",
     "result_path",
 ]
 
+CHECKSUMS = "checksums.jsonl"
 SCHEMA = "qwen3nb.result/3"
 SECOND_SCHEMA = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
 FIRST_SCHEMA = "qwen3nb.result/1"
@@ -92,10 +98,15 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class MTEBScore:
-    """The main score that MTEB itself reports for a task, under MTEB's own metric name."""
+    """The main score that MTEB itself reports for a task, under MTEB's own metric name.
+
+    ``file`` is the SHA-256 of MTEB's own file of the same evaluation; empty if there is none, or
+    in older records.
+    """
 
     metric: str
     value: float
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -289,7 +300,8 @@ class Result:
         with turn(path):
             replaced = named_files(path)
             value |= _write_rows(self, path)
-            write_json(path, value | {"checksum": checksum(value)})
+            with listed(path, checksum(value)):
+                write_json(path, value | {"checksum": checksum(value)})
             remove_unnamed(path, replaced=replaced)
         return path
 
@@ -439,6 +451,17 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
+
+
+def listed(record: Path, digest: str) -> AbstractContextManager[None]:
+    """Note in the folder's list that a block writes a record with this checksum, and that it did.
+
+    A record that the list says was written, and that is not there, was removed; one that is there
+    with a checksum that the list does not have was written by another program.
+    """
+    base = record.absolute().parents[2]
+    name = record.absolute().relative_to(base).as_posix()
+    return noted(base / CHECKSUMS, f"{name} {digest}")
 
 
 def _refuse_secrets(value: dict[str, Any], *, where: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.metrics.retrieval import METRICS, score_run
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import sha256_file
 
@@ -23,14 +24,17 @@ __all__ = [
     "first_run_file",
     "first_stage_file",
     "reranked_run_file",
+    "rescored_problems",
     "run_digests",
     "run_problems",
 ]
 
+_ROUNDING = 1e-6
+
 
 def first_stage_file(folder: Path, name: str) -> Path:
     """Return the file of a first stage's run in a folder of records."""
-    return folder / "first_stages" / Path(name).name
+    return folder / "first_stages" / name
 
 
 def first_run_file(file: Path, config: Mapping[str, Any]) -> Path:
@@ -44,7 +48,7 @@ def first_run_file(file: Path, config: Mapping[str, Any]) -> Path:
 def reranked_run_file(file: Path, config: Mapping[str, Any]) -> Path:
     """Return the file of the reranked run of the record in ``file``."""
     names = [str(name) for name in config.get("runs") or ()]
-    return file.with_name(Path(names[0]).name) if names else file.with_suffix(".trec")
+    return file.with_name(names[0]) if names else file.with_suffix(".trec")
 
 
 def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None:
@@ -56,7 +60,7 @@ def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None
     if not isinstance(digests, dict):
         return None
     named = {**digests, **dict(config.get("qrels") or {})}
-    own = {file.with_name(Path(str(name)).name): str(each) for name, each in named.items()}
+    own = {file.with_name(name): str(each) for name, each in named.items()}
     if isinstance(shared, dict):
         own[first_run_file(file, config)] = str(shared.get("sha256"))
     return own
@@ -78,6 +82,33 @@ def run_problems(file: Path, result: Result, *, known: dict[Path, str]) -> Itera
             known[run] = sha256_file(run)
         if known[run] != digest:
             yield f"its run {run.name} is not the one that was scored"
+
+
+def rescored_problems(file: Path, result: Result) -> Iterator[str]:
+    """Score the run of the record in ``file`` again, by its qrels; yield what differs."""
+    config = result.config
+    if not (config.get("runs") and config.get("qrels")):
+        return
+    run: dict[str, dict[str, float]] = {}
+    for query, _, document, _, score, _ in _rows(reranked_run_file(file, config)):
+        run.setdefault(query, {})[document] = float(score)
+    qrels: dict[str, dict[str, int]] = {}
+    for query, _, document, grade in _rows(file.with_name(next(iter(config["qrels"])))):
+        qrels.setdefault(query, {})[document] = int(grade)
+    # Scores of one's own data by relevant documents are of those above a threshold.
+    scored = ("nDCG",) if "relevance_threshold" in config else METRICS
+    names = [name for name in result.per_query if name.partition("@")[0] in scored]
+    for name, values in score_run(qrels, run, names, zeros=True).items():
+        for query, value in values.items():
+            stated = result.per_query[name].get(query)
+            if stated is not None and not abs(stated - value) <= _ROUNDING:
+                yield f"{name} of query {query!r} is {stated}, its run and its qrels give {value}"
+                break
+
+
+def _rows(file: Path) -> Iterator[list[str]]:
+    with file.open(encoding="utf-8") as lines:
+        yield from (line.split() for line in lines)
 
 
 def _older_run_problems(file: Path, result: Result) -> Iterator[str]:

@@ -12,7 +12,14 @@ from qwen3nb import paths
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.verification import RecordCheck, Verifier, problems, unchanged_record
+from qwen3nb.records.verification import (
+    RecordCheck,
+    Verifier,
+    folder_problems,
+    problems,
+    removed_records,
+    unchanged_record,
+)
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores
@@ -95,15 +102,20 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     if isinstance(records, Result):
         return problems(records)
     if records is None or isinstance(records, Path | str):
-        file = Path(records) if records is not None else None
-        files = [file] if file is not None and file.is_file() else result_files(file)
-        wrong = verify_files(files)
+        file = Path(records) if records is not None else paths.results()
+        wrong = verify_files([file]) if file.is_file() else verify_folder(file)
         return [f"{paths.shown(file)}: {line}" for file, lines in wrong.items() for line in lines]
     return [
         f"{each.model.label} on {each.task.key}: {line}"
         for each in records
         for line in problems(each)
     ]
+
+
+def verify_folder(folder: Path, *, checksums_only: bool = False) -> dict[Path, list[str]]:
+    """Return the problems of the records in a folder, of their list and of their summary."""
+    files = [*result_files(folder), *removed_records(folder)]
+    return verify_files(files, checksums_only=checksums_only) | folder_problems(folder)
 
 
 def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict[Path, list[str]]:

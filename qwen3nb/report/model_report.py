@@ -25,9 +25,10 @@ from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest, load_results
+from qwen3nb.records.verification import scores_of
 from qwen3nb.report.card.card import card_text
 from qwen3nb.report.comparison.tables import differences_table
-from qwen3nb.report.leaderboard.all_results import scores_of, write_all_results
+from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
 from qwen3nb.report.leaderboard.suite import Summary, summarise
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
@@ -143,16 +144,16 @@ class ModelReport:
         encoder, ``MODEL_CARD.md``.
         """
         folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
-        compared = self.comparison_json()
-        files = {f"comparison{end}.json": compared for end in ("", f"_{stamp}")}
+        everything = all_results(
+            self.results, summaries=self.summaries(), config=self.config, failures=self.failures,
+            when=self.created,
+        )  # fmt: skip
+        texts = {"all_results": json_text(everything), "comparison": self.comparison_json()}
+        files = {f"{name}{end}.json": texts[name] for name in texts for end in ("", f"_{stamp}")}
         files["comparison.md"] = self.to_markdown()
         if read_provenance(Path(self.spec)) is not None:
             files["MODEL_CARD.md"] = card_text(self.spec, self.results, tier=self.tier, facts=facts)
-        written = write_all_results(
-            self.results, self.summaries(), config=self.config, failures=self.failures,
-            folder=folder, copies=folder, when=self.created,
-        )  # fmt: skip
-        written += [write_public(folder / name, text) for name, text in files.items()]
+        written = [write_public(folder / name, text) for name, text in files.items()]
         return [*written, *([folder / "mteb"] if self._copy_mteb(folder / "mteb") else [])]
 
     def _copy_mteb(self, target: Path) -> int:
@@ -236,6 +237,7 @@ def report_model(
             evaluate(each, **config, output=folder, show_progress=show_progress)
         except (EvaluationError, SpecError, OSError) as error:
             failures[name] = str(error)
+    write_all_results(folder)
     records = [r for r in latest(load_results(folder)) if r.task.key in keys and r.seed == seed]
     ordered = [
         record

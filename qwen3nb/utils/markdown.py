@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["escaped", "markdown_table"]
+__all__ = ["code", "escaped", "markdown_table"]
 
 
 # What Markdown and MyST read anywhere, and what they read at the start of a line only:
@@ -28,6 +28,17 @@ def escaped(text: str) -> str:
     """
     flat = html.escape(" ".join(text.split()), quote=False)
     return _SPECIAL_FIRST.sub(r"\1\\", _SPECIAL.sub(r"\\\1", flat))
+
+
+def code(text: str) -> str:
+    """Return one line of code as Markdown, also for a cell of a table.
+
+    >>> print(code("a | b"), code("`c`"))
+    `a \\| b` `` `c` ``
+    """
+    runs = [len(run) for run in re.findall("`+", text)]
+    fence, space = "`" * (1 + max(runs, default=0)), " " * bool(runs)
+    return f"{fence}{space}{text}{space}{fence}".replace("|", r"\|")
 
 
 def markdown_table(

@@ -219,7 +219,7 @@ def hub(monkeypatch):
         def create_repo(self, repository, **options):
             return None
 
-        def upload_folder(self, **options):
+        def create_commit(self, repository, operations, **options):
             return type("Commit", (), {"commit_url": "https://hub/commit/1"})
 
         def repo_info(self, *arguments, **options):

@@ -89,8 +89,8 @@ def test_workers_with_different_models_are_refused_by_name(encode_by, tmp_path):
     def answered(name, value):
         if name != "load":
             return value
-        machine, facts, model = value
-        return machine, facts | {"model": identities.pop()}, model
+        machine, facts, *rest = value
+        return machine, facts | {"model": identities.pop()}, *rest
 
     with pytest.raises(ClusterError, match=r"(?s)would not compute the same.*model: .*worker 3"):
         encode_by(OneProcessRay(answered=answered))

@@ -12,14 +12,22 @@ import huggingface_hub
 import numpy as np
 import pytest
 
-from qwen3nb.datasets.mirror import data_revision, local_data, mirrored
+from qwen3nb.datasets.mirror import (
+    NOTE,
+    current_revision,
+    data_revision,
+    local_data,
+    mirrored,
+)
 from qwen3nb.datasets.needs import Need, hub_access, missing, missing_error, needs
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.hub.session import hub_problem, hub_reachable
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.store import verify
+from qwen3nb.utils.atomic_files import sha256_file
 
 
 @pytest.fixture
@@ -331,3 +339,80 @@ def test_types_without_scores_per_query_run_too(mirror):
         assert result.main.low is None
         assert result.main.value == pytest.approx(result.task.mteb.value)
         assert verify(result) == []
+
+
+def _fetched(mirror):
+    """A copy as `fetch` leaves it, with its note."""
+    folder = sts_folder(mirror)
+    files = {"test.jsonl": sha256_file(folder / "test.jsonl")}
+    note = {"id": "x", "kind": "dataset", "revision": "a" * 40, "files": files}
+    (folder / NOTE).write_text(json.dumps(note))
+    return folder
+
+
+ROW = json.dumps({"sentence1": "one", "sentence2": "more", "score": 1.0}) + "\n"
+CHANGES = {
+    "a file beside": lambda folder: (folder / "test-2.jsonl").write_text(ROW),
+    "a file below": lambda folder: (
+        (folder / "data").mkdir(), (folder / "data" / "test.jsonl").write_text(ROW)),
+    "a linked folder": lambda folder: (
+        (folder.parent / "b").mkdir(), (folder.parent / "b" / "test.jsonl").write_text(ROW),
+        (folder / "data").symlink_to(folder.parent / "b")),
+    "in a cache that is not the hub's": lambda folder: (
+        (folder / "data" / ".cache").mkdir(parents=True),
+        (folder / "data" / ".cache" / "test.jsonl").write_text(ROW)),
+    "another note": lambda folder: (
+        (folder / "data").mkdir(), (folder / "data" / NOTE).write_text(ROW)),
+    "a file less": lambda folder: (folder / "test.jsonl").unlink(),
+    "a changed file": lambda folder: (folder / "test.jsonl").write_text(ROW),
+    "a renamed file": lambda folder: (folder / "test.jsonl").rename(folder / "train.jsonl"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_copy_has_its_revision_only_with_the_files_that_were_fetched(mirror, change):
+    folder = _fetched(mirror)
+    name = str(folder.relative_to(mirror))
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "x.lock").write_text("")  # the hub library's own
+    assert current_revision(name, pinned="b" * 40) == "a" * 40
+    CHANGES[change](folder)
+    first = current_revision(name, pinned="b" * 40)
+    assert first.startswith("local-")
+    assert current_revision(name, pinned="b" * 40) == first
+
+
+def test_rows_of_an_added_file_are_scored_under_a_revision_of_their_own(mirror):
+    folder = _fetched(mirror)
+    encoder = load_encoder("random", cache=False, show_progress=False)
+    options = {"tasks": "STSBenchmark", "show_progress": False}
+    first = evaluate(encoder, **options).results[0]
+    assert (first.task.revision, first.main.n) == ("a" * 40, 3)
+    (folder / "test-2.jsonl").write_text(ROW)
+    run = evaluate(encoder, **options)
+    assert run.reused == ()
+    assert run.results[0].main.n == 4
+    assert run.results[0].task.revision.startswith("local-")
+
+
+def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror):
+    folder = _fetched(mirror)
+    encoder = load_encoder("random", cache=False, show_progress=False)
+    task = select_tasks(names=["STSBenchmark"])[0]
+    assert evaluate_task(encoder, task).main.n == 3
+    (folder / "test-2.jsonl").write_text(ROW)
+    result = evaluate_task(encoder, task)
+    assert (result.main.n, result.task.revision) == (4, data_revision(task))
+
+
+def test_data_that_change_while_they_load_are_refused(mirror, monkeypatch):
+    folder = _fetched(mirror)
+
+    def load(task):
+        task.load_data()
+        (folder / "test-2.jsonl").write_text(ROW)
+
+    monkeypatch.setattr("qwen3nb.evaluation.mteb.evaluate.load_data", load)
+    task = select_tasks(names=["STSBenchmark"])[0]
+    with pytest.raises(EvaluationError, match="changed while they were loaded, from aaaa"):
+        evaluate_task(load_encoder("random", cache=False), task)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import mteb
+import numpy as np
 import pytest
 from helpers.beir import write_beir
 from helpers.rerankers import write_reranker
@@ -14,11 +15,12 @@ from sentence_transformers import SentenceTransformer
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb import per_query
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.types import SpecError
-from qwen3nb.records.store import load_results, verify
+from qwen3nb.records.store import load_failures, load_results, verify
 
 
 @pytest.fixture
@@ -182,3 +184,91 @@ def test_folders_of_jsonl_and_of_msmarco_are_scored_as_by_hand(tmp_path):
     assert graded.metrics["MAP@100"].value == pytest.approx((1 + 1 / 2) / 2)
     again = evaluate("bm25", [rows, tsv], output=tmp_path / "out")
     assert set(again.reused) == {"rows", "MSMARCO-dev"}
+
+
+SECRETS = {
+    "a bearer token": "Authorization: Bearer {}",
+    "the value of a variable": "401 for key {}",
+    "a password in an address": "postgres://user:{}@db.example.org/x",
+    "a hub token": "hf_{}",
+    "a signed address": "https://x.org/f?X-Amz-Signature={}&a=1",
+}
+MADE_UP = "a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
+
+
+class Leaking:
+    """A model whose error says more than it should, also in its cause."""
+
+    def __init__(self, text):
+        self.text, self.tried = text, False
+
+    def encode(self, texts):
+        if not self.tried:  # as it is wrapped
+            self.tried = True
+            return np.ones((len(texts), 4), np.float32)
+        try:
+            raise OSError(self.text)
+        except OSError as error:
+            raise RuntimeError(f"refused: {self.text}\nfor {error!r}") from error
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize("data", ["task", "collection"])
+def test_a_secret_in_an_error_is_written_nowhere(home, beir, monkeypatch, capfd, kind, data):
+    monkeypatch.setenv("MY_SERVICE_API_KEY", MADE_UP)
+    if kind != "the value of a variable":
+        monkeypatch.delenv("MY_SERVICE_API_KEY")
+    options = {"tasks": "AuthorSTS"} if data == "task" else {"data": beir}
+    model = Leaking(SECRETS[kind].format(MADE_UP))
+    with pytest.raises(EvaluationError) as error:
+        evaluate(model, label="leaking", show_progress=False, **options)
+    assert "[removed]" in str(error.value)
+    shown = [str(error.value), repr(error.value.run), *error.value.run.failures.values()]
+    written = [file.read_bytes().decode(errors="replace")
+               for file in home.rglob("*") if file.is_file()]  # fmt: skip
+    assert data == "collection" or any("RuntimeError: refused" in text for text in written)
+    for text in (*shown, *written, *capfd.readouterr(), *load_failures().values()):
+        assert MADE_UP not in text
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "options"),
+    [
+        (per_query, "RETRIEVAL_METRICS", {"tasks": "PyDocsSampleRetrieval"}),
+        (sys.modules[evaluate.__module__], "METRICS", {"data": "beir"}),
+    ],
+)
+def test_a_record_without_a_metric_that_is_asked_for_is_made_again(
+    beir, monkeypatch, caplog, module, names, options
+):
+    options = {name: beir if value == "beir" else value for name, value in options.items()}
+
+    def run():
+        return evaluate("bm25", show_progress=False, **options)
+
+    first, again = run(), run()
+    assert (len(first.reused), len(again.reused)) == (0, 1)
+    asked = (*getattr(module, names), "Recall@5")
+    monkeypatch.setattr(module, names, asked)
+    assert "evaluated again" not in caplog.text
+    (made,) = run().results
+    assert "recorded without Recall@5" in caplog.text
+    assert set(made.metrics) == {*first.results[0].metrics, "Recall@5"}
+    assert run().reused == again.reused
+    monkeypatch.setattr(module, names, asked[:-1])  # fewer are asked for: it has them
+    assert run().reused == again.reused
+
+
+def test_a_search_task_has_recall_at_one(home):
+    (record,) = evaluate("bm25", tasks="PyDocsSampleRetrieval", show_progress=False).results
+    hits = {query: best[:1] for query, best in record.config["top"].items()}
+    with_runs = evaluate("bm25", tasks="PyDocsSampleRetrieval", runs=True, show_progress=False)
+    (qrels,) = home.rglob("*.qrels")
+    relevant = {}
+    for line in qrels.read_text().splitlines():
+        query, _, document, grade = line.split()
+        if int(grade) > 0:
+            relevant.setdefault(query, set()).add(document)
+    expected = {q: len(own & {*hits[q]}) / len(own) for q, own in relevant.items()}
+    assert dict(with_runs.results[0].per_query["Recall@1"]) == pytest.approx(expected)
+    assert record.metrics["Recall@1"].value == pytest.approx(sum(expected.values()) / len(expected))

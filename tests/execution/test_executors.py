@@ -9,6 +9,7 @@ from qwen3nb.cluster.runs import Request
 from qwen3nb.execution import executors
 from qwen3nb.execution.executors import NodeShare, publish_files
 from qwen3nb.records.failures import FailedRun, failed_run, note_failure
+from qwen3nb.records.verification import listed_records
 
 PAGE = "runs/eval-x.ipynb"
 
@@ -60,14 +61,15 @@ def test_a_success_takes_away_the_notes_of_earlier_failures(home, tmp_path):
 
 
 def test_files_that_several_runs_share_keep_what_is_of_the_others(home, tmp_path):
-    summary = "results/summaries/all_results_20261231_235959.json"
-    lines = "results/mteb/results/x/1/run_settings.jsonl"
-    publish(written(tmp_path / "one", **{summary: "first", lines: '{"a": 1}\n'}))
-    publish(written(tmp_path / "two", **{summary: "second", lines: '{"a": 1}\n{"b": 2}\n'}))
-    copies = sorted((home / "results" / "summaries").iterdir())
-    assert [file.name[12:-5] for file in copies] == ["20261231_235959", "20270101_000000"]
-    assert [file.read_text() for file in copies] == ["first", "second"]
+    lines, own = "results/mteb/results/x/1/run_settings.jsonl", "results/all_results.json"
+    paths.results().mkdir()
+    (home / own).write_text("of all")
+    for name, text in (("one", '{"a": 1}\n'), ("two", '{"a": 1}\n{"b": 2}\n')):
+        files = {lines: text, own: "of the node's", "results/checksums.jsonl": "of the node's"}
+        publish(written(tmp_path / name, **RUN, **files))
     assert (home / lines).read_text() == '{"a": 1}\n{"b": 2}\n'
+    assert (home / own).read_text() == "of all"
+    assert listed_records(paths.results()) == {"x-1a/seed_0/T.json": {"": True}}
 
 
 def nodes(*sizes):

@@ -13,6 +13,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 
 @pytest.fixture
@@ -86,3 +87,17 @@ def test_a_damaged_average_is_refused_and_in_the_cache_made_again(make_checkpoin
     assert averaged(selection) == kept
     assert weights.read_bytes() == whole
     assert average_checkpoints(selection, tmp_path / "mean").is_dir()
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.json", "/etc/hostname", "1_Pooling/../../outside.json"]
+)
+def test_a_name_outside_the_folder_is_refused_unread(export, name):
+    (export.parent / "outside.json").write_text("{}")
+    fields = json.loads((export / "qwen3nb.json").read_text())
+    fields["checksums"]["files"][name] = sha256_file(export.parent / "outside.json")
+    del fields["checksums"]["self"]
+    fields["checksums"]["self"] = sha256_json(fields)
+    (export / "qwen3nb.json").write_text(json.dumps(fields))
+    with pytest.raises(CheckpointError, match="expected files of its folder, got"):
+        load_encoder(export, cache=False)

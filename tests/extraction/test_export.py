@@ -12,7 +12,9 @@ from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
 
 
@@ -39,6 +41,30 @@ def test_the_export_describes_itself(encoder_folder, checkpoint):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (encoder_folder / name).read_bytes() == (checkpoint / name).read_bytes()
     assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse(
+    checkpoint, tmp_path, dtype
+):
+    """transformers 4 loads "pt", "tf", "flax" and "mlx", and shows any other in its error."""
+    from safetensors import safe_open
+
+    done = extract(checkpoint, tmp_path / "out", dtype=dtype)
+    with safe_open(done.folder / "model.safetensors", "pt") as weights:
+        told = weights.metadata()["format"]
+    assert told not in ("pt", "tf", "flax", "mlx")
+    assert "transformers 5.2" in told
+    assert "causal" in told
+
+
+def test_the_releases_that_load_an_export_are_named_and_do_not_warn(encoder_folder, caplog):
+    """An identity by content must not depend on what was installed at extraction."""
+    file = encoder_folder / "config_sentence_transformers.json"
+    needed = json.loads(file.read_text())["__version__"]
+    assert needed == {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
+    SentenceTransformer(str(encoder_folder), device="cpu")
+    assert "created with" not in caplog.text
 
 
 def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(encoder_folder):
@@ -68,6 +94,17 @@ def test_the_tokenizer_has_the_maximum_length_of_the_export(checkpoint, tmp_path
     ours, theirs = load_encoder(done.folder, cache=False), SentenceTransformer(str(done.folder))
     assert theirs.max_seq_length == 24
     np.testing.assert_allclose(ours.encode([long]), theirs.encode([long]), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_last_column_is_the_last_token_where_that_is_pooled(checkpoint, tmp_path, pooling):
+    """transformers.js pools the last column of a batch, whatever the mask says."""
+    done = extract(checkpoint, tmp_path / "out", pooling=pooling)
+    batch = AutoTokenizer.from_pretrained(done.folder)(TEXTS, padding=True)
+    assert all(row[-1] for row in batch["attention_mask"]) is (pooling == "last")
+    theirs = SentenceTransformer(str(done.folder), device="cpu").encode(TEXTS)
+    ours = load_encoder(done.folder, cache=False).encode(TEXTS)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
@@ -113,8 +150,15 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
         checkpoint, pooling="last", prefix="[R]", append_eos=True, max_length=12, cache=False
     )
     np.testing.assert_array_equal(inside.encode(texts), ours.encode(texts))
-    with pytest.raises(CheckpointError, match="leaves no room"):
-        extract(checkpoint, tmp_path / "none", **options | {"max_length": 3})
+    added = len(mode) + 1
+    for length in (3, added):
+        with pytest.raises(CheckpointError, match="leaves no room"):
+            extract(checkpoint, tmp_path / "none", **options | {"max_length": length})
+    one = extract(checkpoint, tmp_path / "one", **options | {"max_length": added + 1}).folder
+    with pytest.raises(SpecError, match=f"adds {added} tokens to each; expected at least"):
+        load_encoder(one, max_length=added, cache=False)
+    vectors = load_encoder(one, cache=False).encode(["a", "b"])
+    assert not np.allclose(vectors[0], vectors[1])
 
 
 @pytest.mark.integration

@@ -195,10 +195,47 @@ def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_pat
         assert (done.folder / "model.safetensors").read_bytes() == expected
 
 
-def test_last_pooling_without_an_end_is_warned_of(checkpoint, tmp_path):
-    done = extract_encoder(checkpoint, tmp_path / "last", pooling="last")
-    assert "last-token pooling without an end-of-text token" in done.warnings[0]
-    assert json.loads((done.folder / "qwen3nb.json").read_text())["warnings"] == list(done.warnings)
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({"pooling": "last"}, True),
+        ({"pooling": "last", "append_eos": True}, False),
+        ({"pooling": "mean"}, False),
+        ({"pooling": "cls", "append_eos": True}, False),
+    ],
+)
+def test_last_pooling_without_an_end_is_warned_of(checkpoint, tmp_path, options, warned):
+    done = extract_encoder(checkpoint, tmp_path / "out", **options)
+    stated = json.loads((done.folder / "qwen3nb.json").read_text())["warnings"]
+    assert stated == list(done.warnings)
+    assert any("without an end-of-text token" in each for each in stated) is warned
+
+
+@pytest.mark.parametrize("configured", ["the tokenizer's", "another", "none"])
+def test_two_ends_of_text_are_warned_of(broken, tmp_path, configured):
+    def change(tensors, config, folder):
+        tokens = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+        (end,) = [each["id"] for each in tokens if each["content"] == "<|endoftext|>"]
+        config["eos_token_id"] = {"the tokenizer's": end, "another": end - 1, "none": None}[
+            configured
+        ]
+
+    text = " ".join(extract_encoder(broken(change), tmp_path / "out").warnings)
+    assert ("config.json says eos_token_id" in text) is (configured == "another")
+
+
+@pytest.mark.parametrize("end", [None, {"__type": "AddedToken", "content": "<|endoftext|>"}])
+def test_an_end_of_text_that_is_not_named_is_warned_of(broken, tmp_path, end):
+    def change(tensors, config, folder):
+        file = folder / "tokenizer_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": end}))
+
+    source = broken(change)
+    done = extract_encoder(source, tmp_path / "out")
+    assert any("names no eos_token" in each for each in done.warnings) is (end is None)
+    if end is None:
+        with pytest.raises(CheckpointError, match="names no eos_token"):
+            extract_encoder(source, tmp_path / "out", append_eos=True)
 
 
 def test_settings_that_are_stored_but_not_used_are_warned_of(broken, tmp_path):

@@ -194,5 +194,5 @@ def test_the_card_says_what_the_graph_is_and_without_one_what_others_make(export
     )
     assert 'SentenceTransformer("encoder", backend="onnx")' in ours
     assert f"{export.verification.graph.max_difference:.0e} of the largest" in ours
-    assert "makes one that is causal" in plain
+    assert "refuses to make one" in plain
     assert "onnx/model.onnx" not in plain

@@ -1,13 +1,18 @@
 import json
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from helpers.hub import local_hub, use_hub
 from helpers.hub_faults import FAULTS, TOKEN, limit, status, wait
 
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.report.card.extract import extract
 
 # The hub's library sends files by an argument that its HTTP library does not want any more.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -46,8 +51,8 @@ class Hub:
     def create_branch(self, repository, **options):
         self.calls.append(("branch", repository, options))
 
-    def upload_folder(self, **options):
-        self.calls.append(("upload", options))
+    def create_commit(self, repository, operations, **options):
+        self.calls.append(("commit", operations, options))
         return SimpleNamespace(commit_url="https://hub/commit/1")
 
 
@@ -86,10 +91,36 @@ def test_the_upload(export, monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi", hub)
     assert push(export, "lab/model", private=True, revision="v1") == "https://hub/commit/1"
     digest = json.loads((export / "qwen3nb.json").read_text())["source"]["digest"]
-    (_, created, options), (_, _, branch), (_, upload) = hub.calls
+    (_, created, options), (_, _, branch), (_, files, upload) = hub.calls
     assert (created, options["private"], branch["branch"]) == ("lab/model", True, "v1")
     assert upload["commit_message"] == f"tiny from {digest[:12]}"
-    assert "model.safetensors" in upload["allow_patterns"]
+    assert upload["revision"] == "v1"
+    assert {each.path_in_repo for each in files} == {each.path for each in plan_push(export)}
+
+
+def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, monkeypatch):
+    export = extract(checkpoint, tmp_path / "export", onnx=True).folder
+    hub = Hub()
+    monkeypatch.setattr("huggingface_hub.HfApi", hub)
+    push(export, "lab/model")
+    target = tmp_path / "downloaded"
+    for each in hub.calls[-1][1]:
+        file = target / each.path_in_repo
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with each.as_file() as content:
+            file.write_bytes(content.read())
+    here = [str(tmp_path), str(checkpoint), str(checkpoint.parent), str(Path.home())]
+    for file in target.rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        assert not any(path.encode() in content for path in here), file
+    before, after = (read_provenance(folder) for folder in (export, target))
+    assert before["source"]["folder"] == str(checkpoint)  # which the card is written from
+    assert after["source"]["folder"] == checkpoint.name
+    identities = [fingerprint(find_source(str(folder))) for folder in (export, target)]
+    assert identities[0] == identities[1]
+    (target / "qwen3nb.json").write_text(json.dumps({**after, "label": "another"}))
+    with pytest.raises(CheckpointError, match="changed since it was written"):
+        fingerprint(find_source(str(target)))
 
 
 def test_a_refusal_by_the_hub_names_the_reason(export, monkeypatch):

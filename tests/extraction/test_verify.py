@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import numpy as np
@@ -120,6 +121,56 @@ def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, m
     with pytest.raises(CheckpointError, match="other tokens from the same tokenizer files"):
         extract_encoder(checkpoint, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "kept"),
+    [
+        ({}, 1.1e-5, False),
+        ({}, 0.5e-5, True),
+        ({}, float("nan"), False),
+        ({"normalize": False}, 1.0, False),
+    ],
+)
+def test_what_sentence_transformers_computes_is_compared(
+    checkpoint, tmp_path, monkeypatch, options, error, kept
+):
+    """One number of one vector of one text is off."""
+    from sentence_transformers import SentenceTransformer
+
+    real = SentenceTransformer.encode
+
+    def off(self, *args, **kwargs):
+        vectors = real(self, *args, **kwargs).clone()
+        vectors[-1, -1] += error
+        return vectors
+
+    monkeypatch.setattr(SentenceTransformer, "encode", off)
+    if kept:
+        check = extract_encoder(checkpoint, tmp_path / "out", **options).verification
+        assert check.sentence_transformers_difference == pytest.approx(error, abs=2e-6)
+        return
+    with pytest.raises(CheckpointError, match="vectors that sentence-transformers computes"):
+        extract_encoder(checkpoint, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_prompts_of_an_export_do_not_count_as_a_difference(checkpoint, tmp_path):
+    done = extract_encoder(checkpoint, tmp_path / "out", prompts={"symmetric": "any text: "})
+    assert done.verification.sentence_transformers_difference <= 1e-5
+
+
+def test_what_was_compared(checkpoint, tmp_path):
+    """Texts, random ids, and the last row of the embedding; none longer than the export takes."""
+    check = extract_encoder(checkpoint, tmp_path / "out", max_length=100).verification
+    assert len(check.lengths) == 5 + 5 + 1
+    assert max(check.lengths[:5]) == 100
+    assert set(check.lengths[5:]) == {2, 7, 33, 120, 1}
+    assert check.rounding == 0
+    assert check.leak > 1e-4
+    probe = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())["probe"]
+    assert probe["ids"][-1] != probe["other_last"]
+    assert np.linalg.norm(probe["mean_vector"]) == pytest.approx(1, abs=1e-4)
 
 
 def test_the_leak_distinguishes_causal_from_bidirectional(encoder_folder):

@@ -57,7 +57,7 @@ def of_many_kinds():
         size={"documents": 90, "queries": 40}, counts={"empty texts": 2},
         splits=("test",), subsets=("default",), languages=("eng-Latn",),
     )  # fmt: skip
-    part = Part("test", "default", ("eng-Latn",), retrieval.main, 0.5)
+    part = Part("test", "default", ("eng-Latn",), retrieval.main, retrieval.main.value)
     object.__setattr__(retrieval, "parts", (part,))
     retrieval.config["checkpoint"] = "bad"
     retrieval.config["top"] = {f"q{i}": ["d1", "d2"] for i in range(40)}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
-from qwen3nb.metrics.aggregate import Draws, aggregate, aggregate_samples, sample_of
+from qwen3nb.metrics.aggregate import AGGREGATES, Draws, aggregate, aggregate_samples, sample_of
 
 RNG = np.random.default_rng(7)
 A = RNG.normal(0.5, 0.2, size=60)
@@ -112,6 +112,13 @@ def test_the_percentile_interval_of_older_records_agrees_with_scipys():
         (A,), np.mean, method="percentile", rng=np.random.default_rng(2)
     ).confidence_interval
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.004)
+
+
+def test_macro_f1_counts_the_classes_of_each_sample():
+    """F1 of class 0 is 2/3, of class 1 it is 0; a sample of class 0 alone has no class 1."""
+    two = [[0.0, 0.0], [0.0, 1.0]]
+    one = [[0.0, 0.0], [0.0, 0.0]]
+    assert AGGREGATES["macro_f1"](np.array([two, one])) == pytest.approx([1 / 3, 1.0])
 
 
 def test_what_is_undefined_has_a_reason():

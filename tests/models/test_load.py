@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import TEXTS
+from helpers.archetypes import words
 from helpers.checkpoints import without_checksums
 from helpers.mteb_tasks import WORDS, loaded
+from helpers.rerankers import write_reranker
 from helpers.sentence_models import mteb_scores, text_mock_tasks, write_sentence_bert
+from helpers.static_models import write_model2vec
+from safetensors.torch import load_file, save_file
 
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.sources.resolve import find_source, registry
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
@@ -271,3 +276,89 @@ def test_a_hub_id_of_the_registry_has_its_settings(name):
     assert by_id.spec == entry["id"]
     for field in ("kind", "label", "prompts", "revision", "instruction", "pooling", "max_length"):
         assert getattr(by_id, field) == getattr(by_name, field), field
+
+
+def replaced(folder, other):
+    """Rename ``other`` into the place of ``folder``, as a training does that saves again."""
+    folder.rename(folder.with_name("before"))
+    shutil.copytree(other, folder)
+
+
+@pytest.mark.parametrize("when", ["before it is loaded", "after it was loaded"])
+@pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "static", "reranker"])
+def test_weights_replaced_while_they_load_give_no_vectors(
+    kind, when, exported, tokenizer_folder, tmp_path, monkeypatch
+):
+    from qwen3nb.models import load
+    from qwen3nb.models.encoders.base import Encoder
+    from qwen3nb.models.rerankers import load as load_of_rerankers
+
+    folder, other = tmp_path / "model", tmp_path / "other"
+    if kind == "reranker":
+        write_reranker(folder, seed=0)
+        write_reranker(other, seed=1)
+    elif kind == "static":
+        write_model2vec(folder)
+        write_model2vec(other, clusters=5)
+    else:
+        source = exported if kind == "encoder" else tmp_path / "bert"
+        if kind != "encoder":
+            write_sentence_bert(source, tokenizer_folder)
+        for each in (folder, other):
+            shutil.copytree(source, each)
+        tensors = load_file(other / "model.safetensors")
+        tensors = {name: tensor * 1.5 for name, tensor in tensors.items()}
+        save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
+        for each in (folder, other) if kind == "encoder" else ():
+            without_checksums(each)
+    # Where the fingerprint is taken, and where what was loaded is wrapped.
+    module, name = (load_of_rerankers, "Reranker") if kind == "reranker" else (Encoder, "__init__")
+    place = load_of_rerankers if kind == "reranker" else load
+    run = load_of_rerankers.load_reranker if kind == "reranker" else load.load_encoder
+    with monkeypatch.context() as patched:
+        if when == "after it was loaded":
+            wrapped = getattr(module, name)
+            patched.setattr(
+                module, name, lambda *a, **k: (replaced(folder, other), wrapped(*a, **k))[1]
+            )
+        else:
+            taken = load.fingerprint
+            patched.setattr(
+                place, "fingerprint", lambda source: (taken(source), replaced(folder, other))[0]
+            )
+        with pytest.raises(SpecError, match="its files changed while the model was loaded"):
+            run(folder)
+    # Neither is in the cache or remembered under the identity of the other.
+    new, same, old = run(folder), run(other), run(folder.with_name("before"))
+    assert new.identity == same.identity != old.identity
+    if kind != "reranker":
+        vectors = [each.encode(list(TEXTS)) for each in (new, same, old)]
+        np.testing.assert_array_equal(vectors[0], vectors[1])
+        assert not np.allclose(vectors[0], vectors[2])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "words", "reranker"])
+def test_weights_overwritten_after_they_were_loaded_change_nothing(
+    kind, exported, tokenizer_folder, tmp_path
+):
+    folder = tmp_path / "model"
+    if kind == "encoder":
+        shutil.copytree(exported, folder)
+    elif kind == "sentence-transformers":
+        write_sentence_bert(folder, tokenizer_folder)
+    elif kind == "words":
+        words(folder, tokenizer_folder)
+    else:
+        write_reranker(folder)
+    if kind == "reranker":
+        model = load_reranker(folder, device="cpu")
+        use = lambda: model.score("a query", TEXTS).log_odds  # noqa: E731
+    else:
+        model = load_encoder(folder, cache=False)
+        use = lambda: model.encode(list(TEXTS))  # noqa: E731
+    before = use()
+    size = (folder / "model.safetensors").stat().st_size
+    with (folder / "model.safetensors").open("r+b") as file:  # in its place, not renamed into it
+        file.seek(size // 3)
+        file.write(bytes(size // 2))
+    np.testing.assert_array_equal(use(), before)

@@ -95,7 +95,9 @@ def test_a_record_that_was_changed_is_left_out_until_it_is_signed(home):
     assert "changed after it was written" in str(load_results().unreadable)
     file.write_text(json.dumps(signed(value)))
     assert len(load_results()) == 1
-    assert "value is 0.99" in verify(file)[0]
+    unlisted, wrong = verify(file)
+    assert "checksums.jsonl does not list it" in unlisted
+    assert "value is 0.99" in wrong
 
 
 def test_a_record_that_describes_another_table_is_left_out(home):

@@ -135,7 +135,7 @@ def test_missing_or_changed_scores_are_named(home):
     record = Result.load(file)
     with pytest.raises(ResultError, match="missing"):
         dict(record.per_query["MRR@10"])
-    assert stored(file, identity=record.model.identity, same=lambda _: True) is None
+    assert stored(file, identity=record.model.identity, metrics=(), same=lambda _: True) is None
 
 
 def test_scores_of_another_record_are_not_taken(home):

@@ -15,10 +15,11 @@ from helpers.records import amend, make
 from qwen3nb.metrics.aggregate import aggregate_samples, reported
 from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.store import check_files, verify, verify_files
+from qwen3nb.records.store import check_files, load_results, verify, verify_files
 from qwen3nb.records.verification import RecordCheck
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.atomic_files import sha256_file
+from qwen3nb.utils.files.journal import append
 
 
 def wrong(result):
@@ -99,14 +100,13 @@ def test_what_nothing_depends_on_is_in_the_checksum(home, part, changes):
     value = json.loads(file.read_text())
     value[part] |= changes
     file.write_text(json.dumps(value))
-    (line,) = verify(file)
+    line = verify(file)[0]
     assert "checksum" in line
     (check,) = check_files([file], checksums_only=True)
     assert check == (file, RecordCheck((line.partition(": ")[2],)))
-    # Without a checksum, as older versions wrote records, it is not seen, but counted.
     file.write_text(json.dumps(value | {"checksum": ""}))
-    assert verify(file) == []
-    assert list(check_files([file])) == [(file, RecordCheck((), has_checksum=False))]
+    assert verify(file)[0] == line
+    assert file.stem in str(load_results().unreadable)
 
 
 def test_changed_scores_are_in_the_checksum(home):
@@ -163,12 +163,14 @@ def test_the_settings_give_the_identity(home):
 
 
 def test_a_reported_value_is_mtebs(home):
-    result = make(scores=(0.1, 0.4))
+    scored = make(scores=(0.1, 0.4))
+    result, metric = replace(scored, per_query={}), scored.task.main_metric
     amend(result, "task", mteb=MTEBScore("ndcg_at_10", 0.5))
-    metric = result.task.main_metric
     assert verify(replace(result, metrics={metric: reported(0.5, n=2)})) == []
     (line,) = verify(replace(result, metrics={metric: reported(0.6, n=2)}))
     assert "value is 0.6, MTEB reported 0.5" in line
+    (line,) = verify(replace(scored, task=result.task, metrics={metric: reported(0.5, n=2)}))
+    assert "reported by another program" in line
 
 
 def test_mtebs_own_file_is_compared(home):
@@ -179,13 +181,21 @@ def test_mtebs_own_file_is_compared(home):
     value = round(result.main.value, 6)
     entry = {"main_score": value, "hf_subset": "default", "nauc": float("nan")}
     theirs.parent.mkdir(parents=True)
-    theirs.write_text(json.dumps({"scores": {"test": [entry]}}))
+
+    def keep(text):
+        theirs.write_text(text)
+        append(theirs.with_name("checksums.jsonl"), f"{theirs.name} {sha256_file(theirs)}", True)
+
+    keep(json.dumps({"scores": {"test": [entry]}}))
     assert verify(file) == []
-    theirs.write_text(json.dumps({"scores": {"test": [entry | {"main_score": value + 0.01}]}}))
+    keep(json.dumps({"scores": {"test": [entry | {"main_score": value + 0.01}]}}))
     (line,) = verify(file)
     assert "MTEB's score is" in line
-    theirs.write_text("{")
+    keep("{")
     assert "cannot be read" in verify(file)[0]
+    theirs.with_name("checksums.jsonl").unlink()
+    (line,) = verify(file)
+    assert "the checksums of MTEB's results, is missing" in line
 
 
 RUN = "q0 Q0 d1 1 2.0 m\nq0 Q0 d2 2 1.0 m\nq1 Q0 d1 1 2.0 m\n"

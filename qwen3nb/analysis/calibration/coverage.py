@@ -58,46 +58,19 @@ def _mrr(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.where((rank > 10) | (generator.random(shape) < 0.4), 0, 1 / rank)
 
 
-def _accuracy(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    hits: Array = (generator.random(shape) < 0.9).astype(np.float64)
-    return hits
-
-
-def _tied(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.where(generator.random(shape) < 0.05, 1.0, 0.5)
-
-
-def _nearly_equal(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.where(generator.random(shape) < 0.05, 1.0, generator.normal(0.5, 0.01, shape))
-
-
-def _two_kinds(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.where(generator.random(shape) < 0.1, 0.1, 0.9)
-
-
-def _skewed(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return generator.beta(0.5, 5, shape)
-
-
-def _average_precision(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.where(generator.random(shape) < 0.1, 0.0, generator.beta(0.6, 1.5, shape))
-
-
-def _v_measure(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return np.clip(generator.normal(0.45, 0.02, shape), 0, 1)
-
-
 _SCORES: dict[str, Draw] = {
     "nDCG@10": _ndcg,
     "hard nDCG@10": _hard_ndcg,
     "MRR@10": _mrr,
-    "accuracy .9": _accuracy,
-    "tied": _tied,
-    "nearly equal": _nearly_equal,
-    "two kinds": _two_kinds,
-    "skewed": _skewed,
-    "AP": _average_precision,
-    _DRAWN: _v_measure,
+    "accuracy .9": lambda draw, shape: np.where(draw.random(shape) < 0.9, 1.0, 0.0),
+    "tied": lambda draw, shape: np.where(draw.random(shape) < 0.05, 1.0, 0.5),
+    "nearly equal": lambda draw, shape: np.where(
+        draw.random(shape) < 0.05, 1.0, draw.normal(0.5, 0.01, shape)
+    ),
+    "two kinds": lambda draw, shape: np.where(draw.random(shape) < 0.1, 0.1, 0.9),
+    "skewed": lambda draw, shape: draw.beta(0.5, 5, shape),
+    "AP": lambda draw, shape: np.where(draw.random(shape) < 0.1, 0.0, draw.beta(0.6, 1.5, shape)),
+    _DRAWN: lambda draw, shape: np.clip(draw.normal(0.45, 0.02, shape), 0, 1),
 }
 
 

@@ -350,7 +350,9 @@ def simulate(*, seed: int = 0, simulations: int = 0, output: Path | None = None)
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed, **size)
     if output is not None:
-        write_json(output, {"seed": seed, "shares": [asdict(share) for share in shares]})
+        write_json(
+            output, {"seed": seed, "shares": [asdict(share) for share in shares]}, indent=None
+        )
     return shares
 
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # loads scipy.stats when it is used, which takes a second
 
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
@@ -211,7 +210,7 @@ def _standings(
 ) -> Iterator[Standing]:
     """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
     means = scores.means
-    ranks = scipy.stats.rankdata(-means, method="min")
+    ranks = 1 + (means[:, None] < means).sum(axis=1)
     better = differ & (means[:, None] > means)
     for i in order:
         yield Standing(

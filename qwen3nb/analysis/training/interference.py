@@ -232,8 +232,10 @@ def _estimate(
 
 def _group_markdown(group: Group, level: float) -> str:
     interval = f"{100 * level:g} % interval"
-    heads = ("task", "seeds", "TIR, mean ± std", interval, "specialist − joint", "by evidence")
-    heads += ("by point",)
+    heads = (
+        "task", "seeds", "TIR, mean ± std", interval, "specialist − joint", "by evidence",
+        "by point",
+    )  # fmt: skip
     rows = []
     for each in (*group.datasets, *group.tasks, group.overall):
         spread = "" if each.std is None else f" ± {percent_text(each.std, sign=False)}"

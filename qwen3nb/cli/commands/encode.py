@@ -61,12 +61,10 @@ def cache_info(as_json: bool) -> None:
         return
     click.echo(f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}")
     for each in caches:
-        count = each.texts()
         used = datetime.fromtimestamp(each.used, tz=UTC).strftime("%Y-%m-%d")
-        left = "damaged" if each.aside else "of an older release, moved when the model is used"
-        texts = f"{count:,} texts" if count is not None else left
         click.echo(
-            f"{each.label}  {texts}  {_size(each.bytes)}  last used {used}  {each.path.name}"
+            f"{each.label}  {each.texts():,} texts  {_size(each.bytes)}  last used {used}  "
+            f"{each.path.name}"
         )
         keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
         known = [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]
@@ -75,7 +73,7 @@ def cache_info(as_json: bool) -> None:
 
 
 def _about(cached: ModelVectors) -> dict[str, Any]:
-    """Return what is known of a model's vectors; ``texts`` is null if it cannot be read."""
+    """Return what is known of a model's vectors."""
     return {
         "label": cached.label,
         "identity": cached.identity,

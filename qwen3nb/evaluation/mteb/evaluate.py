@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import data_revision, load_data, local_data
+from qwen3nb.datasets.mirror import current_revision, data_revision, load_data, local_data
 from qwen3nb.datasets.needs import hub_access, needs
 from qwen3nb.evaluation.known_models import KnownModel, loaded
 from qwen3nb.evaluation.mteb.counts import data_counts
 from qwen3nb.evaluation.mteb.known_tasks import KnownTask, known_tasks
-from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task, scored_run
+from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, metrics_of, score_task, scored_run
 from qwen3nb.evaluation.mteb.results_folder import keep_results
 from qwen3nb.evaluation.mteb.select import selection
 from qwen3nb.evaluation.mteb.subsample import limited
@@ -158,6 +158,7 @@ def stored_record(
     return stored(
         record_path(model, task.key, folder=folder, seed=seed),
         identity=model.identity,
+        metrics=metrics_of(task.type),
         same=lambda result: (
             result.task.revision == task.revision
             and sorted(result.task.splits) == sorted(task.splits)
@@ -196,14 +197,21 @@ def evaluate_task(
         mteb_results: folder for MTEB's own result file; None for no file.
         run_folder: folder of the records, for the run and the qrels of a search; None for none.
     """
-    revision, work = data_revision(task), Work(model)
+    revision, work, named = data_revision(task), Work(model), dict(task.metadata.dataset)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
     with _quiet(), local_data(task):
-        _load(task)
+        _load(task, revision)
+        if (now := current_revision(named["path"], pinned=str(named.get("revision")))) != revision:
+            raise EvaluationError(
+                f"{task.metadata.name}: its data changed while they were loaded, from "
+                f"{revision} to {now}; run it again"
+            )
         with limited(task, limit):
             counts = data_counts(task)
-            predicted, outcome = _by_mteb(model, task, results=mteb_results, batch_size=batch_size)
+            predicted, outcome, file = _by_mteb(
+                model, task, results=mteb_results, batch_size=batch_size
+            )
             scores = score_task(task, predicted, outcome, seed=seed)
             searched = task.metadata.type in SEARCH_TYPES and run_folder is not None
             judged, ranked = scored_run(task, predicted, outcome) if searched else ({}, {})
@@ -217,7 +225,7 @@ def evaluate_task(
             main_metric=scores.main,
             unit=scores.unit,
             size=scores.size,
-            mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score())),
+            mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score()), file),
             splits=tuple(task.eval_splits),
             subsets=tuple(task.hf_subsets),
             languages=tuple(task.languages),
@@ -241,8 +249,8 @@ def evaluate_task(
 
 def _by_mteb(
     model: Model, task: Any, *, results: Path | None, batch_size: int
-) -> tuple[dict[str, Any], Any]:
-    """Return MTEB's predictions and its result; its own file goes to ``results``."""
+) -> tuple[dict[str, Any], Any, str]:
+    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``."""
     import mteb
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -259,9 +267,9 @@ def _by_mteb(
                 show_progress_bar=False,
                 co2_tracker=False,
             ).task_results[0]
-        if results:
-            keep_results(written, results)
-        return predicted or read_json(predictions / task.prediction_file_name), outcome
+        kept = keep_results(written, results) if results else {}
+        predicted = predicted or read_json(predictions / task.prediction_file_name)
+        return predicted, outcome, kept.get(f"{task.metadata.name}.json", "")
 
 
 @contextmanager
@@ -303,16 +311,19 @@ def _searching(model: Model, task: Any) -> Any:
     return model
 
 
-def _load(task: Any) -> None:
-    """Load a task's data, from the mirror or the hub.
+def _load(task: Any, revision: str = "") -> None:
+    """Load a task's data, from the mirror or the hub; again if they were of another revision.
 
     Raises:
         MirrorError: the data are in neither; the message says how to fetch them.
         EvaluationError: a reranking task loaded without its candidates, as happens offline;
             MTEB would search the whole corpus instead.
     """
+    if task.data_loaded and getattr(task, "loaded_revision", revision) != revision:
+        task.unload_data()
     if not task.data_loaded:
         load_data(task)
+        task.loaded_revision = revision
     if hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):

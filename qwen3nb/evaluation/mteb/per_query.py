@@ -28,11 +28,13 @@ from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.records.record import Part
 
-__all__ = ["SEARCH_TYPES", "Slice", "TaskScores", "score_task", "scored_run", "task_slices"]
+__all__ = [
+    "SEARCH_TYPES", "Slice", "TaskScores", "metrics_of", "score_task", "scored_run", "task_slices",
+]  # fmt: skip
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 TOP = 10  # documents of each query that a record keeps
-RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
+RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "MAP@100")
 SEARCH_TYPES = ("Retrieval", "Reranking")
 PerQuery = dict[str, dict[str, float]]
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
@@ -281,6 +283,11 @@ def _named(task: Any) -> tuple[Named, str]:
         return named, _search_main(task) or theirs
     named, first = _NAMED.get(task.metadata.type, ({}, ""))
     return named, next(iter(named)) if theirs == first else theirs
+
+
+def metrics_of(kind: str) -> tuple[str, ...]:
+    """Return the metrics that every record of a task of MTEB's type ``kind`` has."""
+    return RETRIEVAL_METRICS if kind in SEARCH_TYPES else tuple(_NAMED.get(kind, ({}, ""))[0])
 
 
 def _search_main(task: Any) -> str | None:

@@ -11,31 +11,38 @@ and what it wrote is moved from there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
-from qwen3nb.records.verification import MTEB_CHECKSUMS, add_mteb_checksum
-from qwen3nb.utils.atomic_files import write_bytes
+from qwen3nb.records.record import CHECKSUMS
+from qwen3nb.utils.atomic_files import sha256_file, write_bytes
+from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
 
 __all__ = ["keep_results"]
 
 
-def keep_results(written: Path, folder: Path) -> None:
-    """Copy what MTEB wrote to ``written`` into ``folder``; both are folders of its results."""
-    for file in sorted(written.rglob("*")):
-        if file.is_file():
-            _keep(file, folder / file.relative_to(written))
+def keep_results(written: Path, folder: Path) -> dict[str, str]:
+    """Copy what MTEB wrote to ``written`` into ``folder``; both are folders of its results.
+
+    Return the SHA-256 of each file by its name.
+    """
+    files = [file for file in sorted(written.rglob("*")) if file.is_file()]
+    for file in files:
+        _keep(file, folder / file.relative_to(written))
+    return {file.name: sha256_file(file) for file in files}
 
 
 def _keep(file: Path, target: Path) -> None:
     data = file.read_bytes()
-    with turn(target.with_name(MTEB_CHECKSUMS)):  # as with all files that have a line per task
+    with turn(target.with_name(CHECKSUMS)):  # as with all files that have a line per task
         if file.suffix == ".jsonl":  # others have written theirs
             write_bytes(target, _merged(target, data))
             return
-        add_mteb_checksum(target, data)
-        write_bytes(target, data)
+        digest = hashlib.sha256(data).hexdigest()
+        with noted(target.with_name(CHECKSUMS), f"{target.name} {digest}"):
+            write_bytes(target, data)
 
 
 def _merged(target: Path, data: bytes) -> bytes:

@@ -252,6 +252,7 @@ def _stored(file: Path, model: KnownModel | Model, domain: Domain) -> Result | N
     return stored(
         file,
         identity=model.identity,
+        metrics=DOMAIN_METRICS,
         same=lambda result: (
             result.task.revision == domain.revision
             and result.task.categories == domain.categories

@@ -332,7 +332,7 @@ def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | 
             and not any(run_problems(file, result, known={}))
         )
 
-    return stored(file, identity=reranker.identity, same=same)
+    return stored(file, identity=reranker.identity, metrics=METRICS, same=same)
 
 
 def _per_query(

@@ -17,7 +17,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
-from qwen3nb.models.modeling.runtime import token_rows
+from qwen3nb.models.modeling.runtime import special_tokens, token_rows
 from qwen3nb.models.sources.prompt_names import named_prompts
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
@@ -55,6 +55,7 @@ class TrainedEncoder(Encoder):
                 "install transformers 5.2 or newer"
             )
         self._tokenizer, self.max_length = tokenizer, options.max_length
+        self._special = special_tokens(tokenizer)
         self._runner = Runner(
             encoder, pooling=options.pooling, normalize=options.normalize, batch_size=batch_size
         )

@@ -17,22 +17,27 @@ from qwen3nb import paths
 from qwen3nb.models.cache.cache_limit import shrink, total_bytes
 from qwen3nb.models.cache.embedding_cache import ABOUT
 from qwen3nb.models.cache.segments import Segment, find_segments, sound_rows
-from qwen3nb.models.cache.sqlite_layout import DAMAGED, OLD, sqlite_files
 from qwen3nb.utils.atomic_files import read_json
 
 __all__ = [
-    "ModelVectors", "cache_folder", "list_caches", "prune", "prune_to", "to_prune", "verify_cache",
-]  # fmt: skip
+    "ModelVectors",
+    "cache_folder",
+    "list_caches",
+    "prune",
+    "prune_to",
+    "to_prune",
+    "verify_cache",
+]
 
 _DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True)
 class ModelVectors:
-    """The cached vectors of one encoder, or a file that an older release left.
+    """The cached vectors of one encoder.
 
     Attributes:
-        path: the folder, or the file.
+        path: the folder.
         label: the model's label; ``unknown`` without a description.
         identity: the encoder's SHA-256, or its first 32 digits.
         settings: everything its vectors depend on.
@@ -49,20 +54,8 @@ class ModelVectors:
     bytes: int
     used: float
 
-    @property
-    def old(self) -> bool:
-        """Whether it is an older release's file, which the next use of the model moves."""
-        return self.path.suffix == OLD
-
-    @property
-    def aside(self) -> bool:
-        """Whether it is a file that was damaged and moved aside."""
-        return self.path.suffix == DAMAGED
-
-    def texts(self) -> int | None:
-        """Return the number of stored vectors, or None if it is a file of an older release."""
-        if self.old or self.aside:
-            return None
+    def texts(self) -> int:
+        """Return the number of stored vectors."""
         return sum(len(Segment(*each)) for each in find_segments(self.path).items())
 
 
@@ -80,21 +73,16 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
 
 
 def _described(path: Path) -> ModelVectors | None:
-    """Return what is in ``path``, or None if it is no cache or is being removed."""
-    if path.is_dir():
-        files, about_file = sorted(path.iterdir()), path / ABOUT
-    elif path.suffix == OLD:
-        files, about_file = sqlite_files(path), path.with_suffix(".json")
-    else:
-        files, about_file = [path] if path.suffix == DAMAGED else [], path.with_suffix(".json")
+    """Return what is in ``path``, or None if it is not a cache or is being removed."""
+    files = sorted(path.iterdir()) if path.is_dir() else []
     states = {file: file.stat() for file in files if file.is_file()}
     if not states:
         return None
-    about = _about(about_file)
+    about = _about(path / ABOUT)
     return ModelVectors(
         path=path,
         label=str(about.get("label", "unknown")),
-        identity=str(about.get("identity", path.name.partition(".")[0])),
+        identity=str(about.get("identity", path.name)),
         settings=dict(about.get("settings", {})),
         files=tuple(states),
         bytes=sum(each.st_size for each in states.values()),
@@ -112,10 +100,6 @@ def _about(file: Path) -> dict[str, Any]:
 
 def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     """Return the number of intact vectors, and the problems, each naming its file."""
-    if cache.aside:
-        return 0, ["was damaged and moved aside; `qwen3nb cache prune --damaged` removes it"]
-    if cache.old:
-        return 0, []
     problems, intact = [], 0
     for file, (sound, damaged) in _counts(cache).items():
         intact += sound
@@ -154,7 +138,7 @@ def to_prune(
         older_than: days since the last use.
         label: label of the model.
         everything: all of it, without a condition.
-        damaged: files moved aside, and of each model the segments with damaged vectors.
+        damaged: of each model, the segments with damaged vectors.
         now: seconds since 1970; None for the current time.
 
     Raises:
@@ -180,15 +164,10 @@ def _conditions(
 
 
 def _damaged(cache: ModelVectors) -> Iterator[ModelVectors]:
-    """Yield a file that was moved aside, or the damaged segments of a model."""
-    if cache.aside:
-        yield cache
-    elif not cache.old:
-        bad = {file.stem for file, (_, damaged) in _counts(cache).items() if damaged}
-        files = tuple(file for file in cache.files if file.stem in bad)
-        if files:
-            size = sum(file.stat().st_size for file in files)
-            yield replace(cache, files=files, bytes=size)
+    """Yield the damaged segments of a model, if there are any."""
+    bad = {file.stem for file, (_, damaged) in _counts(cache).items() if damaged}
+    if files := tuple(file for file in cache.files if file.stem in bad):
+        yield replace(cache, files=files, bytes=sum(file.stat().st_size for file in files))
 
 
 def prune(caches: Iterable[ModelVectors]) -> int:

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from qwen3nb.models.cache.byte_sizes import parse_size
 from qwen3nb.models.cache.segments import INDEX, MOST_BYTES, SEGMENT, remove_segment
-from qwen3nb.models.cache.sqlite_layout import DAMAGED, OLD, sqlite_files
 
 __all__ = ["LIMIT", "Room", "shrink", "total_bytes"]
 
@@ -120,15 +119,9 @@ def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
 
 
 def _remove(file: Path) -> list[Path]:
-    """Remove a segment or an old file with what belongs to it; return what was removed."""
-    if file.suffix == SEGMENT:
-        return [file, file.with_suffix(INDEX)] if remove_segment(file) else []
-    if file.suffix not in (OLD, DAMAGED):
-        return []
-    parts = sqlite_files(file) if file.suffix == OLD else [file]
-    for part in parts:
-        part.unlink(missing_ok=True)
-    return parts
+    """Remove a segment with its index; return what was removed."""
+    removed = file.suffix == SEGMENT and remove_segment(file)
+    return [file, file.with_suffix(INDEX)] if removed else []
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:

@@ -36,7 +36,6 @@ from qwen3nb.models.cache.segments import (
     rows_of,
     sound_rows,
 )
-from qwen3nb.models.cache.sqlite_layout import migrate
 from qwen3nb.utils.atomic_files import read_json, write_json
 
 __all__ = ["ABOUT", "EmbeddingCache", "text_key"]
@@ -77,7 +76,7 @@ class EmbeddingCache:
         self._own: set[Path] = set()  # segments that this object began
         self._stay_open = False
         self._off: set[str] = set()  # actions disabled after an error: "read", "store"
-        self._described = self._migrated = False
+        self._described = False
 
     def __enter__(self) -> EmbeddingCache:
         self._stay_open = True
@@ -115,7 +114,6 @@ class EmbeddingCache:
 
     def _readable(self, dimension: int) -> list[Segment]:
         """Return the segments that are there now; what is known of their keys is kept."""
-        self._migrate()
         present = {
             file: self._segments.get(file) or Segment(file, each)
             for file, each in find_segments(self.folder).items()
@@ -123,19 +121,6 @@ class EmbeddingCache:
         }
         self._segments = present
         return list(present.values())
-
-    def _migrate(self) -> None:
-        """Move vectors of older releases here, once in the life of this object."""
-        if self._migrated:
-            return
-        self._migrated = True
-        migrate(self.folder, store=self._store_missing)
-
-    def _store_missing(self, keys: Keys, vectors: NDArray[np.float32]) -> None:
-        filled = np.zeros(len(keys), dtype=bool)
-        self._fill(keys, np.empty_like(vectors), filled)
-        if not filled.all():
-            self._store(keys[~filled], vectors[~filled])
 
     def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> bool:
         """Store vectors durably, beside damaged ones of the same keys.

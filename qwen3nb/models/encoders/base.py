@@ -11,7 +11,8 @@ Rules for all models:
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
 - a vector that is not finite, or zero for a text that is not blank, is an error that names
   the text's index;
-- special tokens inside a text are plain text;
+- a special token inside a text, such as ``<|endoftext|>``, is that token, as it is wherever
+  else the folder is used: in sentence-transformers and servers. Such texts are counted;
 - of a model with ``dimensions``, the first of each vector are kept, scaled to length 1 again if
   the model normalises; the cache keeps whole vectors, so that all lengths share them.
 
@@ -22,9 +23,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +40,7 @@ from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
 from qwen3nb.models.encoders.similarity import leading_dimensions, truncate_dimensions
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.fingerprint import unchanged
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Encoder"]
 
 log = logging.getLogger(__name__)
-ENCODING = 3  # increase when vectors change for the same model: part of every identity
+ENCODING = 4  # increase when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
 _GPU_CHUNK = 16_384  # the same on a GPU, where they take as long
 ADDED = 8  # tokens that a tokenizer may add to a text
@@ -77,6 +79,7 @@ class Encoder(ABC):
     searches_only = False
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
+    _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
     def __init__(
         self,
@@ -87,11 +90,22 @@ class Encoder(ABC):
         dimensions: int | None = None,
         cache: bool = True,
         show_progress: bool = True,
+        content: Mapping[str, Any] | None = None,
     ) -> None:
         """Set what all encoders share.
 
+        Args:
+            source: the model.
+            settings: everything its vectors depend on, but its content.
+            batch_size: see `encode`.
+            dimensions: number of leading dimensions to keep.
+            cache: whether vectors are kept between runs.
+            show_progress: whether long encodings show a progress bar.
+            content: the `fingerprint` of ``source`` before it was loaded, if it was.
+
         Raises:
-            SpecError: ``dimensions`` beyond those of the model.
+            SpecError: ``dimensions`` beyond those of the model, or files that have changed since
+                ``content``.
         """
         self.dimensions = leading_dimensions(dimensions, width=self.width, label=source.label)
         cut = {"dimensions": self.dimensions} if self.dimensions else {}
@@ -100,7 +114,7 @@ class Encoder(ABC):
         self.prompts = source.prompts
         whole = {
             "encoding": ENCODING,
-            "model": fingerprint(source),
+            "model": unchanged(source, content),
             "prompts": source.prompts,
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
@@ -215,6 +229,8 @@ class Encoder(ABC):
         bar = show_progress_bar if task_metadata is None else None
         texts = [inputs] if isinstance(inputs, str) else _texts(inputs)
         self.stats.empty += sum(not text.strip() for text in texts)
+        if self._special is not None:
+            self.stats.special += sum(self._special.search(text) is not None for text in texts)
         with self._during(batch_size=batch_size, show_progress=bar):
             vectors = self._encode([prompt + text for text in texts])
         if normalize_embeddings and not self.normalizes:

@@ -18,22 +18,27 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.expected_weights import check_length
-from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.finite_weights import check_finite, own_weights
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.gate.tokenizer import check_loaded, check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.modeling.runtime import library_versions, pick_device
+from qwen3nb.models.modeling.runtime import (
+    check_room,
+    library_versions,
+    pick_device,
+    special_tokens,
+)
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
 __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 
-# sentence-transformers' names of the poolings of this package.
-_POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
+_POOLINGS = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
 
@@ -62,9 +67,14 @@ class SentenceTransformerEncoder(Encoder):
         _check_options(source, pooling=pooling, others=prefix or append_eos)
         self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
         check_length(self._model, max_length, f"{source.label}: max_length")
+        _check_prompts(self._model, source)
         self._static = _static_tokenizer(self._model)
+        self._special = special_tokens(self._model.tokenizer)
         self.max_length = _limited(self._model, self._static, max_length)
-        self._tokenless = self._has_no_token if self._static else None
+        words = type(self._model[0]).__name__ == "WordEmbeddings"
+        if not self._static:
+            check_room(self._model.tokenizer, self.max_length, f"{source.label}: max_length")
+        self._tokenless = self._has_no_token if self._static or words else None
         self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
         self.normalize = _normalizes(self._model, source, given=normalize)
         self.runner = _runner(self._model, batch_size=batch_size, normalize=self.normalize)
@@ -150,6 +160,8 @@ class SentenceTransformerEncoder(Encoder):
         return sum(len(row) > limit for row in rows)
 
     def _has_no_token(self, text: str) -> bool:
+        if self._static is None:
+            return not self._model.tokenizer.tokenize(text)
         return not self._static.encode(text, add_special_tokens=False).ids
 
 
@@ -184,6 +196,16 @@ def _check_options(source: Source, *, pooling: str | None, others: object) -> No
         )
 
 
+def _check_prompts(model: Any, source: Source) -> None:
+    """Refuse prompts of a model that pools without their tokens, which would be pooled here."""
+    apart = any(getattr(module, "include_prompt", True) is False for module in model)
+    if apart and any(source.prompts.values()):
+        raise SpecError(
+            f"{source.label} leaves the tokens of a prompt out of its pooling (include_prompt), "
+            "which is not supported; prompts={} runs it without prompts"
+        )
+
+
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
@@ -198,6 +220,7 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     if (static := _static_tokenizer(model)) is not None:
         check_loaded(static, rows=model[0].num_embeddings, folder=source.folder)
         model.to(dtype)  # which sentence-transformers sets for transformers only
+    own_weights(model)
     check_finite(model, source.folder)
     return model
 

@@ -23,7 +23,7 @@ from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.static_tables import read_table, static_files
 from qwen3nb.models.gate.tokenizer import table_tokenizer
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.modeling.runtime import pick_device
+from qwen3nb.models.modeling.runtime import pick_device, special_tokens
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
@@ -66,6 +66,7 @@ class StaticEncoder(Encoder):
         self.max_length = model.max_length
         self._characters, self._unknown = model.characters, model.unknown
         self._tokenizer = model.tokenizer
+        self._special = special_tokens(self._tokenizer)
         self._table = torch.from_numpy(model.rows).to(self._device, torch_dtype(dtype))
         self.normalize = model.normalize if normalize is None else normalize
         self._tokenless = self._has_no_token

@@ -20,7 +20,7 @@ from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.expected_weights import check_length
-from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.finite_weights import check_finite, own_weights
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
@@ -28,9 +28,11 @@ from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.modeling.runtime import (
+    check_room,
     library_versions,
     load_tokenizer,
     pick_device,
+    special_tokens,
     token_rows,
 )
 from qwen3nb.models.modeling.tokenizer_template import surround
@@ -78,9 +80,11 @@ class TransformerEncoder(Encoder):
         model = model.to(self._device).eval()
         origin = (source.base or source).folder or source.folder
         self._tokenizer = load_tokenizer(origin, model.config)
+        self._special = special_tokens(self._tokenizer)
         if prefix or append_eos:
             end = self._tokenizer.eos_token if append_eos else None
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
+        check_room(self._tokenizer, self.max_length, f"{source.label}: max_length")
         self._parameters = sum(parameter.numel() for parameter in model.parameters())
         attention = model.config._attn_implementation
         self.runner = Runner(
@@ -133,8 +137,8 @@ def _pooling(source: Source, known: str | None) -> str:
     """Return the ``known`` pooling; refuse a language model without one."""
     if known is None:
         raise SpecError(
-            f"{source.folder}: a language model, which does not define a pooling; "
-            f"choose one of: {', '.join(POOLINGS)}"
+            f"{source.folder}: a pre-trained model, which does not define a pooling; "
+            f"choose one of: {', '.join(POOLINGS)} (--pooling)"
         )
     return known
 
@@ -196,6 +200,7 @@ def _stock(
         options["config"].is_causal = False
     with refusing(folder, "cannot be loaded"):
         model = (kind or AutoModel).from_pretrained(folder, **options)
+    own_weights(model)
     check_finite(model, folder)
     return model
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
+from qwen3nb.models.gate.declared import check_object
 from qwen3nb.models.sources.prompt_names import used_prompts
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import EncoderError, Vectors
@@ -48,6 +49,7 @@ class WrappedEncoder(Encoder):
 
         Raises:
             TypeError: ``model`` has no method ``encode``.
+            SpecError: a model of sentence-transformers that is not dense.
             EncoderError: it does not return a vector per text.
         """
         if not callable(getattr(model, "encode", None)):
@@ -56,6 +58,7 @@ class WrappedEncoder(Encoder):
                 f"got {type(model).__name__}"
             )
         self._model = model
+        check_object(model)
         # A SentenceTransformer would add its default prompt to texts that have theirs already.
         named = hasattr(model, "prompts") and hasattr(model, "encode_query")
         self._options = (
@@ -99,16 +102,37 @@ class WrappedEncoder(Encoder):
         return beside_blanks(self._embed_any, texts)
 
     def _embed_any(self, texts: Sequence[str]) -> Vectors:
+        name = f"{type(self._model).__name__}.encode of {len(texts)} texts"
         given = self._model.encode(list(texts), **self._options)
-        given = given.detach().cpu() if hasattr(given, "detach") else given
-        try:
-            vectors: Vectors = np.asarray(given, dtype=np.float32)
-        except (TypeError, ValueError):
-            vectors = np.empty(0, dtype=np.float32)
+        vectors = _as_array(given, name)
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            shape = getattr(given, "shape", type(given).__name__)
             raise EncoderError(
-                f"{type(self._model).__name__}.encode of {len(texts)} texts: expected an array "
-                f"({len(texts)}, D), got {shape}"
+                f"{name}: expected an array ({len(texts)}, D), got "
+                f"{getattr(given, 'shape', type(given).__name__)}: {given!r:.60}"
             )
         return vectors
+
+
+def _as_array(given: Any, name: str) -> Vectors:
+    """Return what ``encode`` gave as float32; refuse what would lose a part of its numbers."""
+    rows = given if isinstance(given, list | tuple) else [given]
+    if any(np.ma.isMaskedArray(row) for row in rows):
+        raise EncoderError(f"{name}: expected plain numbers, got a masked array; fill its mask")
+    parts = [_of_torch(row) for row in rows]
+    try:
+        array = np.asarray(parts if isinstance(given, list | tuple) else parts[0])
+    except (TypeError, ValueError):
+        return np.empty(0, dtype=np.float32)
+    if array.dtype.kind not in "biuf" and array.ndim:
+        raise EncoderError(
+            f"{name}: expected real numbers, got an array of {array.dtype} ({type(given).__name__})"
+        )
+    return array.astype(np.float32) if array.ndim else np.empty(0, dtype=np.float32)
+
+
+def _of_torch(value: Any) -> Any:
+    """Return a tensor as one that numpy reads: on the CPU, of a type that numpy has."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return value.float() if value.is_floating_point() else value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_encoder_weights",
     "check_length",
+    "check_text",
     "check_weights",
     "mismatches",
     "refuse",
@@ -37,6 +39,10 @@ _LAYER_KEYS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encode
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3
+# Tasks of transformers whose architectures read texts, others that do, and what they consist of.
+_TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
+_TEXT_TYPES = ("canine", "splinter")
+_TEXT_PARTS = {"attn_config", "decoder", "encoder", "ffn_config"}
 _LAYER = re.compile(r"layers\.\d{1,9}\.")
 
 
@@ -174,15 +180,44 @@ def _advice(opened: Checkpoint) -> str:
 
 
 def _check_type(opened: Checkpoint) -> None:
-    """Refuse an architecture that transformers would need code for, or guess from the path."""
-    from transformers import CONFIG_MAPPING
+    """Refuse an architecture that transformers lacks, would guess from the path, or mix up."""
+    import transformers
 
-    model_type = opened.config.get("model_type")
-    if model_type not in CONFIG_MAPPING:
-        code = "; code in the folder (auto_map) is never run" * ("auto_map" in opened.config)
+    file, model_type = opened.folder / "config.json", opened.config.get("model_type")
+    if model_type not in transformers.CONFIG_MAPPING:
         raise ModelFolderError(
-            f"{opened.folder / 'config.json'}: model_type is {model_type!r:.60}; expected an "
-            f"architecture of transformers, such as 'bert' or 'qwen3'{code}"
+            f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
+            "such as 'bert' or 'qwen3'"
+        )
+    for name in opened.config.get("architectures") or ():
+        config = getattr(getattr(transformers, str(name), None), "config_class", None)
+        if getattr(config, "model_type", None) != model_type:
+            raise ModelFolderError(
+                f"{file}: architectures is {name!r:.60}; expected a class that transformers has "
+                f"for {model_type!r}, the model_type"
+            )
+
+
+def check_text(model: Any, file: Path) -> None:
+    """Refuse an architecture of transformers that reads more or other things than texts.
+
+    Args:
+        model: from `check_weights`.
+        file: its ``config.json``, named in errors.
+
+    Raises:
+        ModelFolderError: an architecture for images or sound, or for several modalities.
+    """
+    from transformers.models.auto import modeling_auto
+
+    kind = model.config.model_type
+    known = any(kind in getattr(modeling_auto, f"MODEL_FOR_{each}_MAPPING_NAMES") for each in _TEXT)
+    parts = set(getattr(model.config, "sub_configs", ())) - _TEXT_PARTS
+    if model.main_input_name != "input_ids" or parts or not (known or kind in _TEXT_TYPES):
+        raise ModelFolderError(
+            f"{file}: model_type is {kind!r}, which is not an architecture for texts alone; "
+            "expected one such as 'bert' or 'qwen3', or a multi-modal model with the modules of "
+            "sentence-transformers"
         )
 
 
@@ -204,6 +239,7 @@ def _dry_run(opened: Checkpoint, *, head: bool) -> tuple[Any, dict[str, Any]]:
 
     auto = AutoModelForCausalLM if head else AutoModel
     config = AutoConfig.from_pretrained(opened.folder, trust_remote_code=False)
+    config.get_text_config().to_dict()  # which an object in its place, unread, is not
     kind = auto._model_mapping.get(type(config), None)
     if kind is None:
         raise ModelFolderError(

@@ -1,4 +1,4 @@
-"""Check that the weights of a loaded model are finite."""
+"""Check the weights of a loaded model, and keep them as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Any
 
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["check_finite"]
+__all__ = ["check_finite", "own_weights"]
+
+
+def own_weights(model: Any) -> None:
+    """Copy the weights of a torch ``model`` that are parts of a mapped file into memory.
+
+    Written to that file later, other numbers would become weights of this model.
+    """
+    for weight in (*model.parameters(), *model.buffers()):
+        if not weight.untyped_storage().resizable():  # torch does not own its memory
+            weight.data = weight.data.clone()
 
 
 def check_finite(model: Any, folder: Path) -> None:

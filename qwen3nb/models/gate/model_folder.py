@@ -14,6 +14,7 @@ from qwen3nb.models.gate.configuration_bounds import check_configuration, check_
 from qwen3nb.models.gate.expected_weights import (
     check_encoder_weights,
     check_length,
+    check_text,
     check_weights,
 )
 from qwen3nb.models.gate.sentence_modules import (
@@ -65,7 +66,8 @@ def check_model_folder(folder: Path, *, kind: str) -> None:
     elif kind == "seq2seq":
         check_encoder_weights(opened)
     else:
-        check_weights(opened, head=kind == "causal", encoder=kind == "t5")
+        model = check_weights(opened, head=kind == "causal", encoder=kind == "t5")
+        check_text(model, folder / "config.json")
     # The tokenizer: gate/tokenizer.py.
 
 
@@ -88,7 +90,7 @@ def _check_sentence_transformer(folder: Path) -> None:
     if starts_static(modules):
         check_widths(modules, static_width(modules[0]))
     for module in modules:
-        if module.name == "Transformer":
+        if module.name in ("CLIPModel", "Transformer"):
             opened = _opened(module.folder)
             encoder = opened.config.get("model_type") in _ENCODER_ONLY
             model = check_weights(opened, encoder=encoder, whole=not states_alone(module))

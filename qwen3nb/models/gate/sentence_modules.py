@@ -13,7 +13,7 @@ from qwen3nb.checkpoints.inside import read_object, read_strictly
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import TensorEntry
-from qwen3nb.models.gate.configuration_bounds import check_flag, check_share, check_whole
+from qwen3nb.models.gate.configuration_bounds import check_whole
 from qwen3nb.models.gate.expected_weights import mismatches, refuse, wrong_types
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.gate.static_tables import TokenTable, token_table
@@ -24,6 +24,7 @@ __all__ = [
     "check_sentence_modules",
     "check_widths",
     "module_weights",
+    "pooling_modes",
     "sentence_modules",
     "starts_static",
     "states_alone",
@@ -31,29 +32,16 @@ __all__ = [
 ]
 
 _LIBRARY = "sentence_transformers."
-_WIDTH = (1, 1_000_000)
-_LENGTH = (1, 1_000_000_000)
 # Module classes that have weights of the shapes that their configuration says.
 _SHAPED = ("CNN", "Dense", "LSTM", "LayerNorm", "WeightedLayerPooling")
-_WEIGHTLESS = ("Asym", "Dropout", "Normalize", "Pooling", "Router", "Transformer")
-_AFTER = ("Dropout", "Normalize", "Pooling", "WordWeights")
-_ROUTERS = ("Asym", "Router")
+_WEIGHTLESS = ("CLIPModel", "Dropout", "Normalize", "Pooling", "Transformer")
 _STATIC = "StaticEmbedding"
-# Settings of modules that are whole numbers, and their bounds.
-_SIZES = {
-    **dict.fromkeys(
-        ("dimension", "embedding_dimension", "hidden_dim", "in_embedding_dimension",
-         "in_features", "in_word_embedding_dimension", "out_channels", "out_features",
-         "word_embedding_dimension"),
-        _WIDTH,
-    ),
-    **dict.fromkeys(("document_length", "max_seq_length", "query_length"), _LENGTH),
-    "layer_start": (0, 1_000),
+# Settings that weights do not show, or that take their time before they are compared.
+_BOUNDS = {
+    "max_seq_length": (1, 1_000_000_000),
     "num_hidden_layers": (1, 1_000),
     "num_layers": (1, 1_000),
-}  # fmt: skip
-_FLAGS = {"bias", "bidirectional", "do_lower_case", "include_prompt", "update_embeddings",
-          "use_residual"}  # fmt: skip
+}
 _LEGACY_MODE = "pooling_mode_"
 _LEGACY_MODES = {
     "pooling_mode_cls_token": "cls",
@@ -89,7 +77,6 @@ _LEGACY_SETTINGS = tuple(
 _CONFIGURATIONS = {
     "CNN": "cnn_config.json",
     "LSTM": "lstm_config.json",
-    "Router": "router_config.json",
     "WordEmbeddings": "wordembedding_config.json",
 }
 
@@ -125,12 +112,7 @@ def sentence_modules(folder: Path) -> list[SentenceModule]:
     entries = read_strictly(file)
     if not isinstance(entries, list) or not entries:
         raise ModelFolderError(f"{file}: expected a list of modules, got {entries!r:.60}")
-    modules = [module for entry in entries for module in _routed(_module(folder, file, entry))]
-    if modules[0].name in (*_SHAPED, *_AFTER):
-        raise ModelFolderError(
-            f"{file}: the first module is {modules[0].name}, which cannot read texts; expected a "
-            "module such as Transformer"
-        )
+    modules = [_module(folder, file, entry) for entry in entries]
     names = [str(entry["name"]) for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ModelFolderError(f"{file}: two modules are called {twice[0]!r}; expected other names")
@@ -176,7 +158,7 @@ def check_widths(modules: list[SentenceModule], width: int) -> None:
                     "of what it is applied to"
                 )
         if module.name == "Pooling":
-            width *= len(_modes(module.fields))
+            width *= len(pooling_modes(module))
         elif module.name == "Dense":
             width = module.fields.get("out_features", width)
 
@@ -218,20 +200,6 @@ def states_alone(module: SentenceModule) -> bool:
     )
 
 
-def _routed(module: SentenceModule) -> list[SentenceModule]:
-    """Return the module and, if it routes texts to others, those."""
-    if module.name not in _ROUTERS:
-        return [module]
-    types = module.fields.get("types")
-    if not isinstance(types, dict) or not types:
-        raise ModelFolderError(f"{module.file}: types is {types!r:.60}; expected an object")
-    inner = [
-        _module(module.folder, module.file, {"name": path, "path": path, "type": kind})
-        for path, kind in types.items()
-    ]
-    return [module, *(each for one in inner for each in _routed(one))]
-
-
 def _module(folder: Path, file: Path, entry: object) -> SentenceModule:
     fields = entry if isinstance(entry, dict) else {}
     for key in ("name", "path", "type"):
@@ -257,7 +225,7 @@ def _module(folder: Path, file: Path, entry: object) -> SentenceModule:
 
 
 def _settings_file(folder: Path, name: str) -> Path:
-    if name == "Transformer":
+    if name in ("CLIPModel", "Transformer"):
         present = (each for each in (_SETTINGS, *_LEGACY_SETTINGS) if (folder / each).exists())
         return folder / next(present, _SETTINGS)
     file = folder / _CONFIGURATIONS.get(name, "config.json")
@@ -267,14 +235,8 @@ def _settings_file(folder: Path, name: str) -> Path:
 def _check_settings(module: SentenceModule) -> None:
     for key, value in module.fields.items():
         where = f"{module.file}: {key}"
-        if key in _FLAGS or key.startswith(_LEGACY_MODE):
-            check_flag(value, where)
-        elif key in _SIZES and value is not None:
-            check_whole(value, where, _SIZES[key])
-        elif key in ("kernel_sizes", "stride_sizes"):
-            _check_sizes(value, where)
-        elif key == "dropout":
-            check_share(value, where)
+        if key in _BOUNDS and value is not None:
+            check_whole(value, where, _BOUNDS[key])
         elif key in _ARGUMENTS:
             _check_arguments(value, where)
     if module.fields.get("tokenizer_name_or_path") is not None:
@@ -296,11 +258,6 @@ def _of_torch(name: object) -> bool:
     return isinstance(name, str) and name.startswith("torch.nn.")
 
 
-def _check_sizes(value: object, where: str) -> None:
-    for each in value if isinstance(value, list) and value else [value]:
-        check_whole(each, where, (1, 10_000))
-
-
 def _check_arguments(value: object, where: str) -> None:
     if not isinstance(value, dict):
         raise ModelFolderError(f"{where} is {value!r:.60}; expected an object")
@@ -315,7 +272,7 @@ def _check_pooling(module: SentenceModule) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     known = Pooling.POOLING_MODES
-    modes = _modes(module.fields)
+    modes = pooling_modes(module)
     for mode in modes:
         if mode not in known:
             raise ModelFolderError(
@@ -327,12 +284,12 @@ def _check_pooling(module: SentenceModule) -> None:
         )
 
 
-def _modes(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the poolings in the spelling since 5.4, or of the flags before it."""
-    modes = fields.get("pooling_mode")
+def pooling_modes(module: SentenceModule) -> list[Any]:
+    """Return the poolings of a module, in the spelling since 5.4 or of the flags before it."""
+    modes = module.fields.get("pooling_mode")
     if modes is not None:
         return modes if isinstance(modes, list) else [modes]
-    flags = {key: value for key, value in fields.items() if key.startswith(_LEGACY_MODE)}
+    flags = {key: value for key, value in module.fields.items() if key.startswith(_LEGACY_MODE)}
     return [_LEGACY_MODES.get(key, key) for key, value in flags.items() if value]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from qwen3nb.checkpoints.checkpoint import open_checkpoint
-from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.finite_weights import check_finite, own_weights
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.sources.lora import load_merged
@@ -38,5 +38,6 @@ def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, use_safetensors=safe, trust_remote_code=False
         )
+    own_weights(model)
     check_finite(model, folder)
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,12 +73,46 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
+    """Refuse a maximum length that the tokens added to every text use up.
+
+    Args:
+        tokenizer: of transformers; others are not asked.
+        max_length: in tokens; None for no limit.
+        name: of the length in errors.
+
+    Raises:
+        SpecError: no room for a token of a text.
+    """
+    count = getattr(tokenizer, "num_special_tokens_to_add", None)
+    added = 0 if count is None else count(False)
+    if max_length is not None and max_length <= added:
+        raise SpecError(
+            f"{name} is {max_length:,}, which leaves no room for a text: the tokenizer adds "
+            f"{added} tokens to each; expected at least {added + 1}"
+        )
+
+
+def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
+    """Return what finds the special tokens of a tokenizer in a text; None if it has none.
+
+    Args:
+        tokenizer: of transformers or tokenizers.
+    """
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    if added is None and hasattr(tokenizer, "get_added_tokens_decoder"):
+        added = tokenizer.get_added_tokens_decoder()
+    names = {each.content for each in (added or {}).values() if each.special and each.content}
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first))) if names else None
+
+
 def token_rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int
 ) -> tuple[list[list[int]], int]:
     """Return the token ids of each text, at most ``max_length``, and how many texts were cut.
 
-    Special tokens inside a text are plain text.
+    A special token inside a text is that token, as in sentence-transformers.
     """
     if not texts:
         return [], 0
@@ -85,7 +120,6 @@ def token_rows(
         list(texts),
         truncation=True,
         max_length=max_length,
-        split_special_tokens=True,
         return_attention_mask=False,
     )
     cut = sum(bool(each.overflowing) for each in encoded.encodings or ())

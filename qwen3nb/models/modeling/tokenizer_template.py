@@ -9,8 +9,9 @@ when it truncates a text.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,32 +46,45 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
             raise ValueError(f"the tokenizer has no token {end!r} to put at the end")
         after = [last]
     wanted, now = [*before, *plain, *after], tokenizer.encode(_PROBE).ids
-    if now == [*plain, *after] and before:
-        after = []  # it already appends the end token
-    if now != wanted:
-        _add_template(tokenizer, before, after)
-    if tokenizer.encode(_PROBE).ids != wanted:
+    if now not in (plain, [*plain, *after], [*before, *plain], wanted):
         raise ValueError(
             f"the tokenizer adds its own tokens ({now} for {_PROBE!r}, which alone is "
             f"{plain}), which cannot be combined with a prefix or an end token"
         )
+    if now != wanted:
+        _set_template(tokenizer, before, after)
     if truncation is not None:
         tokenizer.enable_truncation(**truncation)
 
 
-def _add_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]) -> None:
+def _set_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]) -> None:
+    """Replace the template, if any, by one in which each token goes by its own text.
+
+    tokenizers takes any name for one or more tokens; transformers.js and llama.cpp look the name
+    up in the vocabulary. Its constructor reads ``:`` and ``$`` in a name as syntax, its stored
+    form does not.
+    """
     from tokenizers import processors
 
-    special: list[dict[str, Any]] = [
-        {"id": name, "ids": list(ids), "tokens": [tokenizer.id_to_token(token) for token in ids]}
-        for name, ids in (("before", before), ("after", after))
-        if ids
-    ]
-    first, last = ["before"] * bool(before), ["after"] * bool(after)
-    template = processors.TemplateProcessing(
-        single=[*first, "$A", *last],
-        pair=[*first, "$A", "$B:1", *last],
-        special_tokens=special,
+    names = {token: tokenizer.id_to_token(token) for token in (*before, *after)}
+    first, last = (
+        [{"SpecialToken": {"id": names[token], "type_id": 0}} for token in ids]
+        for ids in (before, after)
     )
+    one, two = ({"Sequence": {"id": name, "type_id": i}} for i, name in enumerate("AB"))
+    template = {
+        "type": "TemplateProcessing",
+        "single": [*first, one, *last],
+        "pair": [*first, one, two, *last],
+        "special_tokens": {
+            name: {"id": name, "ids": [token], "tokens": [name]} for token, name in names.items()
+        },
+    }
     existing = tokenizer.post_processor
-    tokenizer.post_processor = processors.Sequence([existing, template]) if existing else template
+    stored = json.loads(existing.__getstate__()) if existing else {"processors": []}
+    kept = [each for each in stored.get("processors", [stored]) if each["type"] != template["type"]]
+    processor = processors.Sequence([])
+    processor.__setstate__(
+        json.dumps({"type": "Sequence", "processors": [*kept, template]}).encode()
+    )
+    tokenizer.post_processor = processor

@@ -10,7 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.checkpoints.inside import read_object
 from qwen3nb.models.gate.model_folder import check_model_folder
+from qwen3nb.models.gate.sentence_modules import sentence_modules
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
@@ -23,6 +25,9 @@ from qwen3nb.utils.imports import load_library
 
 __all__ = ["load_reranker"]
 
+_KINDS = ("adapter", "decoder", "reranker")
+_HEADS = ("ForCausalLM", "LMHeadModel")
+_SCORED = {"true_token_id": "yes", "false_token_id": "no"}
 _MARKS = ("<|im_start|>", "<|im_end|>")
 
 
@@ -92,27 +97,61 @@ def load_yes_no(
     from qwen3nb.models.inference.prefix_cache import check_causal
     from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
 
-    # A Qwen3-Reranker may come with sentence-transformers files, but is still a decoder.
-    if source.kind not in ("decoder", "adapter", "sentence-transformers"):
-        raise SpecError(
-            f"{source.label} is of kind {source.kind!r}; a yes/no reranker is a causal language "
-            "model, with or without a LoRA adapter"
-        )
     where = pick_device(device)
-    folder = (source.base or source).folder
-    assert folder is not None  # noqa: S101 - these kinds have one
+    folder = _causal_folder(source)
     check_model_folder(folder, kind="causal")
-    fingerprint(source)
+    content = fingerprint(source)
     model = load_causal(source, torch_dtype(dtype)).to(where).eval()
     check_causal(model.config)
     tokenizer = load_tokenizer(folder, model.config)
     _check_marks(tokenizer, model.config, folder)
+    _check_scores(tokenizer, folder)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
-    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
+    loaded = YesNoModel(model.model, head, tokenizer, dtype, count, content)
     if linears == "auto":
         fuse_layers(loaded.backbone)
     return loaded
+
+
+def _causal_folder(source: Source) -> Path:
+    """Return the folder of the causal language model that ``source`` runs.
+
+    Raises:
+        SpecError: another kind of model, or one that was saved without its output matrix.
+    """
+    model = source.base or source
+    if source.kind not in _KINDS or model.folder is None:
+        dense = "" if source.folder is None else f"{source.folder}: "
+        raise SpecError(
+            f"{dense}{source.label} is of kind {source.kind!r}; a yes/no reranker is a causal "
+            "language model, with or without a LoRA adapter. `qwen3nb eval` runs dense encoders"
+        )
+    for name in read_object(model.folder / "config.json").get("architectures") or ():
+        if not str(name).endswith(_HEADS):
+            raise SpecError(
+                f"{model.folder}: {name!r:.80} is not a causal language model, as a yes/no "
+                f"reranker is; expected a class that ends in {' or '.join(_HEADS)}"
+            )
+    return model.folder
+
+
+def _check_scores(tokenizer: Any, folder: Path) -> None:
+    """Check that a cross-encoder's score is that of yes against no.
+
+    Raises:
+        SpecError: it declares other tokens.
+    """
+    if not (folder / "modules.json").is_file():
+        return
+    for module in sentence_modules(folder):
+        for key, word in _SCORED.items():
+            ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+            if module.name == "LogitScore" and [module.fields.get(key)] != ids:
+                raise SpecError(
+                    f"{module.file}: {key} is {module.fields.get(key)!r:.40}; expected {ids}, "
+                    f"the token {word!r} of a yes/no reranker"
+                )
 
 
 def _check_marks(tokenizer: Any, config: Any, folder: Path) -> None:

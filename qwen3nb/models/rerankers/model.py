@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ class YesNoModel:
         dtype: name of the dtype it runs in.
         parameters: number of parameters; includes the output matrix unless it is tied to the
             embedding.
+        content: the fingerprint of its files before they were loaded.
     """
 
     backbone: Any
@@ -30,6 +32,7 @@ class YesNoModel:
     tokenizer: PreTrainedTokenizerBase
     dtype: str
     parameters: int
+    content: Mapping[str, Any]
 
     @property
     def config(self) -> Any:

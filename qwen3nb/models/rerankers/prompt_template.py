@@ -6,7 +6,9 @@
 
 The three are tokenised separately, as in Qwen3-Reranker's own code
 (https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). In prefix and suffix, special tokens
-are control tokens; in the content, whatever it contains, they are plain text.
+are control tokens. In the content, whatever it contains, they are plain text: a document that
+ends the user's turn would otherwise write the assistant's answer. Encoders have no such turns,
+and read special tokens as sentence-transformers does (`qwen3nb.models.encoders.base`).
 
 If a pair exceeds the maximum length, the end of the document is cut off, at a token boundary.
 Only if the query leaves no room for a document, the end of the query is cut off as well, so

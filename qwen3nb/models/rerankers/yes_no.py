@@ -37,7 +37,7 @@ from qwen3nb.models.rerankers.prompt_template import (
     RerankError,
     common_start,
 )
-from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.fingerprint import unchanged
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
@@ -122,6 +122,7 @@ class Reranker:
         Raises:
             RerankError: a maximum length that the model or the template does not allow, or a
                 tokenizer without ``yes`` and ``no``.
+            SpecError: files that changed while the model was loaded.
             ValueError: an unknown template.
         """
         import torch
@@ -146,7 +147,7 @@ class Reranker:
         self.stats = RerankStats()
         self.settings: dict[str, Any] = {
             "scoring": SCORING,
-            "model": fingerprint(source),
+            "model": unchanged(source, model.content),
             "template": [layout.name, layout.prefix, layout.head("", ""), layout.suffix],
             "instruction": instruction,
             "max_length": max_length,

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 PLAN, MANIFEST = "plan.json", "manifest.json"
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.npy")  # a name in the folder, never a path
 SCHEMA = 1
 
 
@@ -195,11 +197,11 @@ def _read(file: Path) -> ShardedVectors:
             again = "run the same `qwen3nb encode` again, which writes it again and keeps the parts"
         raise ValueError(f"{file}: changed since it was written; {again}")
     try:
-        return ShardedVectors(
-            source=ShardSource(**value["source"]),
-            model=ShardModel(**value["model"]),
-            shards=tuple(Shard(**each) for each in value["shards"]),
-        )
+        shards = tuple(Shard(**each) for each in value["shards"])
+        for shard in shards:
+            if not _PART.fullmatch(str(shard.file)):
+                raise TypeError(f"expected names such as part-000000.npy, got {shard.file!r:.80}")
+        return ShardedVectors(ShardSource(**value["source"]), ShardModel(**value["model"]), shards)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{file}: not the JSON of vectors in parts ({error})") from None
 

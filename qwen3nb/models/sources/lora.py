@@ -34,6 +34,7 @@ _TENSOR = re.compile(
 # Fields of adapter_config.json that change what is computed, and their supported values.
 _PLAIN: dict[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
+    "task_type": ("CAUSAL_LM", None),
     "bias": ("none", None),
     "modules_to_save": (None, []),
     "use_dora": (False, None),

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import list_checkpoints
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, unread_weights
 from qwen3nb.checkpoints.inside import check_all_inside, configured_inside, read_object
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.models.gate.sentence_modules import sentence_modules, starts_static
+from qwen3nb.models.gate.declared import declared_kind
 from qwen3nb.models.gate.static_tables import static_files
 from qwen3nb.models.sources.lora import adapter_config, check_fit
 from qwen3nb.models.sources.prompt_names import named_prompts, stored_prompts
@@ -159,7 +159,8 @@ def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
     base_source = _adapter_base(folder, named, given=base is not None)
     if base_source.kind == "hub":
         base_source = fetch_model(base_source)
-    if base_source.kind not in ("decoder", "sentence-transformers") or base_source.folder is None:
+    kinds = ("decoder", "reranker", "sentence-transformers")
+    if base_source.kind not in kinds or base_source.folder is None:
         raise SpecError(
             f"{named}: not a causal language model, so it cannot be the base of {folder}"
         )
@@ -257,48 +258,25 @@ def _registered(name: str, entry: Mapping[str, Any]) -> Source:
 
 
 def _folder(spec: str, folder: Path) -> Source:
-    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+    file, modules = folder / "config.json", (folder / "modules.json").is_file()
+    if (folder / "adapter_config.json").is_file() and not file.is_file():
+        if modules:
+            raise SpecError(
+                f"{folder}: a sentence-transformers model whose transformer is a PEFT adapter; "
+                "expected a whole model. Merge the adapter into it and save it again"
+            )
         return adapter_source(folder)
-    if not (folder / "config.json").is_file() and not _static(folder):
+    if not (file.is_file() or modules or static_files(folder)):
         raise SpecError(
-            f"{folder}: no config.json, so this is not a model.{configured_inside(folder)}"
+            f"{folder}: no config.json, so this is not a model{unread_weights(folder)}."
+            f"{configured_inside(folder)}"
         )
     try:
         check_all_inside(folder)
-        file = folder / "config.json"
-        config = read_object(file) if file.is_file() else {}
+        kind = declared_kind(folder, read_object(file) if file.is_file() else {})
     except CheckpointError as error:
         raise SpecError(str(error)) from None
-    return Source(
-        spec, _kind(folder, config), _label(folder), folder=folder, prompts=stored_prompts(folder)
-    )
-
-
-def _static(folder: Path) -> bool:
-    """Return whether a folder without ``config.json`` holds a static model.
-
-    Raises:
-        SpecError: a ``modules.json`` that is malformed.
-    """
-    if not (folder / "modules.json").is_file():
-        return static_files(folder) is not None
-    try:
-        return starts_static(sentence_modules(folder))
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
-
-
-def _kind(folder: Path, config: dict[str, Any]) -> str:
-    model_type = config.get("model_type")
-    if model_type in ("qwen3_encdec", "qwen3_encoder_decoder"):
-        return "seq2seq"
-    if model_type == "qwen3" and config.get("is_causal") is False:
-        return "encoder"
-    if static_files(folder) is not None:
-        return "static"
-    if (folder / "modules.json").is_file():
-        return "sentence-transformers"
-    return "t5" if config.get("is_encoder_decoder") else "decoder"
+    return Source(spec, kind, _label(folder), folder=folder, prompts=stored_prompts(folder))
 
 
 def _label(folder: Path) -> str:

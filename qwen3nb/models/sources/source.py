@@ -15,8 +15,9 @@ class Source:
         kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
             encoder-decoder checkpoint), ``sentence-transformers``, ``static`` (model2vec's, or
             wordllama), ``t5`` (another encoder-decoder, whose encoder is used), ``decoder`` (a
-            causal language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or
-            ``bm25``.
+            pre-trained model such as a causal language model), ``reranker`` (a causal language
+            model with sentence-transformers' files of a cross-encoder), ``adapter`` (LoRA),
+            ``fusion``, ``hub``, ``random`` or ``bm25``; `qwen3nb.models.gate.declared` decides.
         label: a name that is safe in file names and tables.
         folder: the model's folder, if it has one.
         prompts: text prepended to an input, per role or task; see `prompt_for`, and

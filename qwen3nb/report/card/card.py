@@ -6,7 +6,7 @@ Unknown facts are marked as missing; nothing is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.prompt_names import named_prompts
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -37,7 +38,7 @@ from qwen3nb.report.leaderboard.tables import results_table
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
-from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.markdown import code, escaped
 
 __all__ = ["card_body", "card_text", "loaded_name"]
 
@@ -89,9 +90,11 @@ def card_body(
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Markdown, escaped value by value
     ).get_template("card.md.j2")
+    name = name or loaded_name(folder, hub_id)
     return template.render(
         **_about(folder, provenance, stated),
-        name=name or loaded_name(folder, hub_id),
+        **_prompted(named_prompts(provenance.get("prompts", {})), name=name),
+        name=name,
         **_measured(folder, results, tier=tier),
         version=qwen3nb.__version__,
     )
@@ -123,6 +126,42 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         **_citation(stated.get("citation", "")),
         "thanks": escaped(stated.get("acknowledgements", "")),
     }
+
+
+def _prompted(prompts: Mapping[str, str], *, name: str) -> dict[str, Any]:
+    """Return what the template says about prompts: what each program does, and how it gets them."""
+    if not {"query", "passage"} & prompts.keys():
+        return {"prompts": [], "symmetric": False, "unprompted": ""}
+    symmetric = "symmetric" in prompts
+    plain = "that of any text" if symmetric else "none"
+    by_name = [code(f"encode_kwargs={{'prompt_name': {role!r}}}") for role in ("query", "document")]
+    query, document = (prompts.get(role, "") for role in ("query", "passage"))
+    rows = [
+        ("langchain-huggingface 1.2.3", plain,
+         code(f"HuggingFaceEmbeddings(model_name={name!r}, query_encode_kwargs={{'prompt_name': "
+              "'query'}, encode_kwargs={'prompt_name': 'document'})")),
+        ("llama-index-embeddings-huggingface 0.8.0", "none",
+         code(f"HuggingFaceEmbedding(model_name={name!r}, query_instruction={query!r}, "
+              f"text_instruction={document!r})")),
+        ("Haystack 3.4.0 (sentence-transformers-haystack 2.0.0)", plain,
+         f"`SentenceTransformersTextEmbedder` with {by_name[0]}, "
+         f"`SentenceTransformersDocumentEmbedder` with {by_name[1]}"),
+        ("txtai 9.14.0", "applied",
+         code(f"Embeddings(path={name!r}, method='sentence-transformers')")
+         + "; `instructions` would add them twice"),
+        ("Chroma 1.5.9", plain, "no option; pass vectors: "
+         "`collection.add(…, embeddings=model.encode_document(texts))`, "
+         "`collection.query(query_embeddings=model.encode_query(texts))`"),
+        ("LanceDB 0.40.0", plain, "no option; pass vectors: "
+         "`table.search(model.encode_query(text))`"),
+        ("pyterrier-dr 0.8.1", plain, "no option; in a subclass of `SBertBiEncoder`, let "
+         "`encode_queries` return `self.model.encode_query(list(texts))`, and `encode_docs` alike"),
+        ("text-embeddings-inference", plain, '`"prompt_name": "query"` in a request (documented)'),
+        ("others, such as transformers and transformers.js", "none",
+         f"put the prompt before the text: {code(repr(query))}, {code(repr(document))}"),
+    ]  # fmt: skip
+    unprompted = ", but without the prompts: see below"
+    return {"prompts": rows, "symmetric": symmetric, "unprompted": unprompted}
 
 
 def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str, Any]:

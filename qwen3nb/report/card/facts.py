@@ -137,6 +137,8 @@ def details(
     surround += ["ends with the end-of-text token"] if provenance["append_eos"] else []
     prompts = [f"{role} {text!r}" for role, text in provenance.get("prompts", {}).items()]
     by_role = ", ".join(prompts) + "; applied by encode_query and encode_document"
+    if "symmetric" in provenance.get("prompts", {}):
+        by_role += ", symmetric by encode alone"
     rows: list[tuple[str, Any]] = [
         ("type", "Qwen3 encoder, bidirectional attention"),
         ("base model", facts.get("base_model")),

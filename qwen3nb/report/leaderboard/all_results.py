@@ -1,99 +1,91 @@
-"""One file with everything that a run has measured, for other programs to read.
+"""One file with the scores of all models of a folder, for other programs to read.
 
-results/all_results.json                                   the last evaluation
-results/summaries/all_results_20261121_192013.json         a copy of each
-eval_results/all_results.json                              a report of several models
+results/all_results.json        of all records; written anew by `eval`, `sweep` and `report`
+eval_results/all_results.json   of the models of a report
 
-Each holds the ``model``, its ``model_path``, the ``config`` of the run, ``results`` by model and
-task, a ``summary`` by model, and ``failures``.
+Each holds the ``model``, its ``model_path`` and the ``config`` of the newest record, or of the
+report; ``results`` by model and task, with the checksum of each record; a ``summary`` by model;
+and ``failures``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.alignment import model_names
-from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.suite import Summary
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.records.record import Result, checksum
+from qwen3nb.records.store import load_failures, load_results
+from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
+from qwen3nb.report.leaderboard.suite import Summary, summarise
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["scores_of", "write_all_results"]
+__all__ = ["all_results", "write_all_results"]
 
-SCHEMA = "qwen3nb.all-results/2"
+_ROWS = ("top", "queries", "runs", "qrels")  # of a record's parameters, those with a row per query
 
 
-def write_all_results(
-    results: Iterable[Result],
-    summaries: Iterable[Summary],
-    *,
-    config: Mapping[str, Any],
-    failures: Mapping[str, str] | None = None,
-    folder: Path | str | None = None,
-    copies: Path | str | None = None,
-    when: datetime | None = None,
-) -> list[Path]:
-    """Write ``all_results.json`` and its stamped copy; return both paths.
+def write_all_results(folder: Path | str | None = None) -> Path:
+    """Write the scores of all records in ``folder``, by default `paths.results`; return the file.
 
-    Args:
-        results: records of one or several models, those of the model of the run first.
-        summaries: their means, from `summarise`, one per model.
-        config: parameters of the run.
-        failures: task or model -> why it failed.
-        folder: by default `paths.results`.
-        copies: folder of the copy; by default ``summaries`` in ``folder``.
-        when: the time in it and in its copy's name; by default now.
+    Processes that write it take turns, and each reads the records when it has its own.
     """
     base = Path(folder).expanduser() if folder else paths.results()
-    now, listed = when or datetime.now(UTC), list(results)
-    by_model = _by_model(listed)
+    with turn(base / SUMMARY):
+        records = list(load_results(base, whole=False))
+        newest = max(records, key=lambda each: each.finished, default=None)
+        if newest is not None:  # the model of the last evaluation first
+            records.sort(key=lambda each: each.model.identity != newest.model.identity)
+        config = {k: v for k, v in newest.config.items() if k not in _ROWS} if newest else {}
+        value = all_results(records, config=config, failures=load_failures(base))
+        return write_json(base / SUMMARY, value)
+
+
+def all_results(
+    results: Iterable[Result],
+    *,
+    config: Mapping[str, Any],
+    failures: Mapping[str, str],
+    summaries: Iterable[Summary] | None = None,
+    when: datetime | None = None,
+) -> dict[str, Any]:
+    """Return the scores of records as JSON.
+
+    Args:
+        results: records of one or several models; those of the model of the run first.
+        config: parameters of the run.
+        failures: task or model -> why it failed.
+        summaries: means of each model; by default over the tasks that it has.
+        when: the time in it; by default now.
+    """
+    listed = list(results)
+    names = model_names(listed)
+    by_model: dict[str, list[Result]] = {names[each.model.identity]: [] for each in listed}
+    for result in newest_records(listed)[0]:
+        by_model[names[result.model.identity]].append(result)
+    if summaries is None:
+        summaries = [
+            replace(summarise(own, requested=[each.task.key for each in own]), label=name)
+            for name, own in by_model.items()
+        ]
+    public, _ = known_secrets().removed({"config": dict(config), "failures": dict(failures)})
     value = {
-        "schema": SCHEMA,
+        "schema": SUMMARY_SCHEMA,
         "model": next(iter(by_model), ""),
         "model_path": listed[0].model.spec if listed else "",
-        "timestamp": now.isoformat(timespec="seconds"),
-        "config": dict(config),
-        "results": by_model,
+        "timestamp": (when or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "config": public["config"],
+        "results": {
+            name: {result.task.key: scores_of(result) for result in own}
+            for name, own in by_model.items()
+        },
         "summary": {each.label: each.as_dict() for each in summaries},
-        "failures": dict(failures or {}),
+        "failures": public["failures"],
     }
-    beside = Path(copies) if copies else base / "summaries"
-    with turn(beside / "all_results.json"):
-        while (copy := beside / f"all_results_{now:%Y%m%d_%H%M%S}.json").exists():
-            now += timedelta(seconds=1)
-        return [write_json(base / "all_results.json", value), write_json(copy, value)]
-
-
-def _by_model(results: list[Result]) -> dict[str, dict[str, Any]]:
-    """Return the scores by model, by a name that no other has, and task."""
-    names = model_names(results)
-    models: dict[str, dict[str, Any]] = {}
-    for result in results:
-        models.setdefault(names[result.model.identity], {})[result.task.key] = scores_of(result)
-    return models
-
-
-def scores_of(result: Result) -> dict[str, Any]:
-    """Return the scores of a record without those of its queries."""
-    task = result.task
-    return {
-        "identity": result.model.identity,
-        "type": task.type,
-        "dataset": task.dataset,
-        "revision": task.revision,
-        "splits": task.splits,
-        "subsets": task.subsets,
-        "main_metric": task.main_metric,
-        "main_score": result.main.value,
-        "metrics": {name: asdict(value) for name, value in result.metrics.items()},
-        "parts": [asdict(part) for part in result.parts],
-        "mteb": asdict(task.mteb) if task.mteb else None,
-        "size": task.size,
-        "counts": task.counts,
-        "seconds": result.cost.seconds,
-    }
+    return {**value, "checksum": checksum(value)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.training.tir_estimate import seeds_needed
@@ -54,12 +55,12 @@ def _cost(each: Estimate, gate: Gate) -> str:
     tir = each.tir or 0.0
     seeds = f"{len(each.seeds)} seed{'s' if len(each.seeds) > 1 else ''}"
     numbers = f"TIR {_percent(tir)} %{_ends(each.interval)} over {seeds}"
-    known = each.interval is not None and len(each.seeds) > 1
-    if known and each.interval[0] > 0:
+    low, high = each.interval if each.interval and len(each.seeds) > 1 else (-math.inf, math.inf)
+    if low > 0:
         if tir < gate.pass_at:
             return f"costs a little: {numbers}"
         return f"costs {_percent(tir)} % of the specialist's score: {numbers}"
-    if known and each.interval[1] < 0:
+    if high < 0:
         return f"costs nothing, it helps: {numbers}"
     if tir < gate.fail_below:
         return f"costs nothing measurable: {numbers}"

@@ -36,7 +36,7 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
         return known
     old = all(_is_old(file) for file in files)
     digest = compute()
-    if old:
+    if old and _key(files, kind) == key:  # else they were replaced while they were read
         remember_digests({key: digest})
     return digest
 

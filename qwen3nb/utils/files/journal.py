@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.utils.atomic_files import canonical
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "append", "noted"]
 
 _LINE = b"\n%08x %s\n"
 
@@ -59,18 +60,8 @@ class Journal:
 
     def add(self, key: str, value: Any) -> None:
         """Store ``value`` durably before returning."""
-        data = canonical([key, value])
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            line = _LINE % (zlib.crc32(data), data)
-            if os.write(handle, line) != len(line):
-                raise OSError(f"{self.file}: only a part of a line was written")
-            os.fsync(handle)
-            end = os.lseek(handle, 0, os.SEEK_CUR)
-        finally:
-            os.close(handle)
-        self._lines[key] = (end - len(line) + 1, len(line) - 1)  # without the first line break
+        end, length = append(self.file, key, value)
+        self._lines[key] = (end - length + 1, length - 1)  # without the first line break
 
     def _index(self, line: bytes, offset: int) -> None:
         if line == b"\n":
@@ -81,6 +72,29 @@ class Journal:
             return
         key, _ = json.JSONDecoder().raw_decode(data.decode("ascii"), 1)
         self._lines[key] = (offset, len(line))
+
+
+@contextmanager
+def noted(file: Path, key: str) -> Iterator[None]:
+    """Note in a journal that a block does something: False before, and True behind it."""
+    append(file, key, False)
+    yield
+    append(file, key, True)
+
+
+def append(file: Path, key: str, value: Any) -> tuple[int, int]:
+    """Add to a journal that is not read; return where its line ends, and its length."""
+    data = canonical([key, value])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        line = _LINE % (zlib.crc32(data), data)
+        if os.write(handle, line) != len(line):
+            raise OSError(f"{file}: only a part of a line was written")
+        os.fsync(handle)
+        return os.lseek(handle, 0, os.SEEK_CUR), len(line)
+    finally:
+        os.close(handle)
 
 
 def _checked(line: bytes) -> bytes | None:

@@ -226,6 +226,11 @@ def test_the_minimum_detectable_effect_has_that_power():
         minimum_detectable_effect(A, B, power=0.01)
 
 
+def test_the_power_without_an_effect_is_the_level():
+    for alpha in (0.01, 0.05):
+        assert power(0.0, deviation=1.0, n=12, alpha=alpha) == pytest.approx(alpha)
+
+
 def test_equal_systems_have_defined_results():
     same = mean_difference(A, A)
     assert same.difference == 0

@@ -20,6 +20,7 @@ from qwen3nb.models.search.shards import (
     read_shard_plan,
     shard_blocks,
 )
+from qwen3nb.utils.atomic_files import sha256_json
 
 TEXTS = [f"text {number % 17} of ümlauts{' x' * (number % 5)}" for number in range(23)]
 
@@ -102,6 +103,31 @@ def test_what_is_there_is_kept_and_the_rest_encoded(source, folder):
     after = {file.name: file.stat().st_mtime_ns for file in folder.glob("part-*.npy")}
     assert {name for name in before if before[name] != after[name]} == {"part-000001.npy"}
     assert not list(folder.glob(".*"))
+
+
+OUTSIDE = ["../x/y.npy", "..", "/x/y.npy", "a/b.npy", ".y.npy", "y", "", "y.npy/..", "a\\b.npy",
+           "plan.json", "y.npy\n", None, 3]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("manifest", ["plan.json", "manifest.json"])
+def test_a_part_has_a_plain_name_in_the_folder(tmp_path, source, folder, manifest, name):
+    """A path in a plan would be renamed and written to; one in a manifest, read."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "y.npy").write_text("of somebody else")
+    if manifest == "plan.json":
+        (folder / "manifest.json").unlink()
+    value = json.loads((folder / manifest).read_text())
+    value["shards"][1]["file"] = name
+    fields = {key: each for key, each in value.items() if key != "check"}
+    (folder / manifest).write_text(json.dumps(fields | {"check": sha256_json(fields)}))
+    before = tree(tmp_path)
+    with pytest.raises(ValueError, match=rf"{manifest}: .*expected"):
+        search(vectors_of(folder)[:1], folder, k=1)
+    if manifest == "plan.json":
+        with pytest.raises(ValueError, match=r"plan.json: .*part-000000.npy"):
+            encode_shards(random_encoder(), source, folder)
+    assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "longer", "shape", "header"])

@@ -5,12 +5,14 @@ import pytest
 import torch
 import transformers
 from helpers import TEXTS
+from helpers.archetypes import edit, sentence
 from helpers.tiny_models import QWEN
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.models.encoders.sentence_transformer import known_pooling
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
 
@@ -147,3 +149,25 @@ def test_mteb_scores_equal_vectors_equally(encoder_folder, monkeypatch):
 
     # Only rounding of the vectors can make scores differ, where cosines almost tie.
     assert score(ours) == pytest.approx(score(theirs), abs=1e-6)
+
+
+def test_a_length_that_leaves_no_room_for_a_text_is_refused(tokenizer_folder, tmp_path):
+    from tokenizers import Tokenizer
+
+    folder = sentence()(tmp_path / "model", tokenizer_folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    surround(tokenizer, prefix="<|im_start|>", end="<|endoftext|>")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    for length in (1, 2):
+        with pytest.raises(SpecError, match=f"max_length is {length}, .* adds 2 tokens"):
+            load_encoder(folder, max_length=length, cache=False)
+    vectors = load_encoder(folder, max_length=3, cache=False).encode(["a", "b"])
+    assert not np.allclose(vectors[0], vectors[1])
+
+
+def test_prompts_that_are_left_out_of_the_pooling_are_refused(tokenizer_folder, tmp_path):
+    folder = sentence()(tmp_path / "model", tokenizer_folder)
+    edit(folder, "1_Pooling/config.json", include_prompt=False)
+    with pytest.raises(SpecError, match="leaves the tokens of a prompt out of its pooling"):
+        load_encoder(folder, prompts={"query": "q: "}, cache=False)
+    assert load_encoder(folder, cache=False).encode(["a"]).shape == (1, 32)

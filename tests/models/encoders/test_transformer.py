@@ -10,6 +10,7 @@ from qwen3nb.evaluation.recording import Work
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
+from qwen3nb.report.card.extract import extract
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +35,43 @@ def test_long_texts_from_the_cache_are_said_to_be_unchecked(encoder_folder):
     assert after.counts() == {"long texts from the cache, not checked for cuts": 1}
 
 
-def test_special_tokens_inside_a_text_are_text(encoder):
-    ids = encoder._tokenise(["<|endoftext|>"])[0]
-    assert len(ids) > 1
-    assert encoder._tokenizer.eos_token_id not in ids
+END = "<|endoftext|>"
+WITH_SPECIAL = [f"first {END} then", END, f"{END}{END}", "<|im_start|>user", "a <extra_id_7> b"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pooling": "mean"},
+        {"pooling": "cls"},
+        {"pooling": "last", "append_eos": True},
+        {"pooling": "mean", "prefix": "[R] "},
+    ],
+)
+def test_special_tokens_inside_a_text_are_what_sentence_transformers_reads(
+    checkpoint, tmp_path, options
+):
+    from sentence_transformers import SentenceTransformer
+
+    folder = extract(checkpoint, tmp_path / "encoder", **options).folder
+    encoder = load_encoder(folder, cache=False)
+    expected = SentenceTransformer(str(folder), device="cpu").encode(WITH_SPECIAL)
+    np.testing.assert_allclose(encoder.encode(WITH_SPECIAL), expected, atol=1e-6)
+
+
+def test_special_tokens_are_tokens_and_texts_with_them_are_counted(encoder_folder):
+    encoder = load_encoder(encoder_folder, show_progress=False)
+    assert encoder._tokenise([END])[0] == [encoder._tokenizer.eos_token_id]
+    work = Work(encoder)
+    encoder.encode([*WITH_SPECIAL, *TEXTS, "<|endoftext", END, ""])
+    encoder.encode([END])  # from the cache
+    assert work.counts()["texts with a special token of the tokenizer"] == len(WITH_SPECIAL) + 2
+
+
+def test_prompts_are_no_texts_with_special_tokens(encoder_folder):
+    encoder = load_encoder(encoder_folder, cache=False, prompts={"query": f"{END} "})
+    encoder.encode(list(TEXTS), role="query")
+    assert encoder.stats.special == 0
 
 
 def test_a_mistyped_option_lists_its_choices(encoder_folder):

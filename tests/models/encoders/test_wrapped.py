@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
-from qwen3nb.models.types import EncoderError
+from qwen3nb.models.types import EncoderError, SpecError
 
 
 class Lengths:
@@ -81,3 +82,61 @@ def test_anything_but_a_vector_per_text_is_refused(made):
 def test_an_object_without_encode_is_refused():
     with pytest.raises(TypeError, match=r"an object with encode\(texts\); got int"):
         WrappedEncoder(3)
+
+
+class Returns:
+    """An object that returns what it was made with, once per text."""
+
+    def __init__(self, row, convert=np.array):
+        self.row, self.convert = row, convert
+
+    def encode(self, texts):
+        return self.convert([self.row for _ in texts])
+
+
+VALUES = [1.0, -2.5, 0.0]  # exact in 16 bits
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        np.array,
+        list,
+        lambda rows: np.array(rows, dtype=np.float16),
+        lambda rows: np.array(rows, dtype=np.float64),
+        lambda rows: torch.tensor(rows, dtype=torch.bfloat16),
+        lambda rows: torch.tensor(rows, dtype=torch.float16, requires_grad=True),
+        lambda rows: [torch.tensor(row, dtype=torch.bfloat16) for row in rows],
+        lambda rows: [np.array(row) for row in rows],
+    ],
+)
+def test_real_numbers_of_any_type_are_kept(convert):
+    vectors = WrappedEncoder(Returns(VALUES, convert)).encode(["a", "b"])
+    assert vectors.tolist() == [VALUES, VALUES]
+    assert vectors.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("convert", "message"),
+    [
+        (lambda rows: np.array(rows) + 1j, "real numbers, got an array of complex128"),
+        (lambda rows: torch.tensor(rows) + 1j, "real numbers, got an array of complex64"),
+        (lambda rows: np.array(rows).astype(str), "real numbers, got an array of <U"),
+        (lambda rows: np.array(rows, dtype=object), "real numbers, got an array of object"),
+        (lambda rows: np.ma.masked_less(rows, 0), "masked array"),
+        (lambda rows: [np.ma.masked_less(row, 0) for row in rows], "masked array"),
+        (lambda rows: torch.tensor(rows).to_sparse(), r"\(1, D\), got .*indices"),
+        (lambda rows: torch.tensor(rows)[:, None], r"\(1, D\), got torch.Size\(\[1, 1, 3\]\)"),
+    ],
+)
+def test_what_would_lose_a_part_of_its_numbers_is_refused(convert, message):
+    with pytest.raises(EncoderError, match=rf"Returns\.encode of 1 texts: expected .*{message}"):
+        WrappedEncoder(Returns(VALUES, convert))
+
+
+def test_models_of_sentence_transformers_that_are_not_dense_are_refused():
+    class SparseEncoder(Lengths):
+        model_type = "SparseEncoder"
+
+    with pytest.raises(SpecError, match="SparseEncoder: a sparse encoder"):
+        WrappedEncoder(SparseEncoder())

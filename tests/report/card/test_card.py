@@ -1,5 +1,7 @@
 """The model card: its facts are true, unknown ones are marked, and its snippets run."""
 
+import ast
+import html
 import json
 import re
 import runpy
@@ -13,6 +15,7 @@ import yaml
 from helpers.checkpoints import without_checksums
 from helpers.html import HOSTILE
 from helpers.records import amend, make, tier_records
+from markdown_it import MarkdownIt
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb.analysis.comparison.compare import compare
@@ -212,9 +215,16 @@ def snippets(text):
 def test_the_snippets_run_and_agree(checkpoint, tmp_path, monkeypatch, pooling, normalize):
     """Run each snippet as a reader would, from a file beside the model."""
     folder = tmp_path / "my_encoder"
-    extract(checkpoint, folder, pooling=pooling, normalize=normalize)
+    prompts = {"query": "find: ", "passage": "text: "} if normalize else {}
+    extract(checkpoint, folder, pooling=pooling, normalize=normalize, prompts=prompts)
     monkeypatch.chdir(tmp_path)
-    first, alike, plain, ours = snippets(card_body(folder, []))
+    first, *search, alike, plain, ours = snippets(card_body(folder, []))
+    assert len(search) == normalize
+    for code in search:
+        (tmp_path / "snippet.py").write_text(code)
+        space = runpy.run_path(str(tmp_path / "snippet.py"))
+        same = SentenceTransformer(str(folder)).encode("find: How do I sort a list?")
+        np.testing.assert_allclose(space["queries"][0], same, atol=1e-6)
     spaces = []
     for code in (first, alike, plain, ours):
         (tmp_path / "snippet.py").write_text(code)
@@ -226,6 +236,80 @@ def test_the_snippets_run_and_agree(checkpoint, tmp_path, monkeypatch, pooling, 
     np.testing.assert_allclose(spaces[2]["vectors"].numpy(), theirs, atol=1e-5)
     assert spaces[3]["vectors"].shape == spaces[0]["vectors"].shape
     assert not np.allclose(spaces[3]["vectors"], spaces[0]["vectors"])  # another pooling
+
+
+def arguments(body, program):
+    """Return the arguments of a program's line, as a reader of the rendered card copies it."""
+    page = MarkdownIt("commonmark").enable("table").render(body)
+    lines = [html.unescape(line) for line in re.findall(r"<code>(.*?)</code>", page)]
+    line = next(line for line in lines if line.startswith(f"{program}("))
+    call = ast.parse(line, mode="eval").body
+    return {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+
+
+PROMPTS = [
+    {"query": "find: ", "passage": "text: "},
+    {"query": "find: "},
+    {"document": "text: "},
+    {"query": "find: ", "document": "text: ", "symmetric": "any: ", "STS12": "sts: "},
+    {"query": "a|`<b>``\\|\n\"$A{{ 1 }}' ", "passage": "``` | "},
+]
+
+
+@pytest.mark.parametrize("prompts", PROMPTS)
+def test_the_card_says_how_other_programs_get_the_prompts(checkpoint, tmp_path, prompts):
+    """The lines are run with what the programs do with them, in sentence-transformers."""
+    folder = extract(checkpoint, tmp_path / "my_encoder", prompts=prompts).folder
+    body = card_body(folder, [])
+    model = SentenceTransformer(str(folder), device="cpu")
+    texts = ["How do I sort a list?", "a\nb"]
+    wanted = model.encode_query(texts), model.encode_document(texts)
+
+    lang = arguments(body, "HuggingFaceEmbeddings")
+    found = [model.encode(texts, **lang[f"{role}encode_kwargs"]) for role in ("query_", "")]
+    np.testing.assert_array_equal(found, wanted)
+
+    llama = arguments(body, "HuggingFaceEmbedding")
+    other = {"query": llama["query_instruction"], "text": llama["text_instruction"]}
+    theirs = SentenceTransformer(str(folder), device="cpu", prompts=other)
+    found = [theirs.encode(texts, prompt_name=role) for role in ("query", "text")]
+    np.testing.assert_array_equal(found, wanted)
+
+    plain = [model.encode(texts), model.encode(texts)]
+    assert not np.array_equal(plain, wanted)
+    says = "that of any text" if "symmetric" in prompts else "none"
+    assert f"| Chroma 1.5.9 | {says} |" in body
+    table = re.search(r"\| program \| by default .*?\n\n", body, flags=re.DOTALL)[0]
+    page = MarkdownIt("commonmark").enable("table").render(table)
+    assert page.count("<td>") == 3 * (table.count("\n") - 3)
+    assert "<b>" not in page
+
+
+@pytest.mark.parametrize("prompts", [{}, {"symmetric": "any: "}, {"query": ""}])
+def test_a_card_without_prompts_of_queries_and_documents_has_no_table_of_them(
+    checkpoint, tmp_path, prompts
+):
+    body = card_body(extract(checkpoint, tmp_path / "out", prompts=prompts).folder, [])
+    assert "prompts in other programs" not in body.lower()
+    assert "without the prompts" not in body
+    assert "encode_query(" not in body
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_no_program_is_called_right_that_pools_or_scales_in_its_own_way(
+    checkpoint, tmp_path, pooling, normalize
+):
+    folder = extract(checkpoint, tmp_path / "out", pooling=pooling, normalize=normalize).folder
+    rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", card_body(folder, []), flags=re.MULTILINE))
+    assert ("plain mean" in rows["txtai"]) is (pooling == "weighted_mean")
+    assert ("of length 1" in rows["txtai"]) is not normalize
+    assert ("normalise" in rows["llama-index, LanceDB"]) is not normalize
+    assert ("not have this pooling" in rows["transformers.js 4.3.1"]) is (
+        pooling == "weighted_mean"
+    )
+    assert "newlines" in rows["langchain-huggingface"]
+    assert "causally" in rows["transformers"]
 
 
 def test_what_only_the_authors_know_comes_from_their_file(encoder_folder, evaluated, tmp_path):

@@ -89,3 +89,22 @@ def test_processes_that_write_at_once_keep_all_entries():
     remember_digests({"mine": "y"})
     assert [writer.wait() for writer in writers] == [0, 0, 0]
     assert len(known_digests()) == 121
+
+
+def test_a_file_replaced_while_it_was_read_is_not_remembered_as_what_came(tmp_path):
+    folder, other, before = (tmp_path / name for name in ("model", "other", "before"))
+    for each, text in ((folder, "one"), (other, "two")):
+        each.mkdir()
+        (each / "weights").write_text(text)
+    time.sleep(0.03)
+    file = folder / "weights"
+
+    def compute():
+        folder.rename(before)
+        other.rename(folder)
+        return sha256_file(file)
+
+    assert remembered_digest([file], compute) == sha256_file(file)
+    folder.rename(other)
+    before.rename(folder)  # the first file again, with its inode and times
+    assert remembered_digest([file], Computed(file)) == sha256_file(file)

@@ -1,0 +1,233 @@
+"""What a model's folder declares to be: a table of what is known; anything else is refused.
+
+What decides, in this order:
+
+========================================  ====================================================
+``config_sentence_transformers.json``     ``model_type``: the archetype of the whole folder
+``modules.json``                          the class of each module, and a transformer's task
+``config.json``, without ``modules.json`` ``model_type`` and ``architectures``
+========================================  ====================================================
+
+A dense model has one vector per text; a pre-trained one has states, to be pooled. Multi-vector,
+sparse and other models are never reduced to that: their files would load as a model that nobody
+has trained. Weights, settings and code (``auto_map``, ``quantization_config``) come later, in
+`qwen3nb.models.gate.model_folder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from qwen3nb.checkpoints.inside import read_object
+from qwen3nb.models.gate.sentence_modules import SentenceModule, pooling_modes, sentence_modules
+from qwen3nb.models.gate.static_tables import static_files
+from qwen3nb.models.types import ModelFolderError
+
+__all__ = ["POOLING_NAMES", "check_object", "declared_kind"]
+
+# This package's names of poolings, in sentence-transformers.
+POOLING_NAMES = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
+
+_DENSE = "a dense model"
+_SPARSE = "a sparse encoder, with a weight per token of the vocabulary"
+_MULTI = "a multi-vector encoder (ColBERT), with a vector per token"
+_CROSS = (
+    "a cross-encoder or classifier, with scores and no vectors; `qwen3nb rerank` scores pairs with "
+    "causal language models that answer yes or no"
+)
+_ROUTER = "a router, in which queries and documents take different ways"
+_TOKENS = "a model of single tokens or answers, with no vector of a text"
+_WORDS = "a bag of words, of which bm25 is the usual search model"
+_IMAGES = "a model of images or sound"
+
+_UNDECLARED = "SentenceTransformer"  # to sentence-transformers, too
+_SETTINGS = "config_sentence_transformers.json"
+_MODEL_TYPES = {
+    "SentenceTransformer": _DENSE,
+    "CrossEncoder": _CROSS,
+    "SparseEncoder": _SPARSE,
+    "MultiVectorEncoder": _MULTI,
+    "ColBERT": _MULTI,  # of PyLate
+}
+# Settings that PyLate writes, with or without a model_type.
+_PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "skiplist_words")
+# Settings with which a transformer reads queries in another way than documents.
+_OF_QUERIES = ("document_length", "query_expansion", "query_length")
+_READS, _EMBEDS = ("Transformer", "WordEmbeddings"), ("CLIPModel", "StaticEmbedding")
+_CLASSES = {
+    **dict.fromkeys((*_READS, *_EMBEDS), _DENSE),
+    **dict.fromkeys(("CNN", "LSTM", "WeightedLayerPooling", "WordWeights"), _DENSE),
+    **dict.fromkeys(("Dense", "Dropout", "LayerNorm", "Normalize", "Pooling"), _DENSE),
+    **dict.fromkeys(("Asym", "Router"), _ROUTER),
+    **dict.fromkeys(
+        ("MLMTransformer", "SparseAutoEncoder", "SparseStaticEmbedding", "SpladePooling"), _SPARSE
+    ),
+    **dict.fromkeys(("HierarchicalTokenPooling", "MultiVectorMask"), _MULTI),
+    "BoW": _WORDS,
+    "LogitScore": _CROSS,
+}
+_TASKS = {
+    "feature-extraction": _DENSE,
+    "fill-mask": _SPARSE,
+    "retrieval": _MULTI,
+    "sequence-classification": _CROSS,
+    "text-generation": _CROSS,
+}
+# How the classes of transformers end; the longest that fits decides.
+_HEADS = {
+    **dict.fromkeys(
+        (
+            "ForCausalLM",
+            "ForConditionalGeneration",
+            "ForMaskedLM",
+            "ForPreTraining",
+            "LMHeadModel",
+            "Model",
+        ),
+        _DENSE,
+    ),
+    **dict.fromkeys(("ForSequenceClassification", "ForNextSentencePrediction"), _CROSS),
+    **dict.fromkeys(
+        ("ForMultipleChoice", "ForQuestionAnswering", "ForTokenClassification"), _TOKENS
+    ),
+    **dict.fromkeys(("ForAudioClassification", "ForCTC", "ForImageClassification"), _IMAGES),
+    "HF_ColBERT": _MULTI,
+}
+
+
+def declared_kind(folder: Path, config: Mapping[str, Any]) -> str:
+    """Return the kind of the model in ``folder``, as in `Source.kind`.
+
+    Args:
+        folder: the model's folder.
+        config: the content of its ``config.json``; empty without the file.
+
+    Raises:
+        ModelFolderError: a declaration that is not known, or that of a model without a vector
+            per text; names file, key and archetype.
+        CheckpointError: a JSON file that is malformed.
+    """
+    whole = _whole(folder / _SETTINGS)
+    if whole not in (_DENSE, _CROSS):
+        _refuse(folder / _SETTINGS, whole)
+    file = folder / "modules.json"
+    modules = sentence_modules(folder) if file.is_file() else []
+    if _answers_yes_or_no(config, modules, whole):
+        return "reranker"
+    for module in modules:
+        if (archetype := _known(f"{file}: type", module.name, _CLASSES)) != _DENSE:
+            _refuse(f"{file}: {module.type}", archetype)
+        if module.name == "Transformer":
+            _check_task(module)
+    if whole != _DENSE:
+        _refuse(folder / _SETTINGS, whole)
+    if static_files(folder) and {each.name for each in modules} <= {"StaticEmbedding", "Normalize"}:
+        return "static"
+    if config.get("model_type") in ("qwen3_encdec", "qwen3_encoder_decoder"):
+        return "seq2seq"
+    bidirectional = config.get("model_type") == "qwen3" and config.get("is_causal") is False
+    if bidirectional and (not modules or _as_exported(config, modules)):
+        return "encoder"
+    if modules:
+        _check_vectors(file, modules)
+        return "sentence-transformers"
+    return _pretrained(folder / "config.json", config)
+
+
+def check_object(model: Any) -> None:
+    """Refuse a model of sentence-transformers in memory whose vectors are not those of texts.
+
+    Raises:
+        ModelFolderError: a sparse or multi-vector encoder, a cross-encoder or a router.
+    """
+    name = type(model).__name__
+    if (kind := getattr(model, "model_type", None)) in _MODEL_TYPES:
+        if (archetype := _MODEL_TYPES[kind]) != _DENSE:
+            _refuse(name, archetype)
+        names = [type(module).__name__ for module in model]
+        if routers := [each for each in names if _CLASSES.get(each) == _ROUTER]:
+            _refuse(f"{name}: {routers[0]}", _ROUTER)
+
+
+def _whole(file: Path) -> str:
+    """Return the archetype that the settings of sentence-transformers in ``file`` declare."""
+    fields = read_object(file) if file.is_file() else {}
+    archetype = _known(f"{file}: model_type", fields.get("model_type", _UNDECLARED), _MODEL_TYPES)
+    return _MULTI if archetype == _DENSE and any(key in fields for key in _PYLATE) else archetype
+
+
+def _known(where: str, value: object, table: Mapping[str, str]) -> str:
+    """Return the archetype of ``value``; refuse one that is not in the ``table``."""
+    if not isinstance(value, str) or value not in table:
+        raise ModelFolderError(
+            f"{where} is {value!r:.80}, which is not known; expected one of {', '.join(table)}"
+        )
+    return table[value]
+
+
+def _refuse(where: object, archetype: str) -> NoReturn:
+    raise ModelFolderError(f"{where}: {archetype}; expected a model with one vector per text")
+
+
+def _check_task(module: SentenceModule) -> None:
+    """Refuse a transformer that gives no states of a text, or other ones to queries."""
+    task = module.fields.get("transformer_task", "feature-extraction")
+    if (archetype := _known(f"{module.file}: transformer_task", task, _TASKS)) != _DENSE:
+        _refuse(f"{module.file}: transformer_task {task!r}", archetype)
+    if key := next((key for key in _OF_QUERIES if module.fields.get(key) is not None), None):
+        _refuse(f"{module.file}: {key}", _MULTI)
+    if "text" not in (module.fields.get("modality_config") or {"text": {}}):
+        _refuse(f"{module.file}: modality_config", _IMAGES)
+
+
+def _answers_yes_or_no(
+    config: Mapping[str, Any], modules: Sequence[SentenceModule], whole: str
+) -> bool:
+    """Return whether this is a causal language model that sentence-transformers reranks with."""
+    if not modules:
+        return whole == _CROSS and _head(config).endswith("ForCausalLM")
+    return [each.name for each in modules] == ["Transformer", "LogitScore"]
+
+
+def _as_exported(config: Mapping[str, Any], modules: Sequence[SentenceModule]) -> bool:
+    """Return whether the modules say what this package writes into ``config.json``, too."""
+    names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
+    pooling = POOLING_NAMES.get(str(config.get("pooling_mode")))
+    return [each.name for each in modules] == names and pooling_modes(modules[1]) == [pooling]
+
+
+def _check_vectors(file: Path, modules: Sequence[SentenceModule]) -> None:
+    """Refuse modules that give a vector per token, or none."""
+    names = [each.name for each in modules]
+    if names[0] not in (*_READS, *_EMBEDS):
+        raise ModelFolderError(
+            f"{file}: the first module is {names[0]}, which cannot read texts; expected one of "
+            f"{', '.join((*_READS, *_EMBEDS))}"
+        )
+    if "LSTM" in names and names[0] != "WordEmbeddings":
+        raise ModelFolderError(f"{file}: LSTM needs WordEmbeddings, but reads {names[0]}")
+    embeds = modules[0].fields.get("module_output_name") == "sentence_embedding"
+    if "Pooling" not in names and names[0] not in _EMBEDS and not embeds:
+        _refuse(f"{file}: no Pooling", _TOKENS)
+
+
+def _pretrained(file: Path, config: Mapping[str, Any]) -> str:
+    """Return the kind of a model of transformers, which needs a pooling."""
+    head = _head(config)
+    ending = max((each for each in _HEADS if head.endswith(each)), key=len, default=None)
+    if ending is None and head:
+        raise ModelFolderError(
+            f"{file}: architectures is {head!r:.80}, which is not known; expected a class of "
+            f"transformers that ends in {', '.join(_HEADS)}"
+        )
+    if ending is not None and _HEADS[ending] != _DENSE:
+        _refuse(f"{file}: {head}", _HEADS[ending])
+    return "t5" if config.get("is_encoder_decoder") or "EncoderModel" in head else "decoder"
+
+
+def _head(config: Mapping[str, Any]) -> str:
+    """Return the class that the weights were saved from; empty if nothing says it."""
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else str(names or "")

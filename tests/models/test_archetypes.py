@@ -1,0 +1,401 @@
+"""A folder is evaluated as what it says it is, or refused by the name of what it is.
+
+Each row of `FOLDERS` is made by the constructors of the library that defines it, and has one of
+four outcomes, in Python and at every command: the vectors of sentence-transformers; those after a
+choice of pooling; scores of a reranker; or a refusal.
+"""
+
+import functools
+import re
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from helpers import TEXTS as PLAIN
+from helpers import archetypes as made
+from helpers.archetypes import between, config, module, plain, sentence, settings, stored_as
+from helpers.static_models import write_model2vec
+
+from qwen3nb import paths
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.types import SpecError
+
+MODES = ("mean", "cls", "max", "lasttoken", "mean_sqrt_len_tokens", "weightedmean")
+QUANTISED = {
+    "bitsandbytes": {"load_in_8bit": True},
+    "gptq": {"bits": 4},
+    "awq": {"bits": 4},
+    "fp8": {},
+}
+partial = functools.partial
+TEXTS = (*PLAIN, "the <|endoftext|> of a text", "<|im_end|>the fox")
+
+# Evaluated with the vectors that sentence-transformers gives.
+DENSE = {
+    **{f"pooling {mode}": sentence(pooling=mode) for mode in MODES},
+    "two poolings": sentence(pooling=["cls", "mean"]),
+    "Normalize": sentence(lambda m: m.Normalize()),
+    "Dense, LayerNorm, Dropout": sentence(
+        lambda m: m.Dense(32, 16), lambda m: m.LayerNorm(16), lambda m: m.Dropout(0.1)
+    ),
+    "CNN": between(lambda m: m.CNN(32, 8, [1, 3]), width=16),
+    "WeightedLayerPooling": between(
+        lambda m: m.WeightedLayerPooling(32, num_hidden_layers=2, layer_start=1), states=True
+    ),
+    "WordEmbeddings": made.words,
+    "WordEmbeddings, WordWeights": partial(made.words, middle="WordWeights"),
+    "WordEmbeddings, LSTM": partial(made.words, middle="LSTM", width=16),
+    "StaticEmbedding": made.static,
+    "StaticEmbedding, Normalize": partial(made.static, more="Normalize"),
+    "StaticEmbedding, Dense": partial(made.static, more="Dense"),
+    "model2vec, Dense": made.model2vec_dense,
+    **{
+        f"Transformer of {family}": sentence(family=family)
+        for family in ("DistilBert", "Gemma3Text", "Llama", "ModernBert", "MPNet", "Qwen3", "T5")
+    },
+    "Transformer of a bidirectional Qwen3": config(
+        sentence(family="Qwen3", pooling="cls"), is_causal=False
+    ),
+    "CLIP": made.clip_modules,
+    "CLIPModel": partial(made.clip_modules, legacy=True),
+    "of an older release": settings(sentence(), model_type=None),
+}
+# Evaluated once a pooling is chosen, and refused without one.
+PRETRAINED = {
+    f"{family}{kind}": plain(family, kind)
+    for family, kinds in {
+        "Albert": ["ForMaskedLM"],
+        "Bart": ["ForConditionalGeneration"],
+        "Bert": ["Model", "ForMaskedLM", "ForPreTraining", "LMHeadModel"],
+        "DistilBert": ["ForMaskedLM"],
+        "Electra": ["ForPreTraining"],
+        "GPT2": ["LMHeadModel"],
+        "Gemma": ["ForCausalLM"],
+        "Gemma3Text": ["Model", "ForCausalLM"],
+        "Llama": ["ForCausalLM"],
+        "Mistral": ["ForCausalLM"],
+        "ModernBert": ["Model"],
+        "MPNet": ["ForMaskedLM"],
+        "Qwen2": ["ForCausalLM"],
+        "Qwen3": ["Model", "ForCausalLM"],
+        "Roberta": ["Model"],
+        "T5": ["Model", "EncoderModel", "ForConditionalGeneration"],
+        "XLMRoberta": ["Model"],
+    }.items()
+    for kind in kinds
+} | {
+    "T5Gemma": made.t5gemma,
+    "BertModel without architectures": config(plain(), architectures=None),
+}
+RERANKERS = {
+    "LogitScore": made.logit_reranker,
+    "LogitScore, undeclared": partial(made.logit_reranker, undeclared=True),
+}
+SPARSE, MULTI = "a sparse encoder", r"a multi-vector encoder \(ColBERT\)"
+CROSS, TOKENS = "a cross-encoder or classifier, .*`qwen3nb rerank`", "a model of single tokens"
+REFUSED = {
+    "SPLADE": (made.splade, SPARSE),
+    "SPLADE, undeclared": (settings(made.splade, model_type=None), SPARSE),
+    "SpladePooling as SentenceTransformer": (
+        settings(made.splade, model_type="SentenceTransformer"),
+        SPARSE,
+    ),
+    "fill-mask": (made.fill_mask, SPARSE),
+    "CSR": (made.csr, SPARSE),
+    "CSR, undeclared": (settings(made.csr, model_type=None), SPARSE),
+    "inference-free": (made.inference_free, SPARSE),
+    "inference-free, undeclared": (settings(made.inference_free, model_type=None), "a router"),
+    "SparseStaticEmbedding": (partial(made.inference_free, routed=False), SPARSE),
+    "MultiVectorEncoder": (made.multi_vector, MULTI),
+    "MultiVectorEncoder, undeclared": (settings(made.multi_vector, model_type=None), MULTI),
+    "PyLate": (made.pylate, MULTI),
+    "PyLate, undeclared": (settings(made.pylate, model_type=None), MULTI),
+    "PyLate, without settings": (
+        made.without(made.pylate, "config_sentence_transformers.json"),
+        r"'pylate\.models\.Dense",
+    ),
+    "Stanford ColBERT": (config(plain(), architectures=["HF_ColBERT"]), MULTI),
+    "query_length": (made.with_query_length, MULTI),
+    "CrossEncoder": (made.cross_encoder, CROSS),
+    "CrossEncoder, undeclared": (settings(made.cross_encoder, model_type=None), CROSS),
+    "CrossEncoder, of an older release": (plain("Bert", "ForSequenceClassification"), CROSS),
+    "dense files declared a CrossEncoder": (settings(sentence(), model_type="CrossEncoder"), CROSS),
+    "Router of queries and documents": (made.router, "a router"),
+    "Router of modalities": (partial(made.router, how="modalities"), "a router"),
+    "BoW": (made.bag_of_words, "a bag of words"),
+    "Transformer alone": (made.transformer_alone, "no Pooling"),
+    "LSTM on a transformer": (between(lambda m: m.LSTM(32, 16)), "LSTM needs WordEmbeddings"),
+    "Pooling first": (made.without_first(sentence()), "first module is Pooling"),
+    "unknown model_type": (settings(sentence(), model_type="TeaEncoder"), "'TeaEncoder', which"),
+    "model_type as a number": (settings(sentence(), model_type=7), "model_type is 7, which"),
+    "unknown module": (
+        module(sentence(), 1, type="sentence_transformers.models.Fancy"),
+        "'Fancy', which is not",
+    ),
+    "module of another library": (module(sentence(), 1, type="other.Pooling"), "'other.Pooling'"),
+    "module in the folder": (
+        module(sentence(), 0, type="modeling_own.Transformer"),
+        "code from elsewhere",
+    ),
+    **{
+        name: (plain(*name.split(" ")), what)
+        for name, what in {
+            "Bert ForTokenClassification": TOKENS,
+            "Bert ForQuestionAnswering": TOKENS,
+            "Bert ForMultipleChoice": TOKENS,
+            "Bert ForNextSentencePrediction": CROSS,
+            "Bart ForSequenceClassification": CROSS,
+            "ModernBert ForSequenceClassification": CROSS,
+            "Qwen3 ForSequenceClassification": CROSS,
+            "Qwen3 ForTokenClassification": TOKENS,
+            "Roberta ForSequenceClassification": CROSS,
+            "ViT Model": "model_type is 'vit', which is not an architecture for texts alone",
+            "ViT ForImageClassification": "a model of images or sound",
+        }.items()
+    },
+    "CLIP of transformers": (made.clip, "'clip', which is not an architecture for texts alone"),
+    "Whisper": (made.whisper, "'whisper', which is not an architecture for texts alone"),
+    **{
+        f"quantised by {name}": (
+            config(sentence(), quantization_config={"quant_method": name, **fields}),
+            "quantization_config is set, so the weights are quantised",
+        )
+        for name, fields in QUANTISED.items()
+    },
+    "quantised language model": (
+        config(plain("Qwen3", "ForCausalLM"), quantization_config={"quant_method": "gptq"}),
+        "quantization_config is set",
+    ),
+    "int8 weights": (stored_as(sentence(), torch.int8), "of type I8"),
+    "float8 weights": (stored_as(plain(), torch.float8_e4m3fn), "of type F8_E4M3"),
+    "code with modules": (
+        config(sentence(), auto_map={"AutoModel": "own.Model"}),
+        "auto_map is set, so code in the",
+    ),
+    "code alone": (
+        config(plain(), auto_map={"AutoModel": "own.Model"}),
+        "auto_map is set, so code in the",
+    ),
+    "unknown class": (config(plain(), architectures=["FooBarModel"]), "'FooBarModel'"),
+    "unknown head": (config(plain(), architectures=["BertForTea"]), "'BertForTea', which is not"),
+    "class of another architecture": (
+        config(plain(), architectures=["RobertaModel"]),
+        "'RobertaModel'; expected .* for 'bert'",
+    ),
+    "unknown architecture": (config(plain(), model_type="imaginary"), "model_type is 'imaginary'"),
+    **{
+        f"adapter {kind}": (partial(made.adapter, kind=kind), f"task_type is '{kind}'")
+        for kind in ("SEQ_CLS", "TOKEN_CLS", "FEATURE_EXTRACTION")
+    },
+    "adapter without its base": (partial(made.adapter, base=False), "its base was not found"),
+    "adapter beside a model": (
+        partial(made.adapter, whole=True),
+        "adapter_config.json next to a full model",
+    ),
+    "prompt tuning": (made.prompt_tuning, "peft_type is 'PROMPT_TUNING'"),
+    "adapter of a SentenceTransformer": (made.sentence_adapter, "transformer is a PEFT adapter"),
+    "GGUF": (made.only(plain("Qwen3", "ForCausalLM"), "model-q4.gguf"), "q4.gguf: GGUF, which"),
+    "GGUF alone": (made.gguf_alone, "not a model .*GGUF"),
+    "ONNX": (made.only(sentence(), "onnx/model.onnx"), "onnx/model.onnx: ONNX"),
+    "OpenVINO": (made.only(sentence(), "openvino/openvino_model.xml"), "openvino_model.xml: Open"),
+}
+# Refused as rerankers, by name.
+NO_RERANKERS = {
+    "pooling mean": "a yes/no reranker is a causal language model",
+    "StaticEmbedding": "a yes/no reranker is a causal language model",
+    "Transformer of Qwen3": "of kind 'sentence-transformers'; a yes/no reranker is a causal",
+    "BertModel": "'BertModel' is not a causal language model",
+    "Qwen3Model": "'Qwen3Model' is not a causal language model",
+    "T5Model": "of kind 't5'; a yes/no reranker",
+    "CrossEncoder": CROSS,
+    "SPLADE": SPARSE,
+    "MultiVectorEncoder": MULTI,
+}
+EVERY = {
+    **DENSE,
+    **PRETRAINED,
+    **RERANKERS,
+    **{name: write for name, (write, _) in REFUSED.items()},
+}
+
+
+@pytest.fixture
+def write(tmp_path, tokenizer_folder):
+    """Write the folder called ``name``."""
+
+    def made_of(name):
+        folder = tmp_path / "made" / "model"
+        folder.parent.mkdir()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            EVERY[name](folder, tokenizer_folder)
+        return folder
+
+    return made_of
+
+
+def theirs(folder, *, normalize):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu")
+    return model.encode(list(TEXTS), normalize_embeddings=normalize)
+
+
+def test_there_are_enough_of_them():
+    assert len(EVERY) >= 120
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
+    folder = write(name)
+    encoder = load_encoder(folder, cache=False)
+    assert encoder.source.kind == "sentence-transformers"
+    expected = theirs(folder, normalize=encoder.normalizes)
+    np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=3e-6)
+    whole_words = name.startswith(("Static", "Word", "model2vec"))  # without special tokens
+    assert encoder.stats.special == (0 if whole_words else 2)
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_a_pretrained_model_needs_a_choice_of_pooling(write, name):
+    folder = write(name)
+    with pytest.raises(SpecError, match=rf"choose one of: {', '.join(POOLINGS)} \(--pooling\)"):
+        load_encoder(folder, cache=False)
+    vectors = load_encoder(folder, cache=False, pooling="mean").encode(list(TEXTS))
+    np.testing.assert_allclose(vectors, states(folder), atol=3e-6)
+
+
+@torch.inference_mode()
+def states(folder):
+    """The mean of the last hidden states, of the encoder where there is one, in transformers."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    names = transformers.AutoConfig.from_pretrained(folder).architectures or []
+    loader = transformers.T5EncoderModel if "T5EncoderModel" in names else transformers.AutoModel
+    model = loader.from_pretrained(folder).eval()
+    model = model.get_encoder() if hasattr(model, "decoder") else model
+    rows = []
+    for text in TEXTS:
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        rows.append(model(input_ids=ids).last_hidden_state[0].mean(dim=0))
+    return torch.nn.functional.normalize(torch.stack(rows), dim=-1).numpy()
+
+
+@pytest.mark.parametrize("name", RERANKERS)
+def test_a_cross_encoder_of_yes_and_no_is_a_reranker(write, name):
+    from sentence_transformers import CrossEncoder
+
+    folder = write(name)
+    with pytest.raises(SpecError, match="a cross-encoder, .*`qwen3nb rerank`"):
+        load_encoder(folder, cache=False, pooling="mean")
+    scores = load_reranker(folder, device="cpu").score("which rows?", TEXTS).log_odds
+    assert np.isfinite(scores).all()
+    made.edit(folder, "1_LogitScore/config.json", true_token_id=5)
+    with pytest.raises(SpecError, match=r"true_token_id is 5; expected \[\d+\], the token 'yes'"):
+        load_reranker(folder, device="cpu")
+    assert CrossEncoder(str(folder), device="cpu") is not None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_anything_else_is_refused_by_its_name(write, name):
+    folder = write(name)
+    for pooling in (None, "mean"):
+        with pytest.raises(ValueError, match=REFUSED[name][1]) as caught:
+            load_encoder(folder, cache=False, pooling=pooling)
+        assert str(folder) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NO_RERANKERS)
+def test_what_gives_no_scores_is_refused_as_a_reranker(write, name):
+    with pytest.raises(ValueError, match=NO_RERANKERS[name]):
+        load_reranker(write(name), device="cpu")
+
+
+def test_folders_of_our_own_are_what_they_are(checkpoint, encoder_folder, tmp_path):
+    kinds = {checkpoint: "seq2seq", encoder_folder: "encoder"}
+    assert {find_source(str(folder)).kind for folder in kinds} == set(kinds.values())
+    folder = shutil.copytree(encoder_folder, tmp_path / "model")
+    made.edit(folder, "1_Pooling/config.json", pooling_mode="cls")  # as another program may
+    assert find_source(str(folder)).kind == "sentence-transformers"
+    assert find_source(str(write_model2vec(tmp_path / "m2v"))).kind == "static"
+
+
+# What each command says of some folders; all of them find a model by the same function.
+ASKED = {
+    "SPLADE": SPARSE,
+    "MultiVectorEncoder": MULTI,
+    "CrossEncoder": "a cross-encoder or classifier",
+    "Router of queries and documents": "a router",
+    "unknown module": "'Fancy', which is not known",
+}
+COMMANDS = {
+    "bench": lambda model, data, out: ["bench", "encode", "--model", model],
+    "domain": lambda model, data, out: [
+        "domain",
+        "--queries",
+        data / "queries.toml",
+        "--documents",
+        data / "docs.jsonl",
+        "--model",
+        model,
+    ],
+    "encode": lambda model, data, out: [
+        "encode",
+        "--model",
+        model,
+        "--input",
+        data / "texts.jsonl",
+        "--out",
+        out / "v.npy",
+    ],
+    "eval": lambda model, data, out: ["eval", "--model", model, "--tier", "smoke"],
+    "eval, dry run": lambda model, data, out: ["eval", "--model", model, "--dry-run"],
+    "quick": lambda model, data, out: ["quick", model],
+    "report": lambda model, data, out: ["report", "--model", model, "--out", out / "report"],
+    "rerank": lambda model, data, out: [
+        "rerank",
+        "--model",
+        model,
+        "--pairs",
+        data / "texts.jsonl",
+        "--out",
+        out / "s.jsonl",
+    ],
+    "rerank-suite": lambda model, data, out: [
+        "rerank-suite",
+        "--model",
+        model,
+        "PyDocsSampleRetrieval",
+    ],
+    "run": lambda model, data, out: ["run", "eval", "-p", "checkpoint", model],
+    "sweep": lambda model, data, out: ["sweep", "--model", model, "--tier", "smoke"],
+}
+QUERIES = '[[queries]]\nid = "q"\nquery = "a"\nexpected = ["d"]\n'
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_by_the_same_names(
+    checkout, tokenizer_folder, tmp_path, cli, command
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "texts.jsonl").write_text('{"text": "a", "query": "a", "document": "b"}\n')
+    (data / "docs.jsonl").write_text('{"id": "d", "text": "a"}\n{"id": "e", "text": "b"}\n')
+    (data / "queries.toml").write_text(QUERIES)
+    for name, message in ASKED.items():
+        folder = tmp_path / name.split()[0] / "model"
+        folder.parent.mkdir()
+        EVERY[name](folder, tokenizer_folder)
+        done = cli(*COMMANDS[command](folder, data, tmp_path))
+        said = " ".join(done.output.split())
+        assert done.exit_code != 0, said
+        assert re.search(message, said), said
+        assert "Traceback" not in said
+        assert not list(paths.results().glob("**/*.json"))

@@ -1,0 +1,370 @@
+"""What somebody may change in a folder of results, and whether `qwen3nb verify` sees it.
+
+How much is made to agree with a change: ``nothing``; the ``record``, with its checksum, the files
+beside it and the aggregates; or ``all`` that this package writes of it, so that the list of records
+has it, too. What is not seen then, the help of the command says.
+"""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from helpers.records import signed
+
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.records.record import Result, checksum, listed
+from qwen3nb.records.side_files import named_files
+from qwen3nb.records.store import verify, verify_files
+from qwen3nb.report.leaderboard.all_results import write_all_results
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
+from qwen3nb.utils.files.journal import noted
+
+TASK = "PyDocsSampleRetrieval"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Results of two models: searches, one with its run, and other tasks; and their summary."""
+    folder = tmp_path_factory.mktemp("made")
+    options = {"output": folder, "show_progress": False}
+    evaluate("bm25", tasks=TASK, runs=True, **options)
+    evaluate("random", tasks=f"{TASK},AuthorSTS,PyDocsSampleClustering", **options)
+    write_all_results(folder)
+    assert verify(folder) == []
+    return folder
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "results", symlinks=True)
+
+
+def record_of(folder, model="random", task=TASK):
+    (file,) = folder.glob(f"{model}-*/seed_0/{task}.json")
+    return file
+
+
+def at(value, keys):
+    for key in keys:
+        value = value[key]
+    return value
+
+
+def put(file, value, agree):
+    if agree == "nothing":
+        file.write_text(json.dumps(value))
+        return
+    value = signed(value)
+    if agree == "record":
+        file.write_text(json.dumps(value))
+        return
+    with listed(file, value["checksum"]):
+        file.write_text(json.dumps(value))
+
+
+# A field of a record, what it becomes, and what the help says if it is not seen when all agrees.
+FIELDS = {
+    "schema": (lambda _: "qwen3nb.result/2", ""),
+    "seed": (lambda seed: seed + 1, ""),
+    "run": (lambda _: "0" * 12, "run id"),
+    "finished": (lambda _: "2020-01-01T00:00:00+00:00", ""),
+    "finished later": (lambda _: "2026-12-30T00:00:00+00:00", ""),
+    "finished in the future": (lambda _: "2126-12-30T00:00:00+00:00", ""),
+    "model.label": (lambda _: "better", ""),
+    "model.identity": (lambda identity: identity[::-1], ""),
+    "model.settings.seed": (lambda _: 7, ""),
+    "task.name": (lambda name: f"{name}s", ""),
+    "task.main_metric": (lambda _: "Recall@100", ""),
+    "task.revision": (lambda revision: revision[::-1], ""),
+    "task.splits": (lambda _: ["train"], ""),
+    "task.subsets": (lambda _: ["de"], ""),
+    "task.group": (lambda _: "CQADupStack", "group"),
+    "task.size.documents": (lambda size: size * 2, "numbers of documents and queries"),
+    "task.size.queries": (lambda size: size + 9, "numbers of documents and queries"),
+    "task.size.queries fewer": (lambda size: size // 2, ""),
+    "task.counts": (lambda _: {"empty texts": 3}, "counts"),
+    "task.categories": (lambda _: {"q1": "easy"}, "categories"),
+    "task.mteb.value": (lambda value: value + 0.1, ""),
+    "task.mteb": (lambda _: None, "MTEB did not make"),
+    "task.mteb.file": (lambda digest: digest[::-1], ""),
+    "cost.seconds": (lambda seconds: seconds * 1.01, "cost and clock within MTEB's"),
+    "cost.texts": (lambda texts: texts + 1, "texts encoded"),
+    "cost.encoded": (lambda texts: texts + 1, "texts encoded"),
+    "environment.versions.mteb": (lambda _: "1.0.0", ""),
+    "environment.versions.torch": (lambda _: "1.0.0", "versions but MTEB's"),
+    "environment.versions.numpy": (lambda _: "newest", ""),
+    "metrics.nDCG@10.value": (lambda value: value + 0.1, ""),
+    "metrics.nDCG@10.low": (lambda value: value + 1e-4, ""),
+    "metrics.nDCG@10.high": (lambda value: value - 1e-4, ""),
+    "metrics.nDCG@10.n": (lambda n: n - 1, ""),
+    "metrics.Recall@10.value": (lambda value: value + 0.1, ""),
+    "metrics.MRR@10.how": (lambda _: "reported", ""),
+    "scores.queries": (lambda n: n + 1, ""),
+    "scores.ids": (lambda digest: digest[::-1], ""),
+    "top.sha256": (lambda digest: digest[::-1], ""),
+}  # fmt: skip
+
+
+def help_text(cli):
+    return " ".join(cli("verify", "--help").output.split())
+
+
+def said(cli, phrase):
+    return phrase in help_text(cli).partition("Beyond it")[2]
+
+
+@pytest.mark.parametrize("agree", ["nothing", "record", "all"])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_changed_field_is_seen_or_named_as_beyond(folder, cli, field, agree):
+    file, (change, beyond) = record_of(folder), FIELDS[field]
+    value, keys = json.loads(file.read_text()), field.partition(" ")[0].split(".")
+    parent = at(value, keys[:-1])
+    parent[keys[-1]] = change(parent[keys[-1]])
+    put(file, value, agree)
+    if agree == "all" and beyond:
+        assert verify(folder) == []
+        assert said(cli, beyond)
+    else:
+        assert verify(folder)
+
+
+def resave(file, *, agree, columns=None, task=None, metrics=None):
+    """Write a record with other scores, whose aggregates, files and checksum agree."""
+    from qwen3nb.metrics.aggregate import aggregate
+
+    result = Result.load(file)
+    scores = result.scores.plain() | (columns or {})
+    listed_before = (file.parents[2] / "checksums.jsonl").read_bytes()
+    again = {
+        name: replace(
+            aggregate(scores, how=each.how, columns=each.columns, seed=result.seed)
+            if each.how != "reported" else each, interval=each.interval)
+        for name, each in result.metrics.items()
+    }  # fmt: skip
+    made = replace(
+        result, per_query=scores, metrics=again | (metrics or {}), task=task or result.task,
+        config={**result.config, "top": dict(result.config["top"])} if "top" in result.config
+        else result.config,
+    )  # fmt: skip
+    made.save(file.parents[2])
+    if agree == "record":
+        (file.parents[2] / "checksums.jsonl").write_bytes(listed_before)
+
+
+def swapped(values):
+    queries = sorted(values, key=values.get)
+    return values | {queries[0]: values[queries[-1]], queries[-1]: values[queries[0]]}
+
+
+def permuted(values):
+    order = np.random.default_rng(0).permutation(len(values))
+    return dict(zip(values, np.array(list(values.values()))[order].tolist(), strict=True))
+
+
+def raised(values):
+    return {query: min(1.0, value + 0.1) for query, value in values.items()}
+
+
+def exact(values):
+    """Raised for one query, and lowered for another: the same mean."""
+    return values | dict(zip(list(values)[:2], (0.25, 0.75), strict=True))
+
+
+WAYS = {each.__name__: each for each in (swapped, permuted, raised, exact)}
+SCORES = [
+    (way, model, task, metric)
+    for way in WAYS
+    for model, task, metric in [
+        ("bm25", TASK, "nDCG@10"), ("bm25", TASK, "Recall@10"), ("bm25", TASK, "MAP@100"),
+        ("random", TASK, "nDCG@10"), ("random", TASK, "Recall@100"),
+        ("random", "AuthorSTS", "gold"), ("random", "PyDocsSampleClustering", "v_measure"),
+    ]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("agree", ["record", "all"])
+@pytest.mark.parametrize(("way", "model", "task", "metric"), SCORES)
+def test_other_scores_are_seen_or_named_as_beyond(folder, cli, way, model, task, metric, agree):
+    file = record_of(folder, model, task)
+    before = Result.load(file).scores.plain()[metric]
+    after = WAYS[way](before)
+    assert after != before
+    resave(file, agree=agree, columns={metric: after})
+    same_mean = np.isclose(np.mean(list(after.values())), np.mean(list(before.values())))
+    # Of correlations, no exchange keeps the value.
+    if agree == "all" and same_mean and model != "bm25" and metric != "gold":
+        assert verify(folder) == []
+        assert said(cli, "scores exchanged between queries, without a run")
+    else:
+        assert verify(folder)
+
+
+def test_a_raised_score_beside_mtebs_is_seen_even_if_that_is_raised_too(folder):
+    file = record_of(folder)
+    result = Result.load(file)
+    columns = {"nDCG@10": raised(result.scores.plain()["nDCG@10"])}
+    mean = float(np.mean(list(columns["nDCG@10"].values())))
+    task = replace(result.task, mteb=replace(result.task.mteb, value=mean))
+    resave(file, agree="all", columns=columns, task=task)
+    assert any("MTEB's score is" in line for line in verify(folder))
+
+
+def test_a_file_of_a_later_evaluation_is_not_compared(folder):
+    """As of another seed, which differs in nothing that MTEB sees, or if a process was killed."""
+    file, mteb = record_of(folder), theirs(folder)
+    later = json.loads(mteb.read_text()) | {"date": 2e9, "dataset_revision": "later"}
+    mteb.write_text(json.dumps(later))
+    assert any("was changed" in line for line in verify(folder))
+    with noted(mteb.with_name("checksums.jsonl"), f"{mteb.name} {sha256_file(mteb)}"):
+        assert verify_files([file]) == {}
+    value = json.loads(file.read_text())
+    value["task"]["mteb"]["file"] = ""  # of an older version: it is taken for its own
+    put(file, value, "all")
+    assert len(verify(folder)) == 2
+
+
+def edit(file, *keys, to, sign=False):
+    value = json.loads(file.read_text())
+    at(value, keys[:-1])[keys[-1]] = to
+    if sign:
+        value = value | {"checksum": checksum(value)}
+    file.write_text(json.dumps(value))
+
+
+def theirs(folder, name=f"{TASK}.json"):
+    (meta,) = folder.glob(f"mteb/results/qwen3nb__random/*/{name}")
+    return meta
+
+
+def edit_theirs(folder, key="recall_at_10", *, without_checksums=False):
+    edit(theirs(folder), "scores", "test", 0, key, to=0.9)
+    if without_checksums:
+        theirs(folder, "checksums.jsonl").unlink()
+
+
+def as_first_schema(folder):
+    file = record_of(folder)
+    value = Result.load(file).in_one_file() | {"schema": "qwen3nb.result/1"}
+    value["task"]["revision"] = "another"
+    file.write_text(json.dumps(value))
+
+
+def as_second_schema(folder):
+    file = record_of(folder)
+    result = Result.load(file)
+    write_json(file, replace(result, run="another").in_one_file())
+
+
+def another_identity(folder):
+    """A record that agrees with itself, in the folder of another model."""
+    file = record_of(folder)
+    value = json.loads(file.read_text())
+    value["model"]["settings"]["seed"] = 5
+    value["model"]["identity"] = sha256_json(value["model"]["settings"])
+    put(file, value, "all")
+
+
+def swap_files(folder):
+    one, other = (record_of(folder, model) for model in ("bm25", "random"))
+    for mine, yours in zip(named_files(one)[:2], named_files(other)[:2], strict=True):
+        data = mine.read_bytes()
+        mine.write_bytes(yours.read_bytes())
+        yours.write_bytes(data)
+
+
+def in_line(folder, end, old, new):
+    (file,) = folder.glob(f"bm25-*/seed_0/*.{end}")
+    file.write_text(file.read_text().replace(old, new, 1))
+
+
+SUMMARY = "all_results.json"
+# What is done to a folder, and what the help says if it is not seen.
+DEEDS = {
+    "a removed record": (lambda f: record_of(f).unlink(), ""),
+    "a removed record with its files": (lambda f: [
+        each.unlink() for each in (*named_files(record_of(f)), record_of(f))], ""),
+    "a removed model": (lambda f: shutil.rmtree(record_of(f).parents[1]), ""),
+    "all removed but the list": (lambda f: [
+        shutil.rmtree(each) for each in f.iterdir() if each.is_dir()], ""),
+    "a removed list": (lambda f: (f / "checksums.jsonl").unlink(), ""),
+    "a record and its lines removed": (lambda f: (
+        record_of(f, "random", "AuthorSTS").unlink(),
+        (f / "checksums.jsonl").write_bytes(b"".join(
+            line for line in (f / "checksums.jsonl").read_bytes().splitlines(keepends=True)
+            if b"AuthorSTS" not in line))), "its lines in the list removed together"),
+    "a renamed record": (lambda f: record_of(f).rename(record_of(f).with_name("Other.json")), ""),
+    "a checksum of nothing": (lambda f: edit(record_of(f), "checksum", to=""), ""),
+    "a checksum of null": (lambda f: edit(record_of(f), "checksum", to=None), ""),
+    "no checksum": (lambda f: record_of(f).write_text(json.dumps(
+        {k: v for k, v in json.loads(record_of(f).read_text()).items() if k != "checksum"})), ""),
+    "a record of the first schema": (as_first_schema, ""),
+    "a record of the second schema": (as_second_schema, ""),
+    "the scores of another model": (swap_files, ""),
+    "a record in another model's folder": (another_identity, ""),
+    "another order of the run": (partial(in_line, end="trec", old=" 1 ", new=" 2 "), ""),
+    "another grade": (partial(in_line, end="qrels", old=" 1\n", new=" 0\n"), ""),
+    "MTEB's main score": (partial(edit_theirs, key="main_score"), ""),
+    "MTEB's side metric": (edit_theirs, ""),
+    "MTEB's side metric without checksums": (partial(edit_theirs, without_checksums=True), ""),
+    "MTEB's metric that we lack without checksums": (
+        partial(edit_theirs, key="ndcg_at_3", without_checksums=True), ""),
+    "MTEB's result removed": (lambda f: theirs(f).unlink(), ""),
+    "MTEB's checksums removed": (lambda f: theirs(f, "checksums.jsonl").unlink(), ""),
+    "MTEB's model changed": (lambda f: edit(theirs(f, "model_meta.json"), "name", to="x"), ""),
+    "MTEB's folder removed": (lambda f: shutil.rmtree(f / "mteb"), "removed as well"),
+    "summary: a score": (lambda f: edit(
+        f / SUMMARY, "results", "random", TASK, "main_score", to=0.9), ""),
+    "summary: a score, signed": (lambda f: edit(
+        f / SUMMARY, "results", "random", TASK, "main_score", to=0.9, sign=True), ""),
+    "summary: a metric, signed": (lambda f: edit(
+        f / SUMMARY, "results", "random", TASK, "metrics", "MRR@10", "value", to=0.9, sign=True),
+        ""),
+    "summary: a record that never was, signed": (lambda f: edit(
+        f / SUMMARY, "results", "random", TASK, "checksum", to="0" * 64, sign=True), ""),
+    "summary: a mean": (lambda f: edit(f / SUMMARY, "summary", "random", "over_tasks", to=0.9), ""),
+    "summary: a mean, signed": (lambda f: edit(
+        f / SUMMARY, "summary", "random", "over_tasks", to=0.9, sign=True),
+        "the means in all_results.json"),
+    "summary: the model": (lambda f: edit(f / SUMMARY, "model", to="better"), ""),
+    "summary: no checksum": (lambda f: edit(f / SUMMARY, "checksum", to=""), ""),
+    "summary: cut": (lambda f: (f / SUMMARY).write_text((f / SUMMARY).read_text()[:99]), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
+    do, beyond = DEEDS[deed]
+    do(folder)
+    seen = cli("verify", folder)
+    if beyond:
+        assert (seen.exit_code, seen.output.count("records hold")) == (0, 1)
+        assert said(cli, beyond)
+    else:
+        assert seen.exit_code == 1
+        assert re.search(r"^\S+: \S", seen.output, re.MULTILINE)
+        assert verify(folder)
+
+
+def test_there_are_many_tamperings():
+    assert 3 * len(FIELDS) + 2 * len(SCORES) + len(DEEDS) > 190
+
+
+def test_a_list_without_a_removed_record_holds_again(folder):
+    """The message says what to do if a record was removed on purpose."""
+    file = record_of(folder, "random", "AuthorSTS")
+    file.unlink()
+    (line,) = verify(folder)
+    assert line.startswith(f"{file}: it was removed")
+    assert "delete its lines in checksums.jsonl" in line
+
+
+def test_a_copy_of_one_model_needs_the_list_of_its_folder(folder, tmp_path):
+    copied = shutil.copytree(record_of(folder).parents[1], tmp_path / "copy" / "random-1a")
+    copied.rename(copied.with_name(record_of(folder).parents[1].name))
+    (line,) = verify(tmp_path / "copy")
+    assert "checksums.jsonl: this list of all records" in line
+    assert verify_files([record_of(tmp_path / "copy")]) == {}
