@@ -331,7 +331,7 @@ def mean_comparisons(
     procedure: Procedure,
 ) -> tuple[MeanComparison, ...]:
     """Return the comparisons on the means of a tier's benchmarks, in the order of its rankings."""
-    found = []
+    made = []
     for title, column in ranked_columns(tier).items():
         parts = column_matrices(results, column, names=names)
         if not parts:
@@ -349,11 +349,11 @@ def mean_comparisons(
             ]
             columns[system] = sorter.system(tuple(ids), np.concatenate(scaled))
         tasks = counted_tasks([each.task for each in parts], title)
-        found.append(
+        made.append(
             MeanComparison(
                 title, f"mean {column.measure} of {tasks}",
                 baseline if baseline in columns else "", columns, procedure,
                 tuple(left_out), parts=tuple(parts), shares=shares,
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(made)

@@ -287,12 +287,12 @@ def compare(
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
     procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
-    found = [
+    each_task = [
         _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)
         for task in wanted
         for each in metrics
     ]
-    compared = [each for each in found if each is not None]
+    compared = [each for each in each_task if each is not None]
     return Comparison(
         baseline=reference,
         tasks=tuple(each for each in compared if each.task not in by_correlation),

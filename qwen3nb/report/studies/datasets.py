@@ -121,7 +121,7 @@ def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
     both = f"{first} and {_scored(*worst[1:])}, each over {best[2].n} queries"
     if (best[2].low or 0.0) <= (worst[2].high or 1.0):
         return Conclusion(
-            f"PyDocs does not tell these models apart: {both}; the intervals overlap."
+            f"Whether PyDocs tells these models apart is not shown: {both}; the intervals overlap."
         )
     room = "leaves room above" if (best[2].high or 1.0) < _FULL else "leaves little room above"
     return Conclusion(f"PyDocs tells good models from bad ones, and {room}: {both}.")

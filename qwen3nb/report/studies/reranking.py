@@ -307,7 +307,7 @@ def _against_chance(order: Aggregate) -> str:
     if order.low is None or order.high is None:
         return order.undefined
     if order.low <= 0.5 <= order.high:
-        return "not significantly different from chance"
+        return "chance is in the interval"
     return "above chance" if order.low > 0.5 else "below chance"
 
 

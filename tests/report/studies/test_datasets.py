@@ -25,7 +25,7 @@ def test_models_whose_intervals_do_not_overlap_are_told_apart():
 
 def test_overlapping_intervals_tell_nothing_apart():
     text = sentence(bm25=BM25, other=score(0.5, 0.46, 0.54))
-    assert text.startswith("PyDocs does not tell these models apart: bm25 scores")
+    assert text.startswith("Whether PyDocs tells these models apart is not shown: bm25 scores")
     assert text.endswith("the intervals overlap.")
 
 
