@@ -10,11 +10,14 @@ very long texts are left to PyTorch's attention, which keeps none.
 
 The softmax is a power of 2, whose base is part of the scale, and a division of the result by the
 sums: half the time of PyTorch's, which first finds the largest score of each row. Without that,
-powers may overflow; sums show if they did, and only then PyTorch's softmax runs.
+powers may overflow; sums show if they did, and only those rows get PyTorch's softmax.
 
-PyTorch calls oneDNN for batched products in float32 only if oneDNN *may* round their inputs to
-bfloat16. It does so on processors with AMX alone, and those are excluded: elsewhere its products
-are exact float32, which is checked before the first use.
+PyTorch itself calls oneDNN for batched products in float32 only if a setting of the whole process
+lets oneDNN round their inputs to bfloat16. Other products follow that setting too, those of other
+threads included, and the two libraries differ in the last bits; so it is left alone. Its function
+is called directly, through C's interface: no operator reaches it. Processors on which the setting
+could round anything, those with AMX, are excluded, and the function is checked before the first
+use. Where there is none, `torch.baddbmm` takes its place.
 
 Shapes: N texts, T tokens of all, L positions of a padded text, h heads, k heads for keys, D head
 size.
@@ -23,12 +26,11 @@ size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from ctypes import CDLL, byref, c_float, c_void_p
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
 from math import e, log2
-from threading import Lock
 from typing import Any
 
 import torch
@@ -41,6 +43,7 @@ __all__ = ["BucketLayout", "attend_after", "has_room", "runs_as_products"]
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
 _MOST = 1 << 24  # scores at a time: 64 MB in float32
+_GRAIN = 1 << 15  # numbers that PyTorch leaves to one thread
 _SUMS = (2.0**-90, 2.0**112)  # of powers of 2 of which none that matters over- or underflowed
 _EXACT = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be off by 1e-2
 
@@ -63,7 +66,7 @@ class _Bucket:
 
     def fill(self, scores: Tensor, query: Tensor, key: Tensor, scale: float) -> None:
         """Write the scores (N * k, h / k * L, L) of queries and keys (N * k, ..., D)."""
-        _product(query, key, scale, out=scores)
+        _product(query, key.mT, out=scores, scale=scale)
         if self.bias is not None:
             by_head = scores.view(self.texts, -1, self.length, self.length)
             by_head[..., -self.bias.shape[-1] :].add_(self.bias)
@@ -132,18 +135,17 @@ class BucketLayout:
         )
         out = torch.empty_like(q)
         start = 0
-        with onednn_products(q.dtype):
-            for part in self.parts:
-                n, positions = part.texts * k, part.texts * part.length
-                mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
-                scores = self.space[: positions * h * part.length].view(n, -1, part.length)
-                left, right, summed, result = (
-                    each.view(n, -1, size)
-                    for each in (q[mine], keys[shared], values[shared], out[mine])
-                )
-                sums = _weights(partial(part.fill, scores, left, right), scores, scale)
-                torch.bmm(scores, summed, out=result).div_(sums)
-                start += positions
+        for part in self.parts:
+            n, positions = part.texts * k, part.texts * part.length
+            mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
+            scores = self.space[: positions * h * part.length].view(n, -1, part.length)
+            left, right, summed, result = (
+                each.view(n, -1, size)
+                for each in (q[mine], keys[shared], values[shared], out[mine])
+            )
+            sums = _weights(partial(part.fill, scores, left, right), scores, scale)
+            _product(scores, summed, out=result).div_(sums)
+            start += positions
         return out.index_select(0, self.results).view(1, -1, h, size)
 
 
@@ -184,22 +186,45 @@ def attend_after(
     to_prefix, to_own = scores[..., :shared], scores[..., shared:].unflatten(1, (texts, -1))
 
     def fill(scale: float) -> None:
-        _product(q, prefix[0][0], scale, out=to_prefix)
-        _product(q.reshape(k * texts, -1, size), key, scale, out=to_own.flatten(0, 1))
+        _product(q, prefix[0][0].mT, out=to_prefix, scale=scale)
+        each = q.reshape(k * texts, -1, size)
+        _product(each, key.mT, out=to_own.flatten(0, 1), scale=scale)
         to_own.unflatten(2, (-1, rows)).add_(bias)
 
-    with onednn_products(q.dtype):
-        sums = _weights(fill, scores, scale)
-        out = torch.bmm(to_prefix, prefix[1][0])
-        by_text = out.view(k * texts, -1, size)
-        by_text.baddbmm_(to_own.flatten(0, 1), value)
+    sums = _weights(fill, scores, scale)
+    out = _product(to_prefix, prefix[1][0], out=q.new_empty(q.shape))
+    _product(to_own.flatten(0, 1), value, out=out.view(k * texts, -1, size), plus=1.0)
     # (k, N, h / k, R, D)
     return out.div_(sums).view(k, texts, -1, rows, size).permute(1, 3, 0, 2, 4).flatten(2, 3)
 
 
-def _product(query: Tensor, key: Tensor, scale: float, *, out: Tensor) -> None:
-    """Write the scaled scores (B, R, L) of queries (B, R, D) and keys (B, L, D) to ``out``."""
-    torch.baddbmm(query.new_empty(1), query, key.mT, beta=0, alpha=scale, out=out)
+def _product(
+    left: Tensor, right: Tensor, *, out: Tensor, scale: float = 1.0, plus: float = 0.0
+) -> Tensor:
+    """Write ``scale * left @ right + plus * out`` to ``out`` (B, R, L), and return it."""
+    product = _onednn_product() if out.dtype == torch.float32 else None  # else PyTorch calls it
+    if product is None:
+        return torch.baddbmm(out, left, right, beta=plus, alpha=scale, out=out)
+    product(*(byref(c_void_p(each._cdata)) for each in (left, right, out)), plus, scale)
+    return out
+
+
+@cache
+def _onednn_product() -> Any:
+    """Return PyTorch's batched product in oneDNN, or None if this machine cannot run it.
+
+    Its C++ name spells out its arguments, so one that takes others is not found. It takes
+    references to tensors, which are pointers to pointers, and aborts where it would raise; so it
+    is not returned for a processor that it refuses.
+    """
+    try:
+        if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return None
+        product = CDLL(torch._C.__file__)._ZN2at6native13mkldnn_matmulERKNS_6TensorES3_S3_ff
+    except (AttributeError, OSError):
+        return None
+    product.argtypes, product.restype = [c_void_p, c_void_p, c_void_p, c_float, c_float], None
+    return product
 
 
 def _weights(fill: Callable[[float], None], scores: Tensor, scale: float) -> Tensor:
@@ -211,13 +236,29 @@ def _weights(fill: Callable[[float], None], scores: Tensor, scale: float) -> Ten
         scale: multiplied with the scores.
     """
     fill(scale * log2(e))
-    sums = scores.exp2_().sum(-1, keepdim=True)
+    _to_powers(scores.view(-1))
+    sums = scores.sum(-1, keepdim=True)
     least, most = map(float, sums.aminmax())
     if _SUMS[0] < least and most < _SUMS[1]:
         return sums
+    usable, powers = (sums > _SUMS[0]) & (sums < _SUMS[1]), scores.clone()
     fill(scale)
     torch.softmax(scores, -1, out=scores)
-    return torch.ones_like(sums)
+    torch.where(usable, powers, scores, out=scores)  # no row depends on another
+    return sums.where(usable, 1)
+
+
+def _to_powers(exponents: Tensor) -> None:
+    """Replace numbers (n,) by the powers of 2, the same whatever the number of threads.
+
+    A thread's last numbers, if they fill no vector, are rounded in another way. So each gets as
+    many whole grains as any other, and one thread the rest.
+    """
+    start = 0
+    for size in (torch.get_num_threads() * _GRAIN, _GRAIN, 1):
+        end = start + (len(exponents) - start) // size * size
+        exponents[start:end].exp2_()
+        start = end
 
 
 def _padded(length: int) -> int:
@@ -249,39 +290,6 @@ def runs_as_products(model: Any) -> bool:
     return prepacked and has_fast_products(model.dtype)
 
 
-class _Permission:
-    """PyTorch's permission, of the whole process, to compute float32 products in oneDNN.
-
-    Given as long as any thread needs it: passes run side by side, and outside of them PyTorch's
-    own attention is slow with it.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._users, self._before = Lock(), 0, ""
-
-    def __enter__(self) -> None:
-        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-        with self._lock:
-            if not self._users:
-                self._before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                matmul.fp32_precision = self._before
-
-
-_PERMISSION = _Permission()
-
-
-def onednn_products(dtype: torch.dtype) -> AbstractContextManager[None]:
-    """Let oneDNN compute batched products in ``dtype``; see `has_fast_products`."""
-    return _PERMISSION if dtype == torch.float32 else nullcontext()  # in 16 bits it does anyway
-
-
 @cache
 def has_fast_products(dtype: torch.dtype) -> bool:
     """Return whether batched products in oneDNN are faster here than PyTorch's attention.
@@ -294,6 +302,6 @@ def has_fast_products(dtype: torch.dtype) -> bool:
         return bool(torch.cpu._is_avx512_bf16_supported())
     random = torch.Generator().manual_seed(0)  # does not touch the global generator
     one, other = (torch.randn(24, 64, 64, generator=random) for _ in range(2))
-    with torch.inference_mode(), onednn_products(dtype):
-        product = torch.bmm(one, other)
+    with torch.inference_mode():
+        product = _product(one, other, out=torch.empty_like(one))
     return torch.allclose(product.double(), one.double() @ other.double(), rtol=0, atol=_EXACT)

@@ -34,10 +34,19 @@ def task(**fields):
         ({"query": "{instruction}: "}, "query", task(prompt="own"), "own: "),
         ({"query": "{instruction}: "}, "query", task(prompt={"query": "asks"}), "asks: "),
         ({"query": "{instruction}: "}, "query", task(prompt={"document": "is"}), "usual: "),
+        ({"passage": "{instruction}: "}, "passage", task(prompt={"document": "is"}), "is: "),
+        ({"T": "n ", "Retrieval-query": "r "}, "query", task(), "n "),
+        ({"Retrieval": "t ", "query": "q "}, "query", task(), "t "),
+        ({"T-passage": "m ", "passage": "p "}, "query", task(), ""),
     ],
 )
 def test_the_most_specific_prompt_wins(prompts, role, about, expected):
     assert prompt_for(prompts, role=role, task=about, instruction="usual") == expected
+
+
+def test_braces_are_text_for_a_model_without_instructions():
+    prompts = {"query": "{instruction}: "}
+    assert prompt_for(prompts, role="query", task=task(prompt="own")) == "{instruction}: "
 
 
 def test_the_prompt_depends_on_the_mteb_task(encoder_folder, monkeypatch):

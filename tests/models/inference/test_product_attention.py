@@ -1,10 +1,13 @@
 """Attention by products equals PyTorch's, text by text."""
 
-from contextlib import nullcontext
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from helpers.tiny_models import build, runner
+from helpers.tiny_models import EVERY, build, runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
@@ -12,14 +15,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from qwen3nb.models.inference import product_attention
 from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.models.inference.product_attention import BucketLayout, attend_after, has_fast_products
+from qwen3nb.models.inference.runner import Runner
 
 SIZE = 8
-
-
-@pytest.fixture(autouse=True)
-def exact(monkeypatch):
-    """Products by PyTorch's choice: oneDNN may round them on a processor with AMX."""
-    monkeypatch.setattr(product_attention, "onednn_products", lambda dtype: nullcontext())
 
 
 def heads(count, tokens, random, texts=1):
@@ -126,44 +124,154 @@ def test_products_that_round_are_not_used(monkeypatch):
     """As oneDNN may, on a processor that multiplies bfloat16 faster."""
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     has_fast_products.cache_clear()
-    exact = torch.bmm
     assert has_fast_products(torch.float32)
-    monkeypatch.setattr(torch, "bmm", lambda a, b: exact(a.bfloat16(), b.bfloat16()).float())
+    rounded = lambda one, other, out: (one.bfloat16() @ other.bfloat16()).float()  # noqa: E731
+    monkeypatch.setattr(product_attention, "_product", rounded)
     has_fast_products.cache_clear()
     assert not has_fast_products(torch.float32)
     assert not has_fast_products(torch.float16)
     has_fast_products.cache_clear()
 
 
-def fail_in_between(matmul):
-    with product_attention.onednn_products(torch.float32):
-        assert matmul.fp32_precision == "bf16"
-        raise RuntimeError("in between")
+def states(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_the_setting_is_given_back(monkeypatch):
-    monkeypatch.undo()
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
-    with pytest.raises(RuntimeError, match="in between"):
-        fail_in_between(matmul)
-    assert matmul.fp32_precision == before
-    with product_attention.onednn_products(torch.bfloat16):
-        assert matmul.fp32_precision == before
+def of_another_model():
+    """The setting of the process and a product that follows it, as another thread finds them."""
+    product = torch.bmm(states(8, 64, 300), states(8, 300, 64))
+    return torch.backends.mkldnn.matmul.fp32_precision, product
 
 
-def test_the_setting_stays_while_another_thread_needs_it(monkeypatch):
-    """The first to come leaves first; a plain save and restore would leave the setting on."""
-    monkeypatch.undo()
-    matmul = torch.backends.mkldnn.matmul
-    before = matmul.fp32_precision
-    first, second = (product_attention.onednn_products(torch.float32) for _ in range(2))
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert matmul.fp32_precision == "bf16"
-    second.__exit__(None, None, None)
-    assert matmul.fp32_precision == before
+def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
+    """It looks while the scores are filled and while they become weights, in every layer."""
+    model = runner("bert", linear="onednn")
+    model._packing = replace(model._packing, products=True)
+    quiet, seen = of_another_model(), []
+    weights = product_attention._weights
+
+    def watched(fill, scores, scale):
+        def filling(factor):
+            fill(factor)
+            seen.append(other.submit(of_another_model).result())
+
+        sums = weights(filling, scores, scale)
+        seen.append(other.submit(of_another_model).result())
+        return sums
+
+    monkeypatch.setattr(product_attention, "_weights", watched)
+    with ThreadPoolExecutor(1) as other:
+        model.vectors([list(range(3, 60))])
+    assert len(seen) >= 2 * model.model.config.num_hidden_layers
+    assert {setting for setting, _ in seen} == {quiet[0]}
+    assert all(torch.equal(product, quiet[1]) for _, product in seen)
+
+
+def needs_onednn():
+    if linear_library() != "onednn" or not has_fast_products(torch.float32):
+        pytest.skip("this machine runs neither linear layers nor attention in oneDNN")
+
+
+ROWS = [[3 + (7 * n + i) % 90 for i in range(1 + n * n % 75)] for n in range(60)]
+
+
+@pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal"])
+def wide(request):
+    """A runner whose products are large enough for PyTorch to choose between its libraries."""
+    needs_onednn()
+    kind, config, fields = EVERY[request.param]
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 384, "intermediate_size": 1536}
+    model = kind(config(**fields | sizes)).eval()
+    before = torch.get_num_threads()
+    yield Runner(model, pooling="mean", normalize=True, budget=512)
+    torch.set_num_threads(before)
+
+
+def test_six_passes_on_two_threads_with_other_work_give_the_same_bits(wide):
+    torch.set_num_threads(2)
+    quiet, stop = wide.vectors(ROWS), threading.Event()
+    beside = runner("bert", linear="onednn")
+    beside._packing = replace(beside._packing, products=True)
+
+    def work():
+        while not stop.is_set():
+            beside.vectors(ROWS[:20])
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(work) for _ in range(2)]
+        try:
+            passes = [wide.vectors(ROWS) for _ in range(6)]
+        finally:
+            stop.set()
+        for other in others:
+            other.result()
+    for each in passes:
+        np.testing.assert_array_equal(each, quiet)
+
+
+@pytest.mark.parametrize(("threads", "size"), [(1, 25), (2, 60), (3, 7), (3, 60), (4, 1)])
+def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(wide, threads, size):
+    torch.set_num_threads(2)
+    whole = wide.vectors(ROWS)
+    torch.set_num_threads(threads)
+    order = np.random.default_rng(0).permutation(len(ROWS))
+    for start in range(0, min(len(ROWS), 10 * size), size):
+        shard = order[start : start + size]
+        np.testing.assert_array_equal(wide.vectors([ROWS[i] for i in shard]), whole[shard])
+
+
+def test_a_text_of_one_token_has_the_same_bits_alone(wide):
+    np.testing.assert_array_equal(wide.vectors([[5]]), wide.vectors([[5], [6, 7]])[:1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("count", [256, 1 << 15, (1 << 15) + 256, 7 * (1 << 15) + 768])
+def test_powers_have_the_same_bits_in_any_number_of_threads(threads, count):
+    numbers = 3 * states(count)
+    expected = torch.cat([torch.exp2(part) for part in numbers.split(256)])
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    product_attention._to_powers(numbers)
+    torch.set_num_threads(before)
+    assert torch.equal(numbers, expected)
+
+
+def test_extreme_scores_of_one_text_change_no_bit_of_another():
+    """Powers of 2 overflow for the second text alone."""
+    query, key, value = states(1, 2, 32, SIZE), states(1, 2, 32, SIZE), states(1, 2, 32, SIZE)
+    query[:, :, 16:] *= 1e3
+    two = BucketLayout.of([16, 16], heads=(2, 2), causal=False, dtype=torch.float32)
+    alone = BucketLayout.of([16], heads=(2, 2), causal=False, dtype=torch.float32)
+    both = two.attend(query, key, value, scale=0.3)
+    first = alone.attend(*(each[:, :, :16] for each in (query, key, value)), scale=0.3)
+    assert torch.equal(both[:, :16], first)
+
+
+@pytest.mark.parametrize("plus", [0.0, 1.0])
+@pytest.mark.parametrize("direct", [True, False])
+def test_products_are_scaled_and_added_with_any_strides(monkeypatch, direct, plus):
+    """In oneDNN, and by PyTorch where it cannot be called."""
+    if not direct:
+        monkeypatch.setattr(product_attention, "_onednn_product", lambda: None)
+    left, right, wide = states(4, 30, 20), states(4, 25, 20), torch.full((4, 30, 40), 2.0)
+    out = wide[..., 5:30]
+    assert product_attention._product(left, right.mT, out=out, scale=0.5, plus=plus) is out
+    torch.testing.assert_close(out, 0.5 * left @ right.mT + 2 * plus, atol=1e-5, rtol=1e-5)
+    assert (wide[..., :5] == 2).all()
+    assert (wide[..., 30:] == 2).all()
+
+
+@pytest.mark.parametrize("missing", ["symbol", "support"])
+def test_a_release_or_processor_without_the_product_uses_pytorchs(monkeypatch, missing):
+    find = product_attention._onednn_product
+    find.cache_clear()
+    if missing == "symbol":
+        monkeypatch.setattr(product_attention, "CDLL", lambda path: object())
+    else:
+        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    assert find() is None
+    find.cache_clear()
 
 
 def test_only_a_prepacked_model_runs_as_products():

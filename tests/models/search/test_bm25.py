@@ -1,3 +1,4 @@
+from math import log
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,6 +35,32 @@ def test_the_settings_name_what_scores_depend_on():
     assert settings["stemmer"] == "english"
     assert settings["other_languages"] == "no stop words, no stemmer"
     assert {"method", "k1", "b", "stop_words", "bm25s", "PyStemmer"} <= settings.keys()
+
+
+def test_scores_by_hand():
+    """Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)) tf / (tf + 1.5 (1 - 0.75 + 0.75 l / mean l))."""
+    model = load_model("bm25")
+    model.index(rows(["sort sort table", "table", "list list"]))
+    one, two = log(1 + 2.5 / 1.5), log(1 + 1.5 / 2.5)  # in one and in two of three documents
+    longer, shorter = (1.5 * (0.25 + 0.75 * length / 2) for length in (3, 1))
+    expected = {"000": one * 2 / (2 + longer) + two / (1 + longer), "001": two / (1 + shorter)}
+    run = model.search(rows(["sort table"]), top_k=3)["000"]
+    assert run == pytest.approx(expected, rel=1e-5)
+    assert model.search(rows(["sort table"]), top_k=1)["000"].keys() == {"000"}
+    ranked = {"000": ["002", "001", "elsewhere"]}
+    among = model.search(rows(["sort table"]), top_k=1, top_ranked=ranked)
+    assert among == {"000": {"001": pytest.approx(expected["001"], rel=1e-5)}}
+    scores = model.score("sort table", ["002", "001"])
+    assert scores == pytest.approx([0, expected["001"]], rel=1e-5)
+
+
+def test_an_index_replaces_the_one_before():
+    model = load_model("bm25")
+    for texts, position in ((["sort", "list"], "000"), (["list", "none", "sort"], "002")):
+        model.index(rows(texts))
+        names = [row["id"] for row in rows(texts)]
+        among = model.search(rows(["sort"]), top_k=3, top_ranked={"000": names})
+        assert list(among["000"]) == [position]
 
 
 @pytest.mark.integration

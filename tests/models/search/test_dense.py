@@ -118,6 +118,43 @@ def test_an_encoder_as_a_search_model(encoder, kind, limit, monkeypatch, tmp_pat
         model.search(queries, top_k=2, top_ranked={"q0": ["x"]})
 
 
+@pytest.mark.parametrize("ranked", [None, {"q0": ["d2", "d0", "d1"], "q1": ["d1", "d0"]}])
+def test_queries_get_the_prompt_of_queries_and_documents_that_of_passages(ranked, monkeypatch):
+    """By hand: cosines of the prompted texts, encoded without a role; the two best of each."""
+    encoder = load_encoder("random:24", cache=False, show_progress=False)
+    plain = load_encoder("random:24", cache=False, show_progress=False)
+    monkeypatch.setattr(encoder, "prompts", {"query": "ask ", "passage": "tell "})
+    monkeypatch.setattr(plain, "prompts", {})
+    asked, told = ["one", "two"], ["three", "four", "five"]
+    model = DenseSearch(encoder)
+    model.index(rows(told, "d"))
+    run = model.search(rows(asked, "q"), top_k=2, top_ranked=ranked)
+    left = plain.encode([f"ask {text}" for text in asked])
+    right = plain.encode([f"tell {text}" for text in told])
+    cosines = plain.similarity(left, right).numpy()
+    for n, query in enumerate(["q0", "q1"]):
+        known = [0, 1, 2] if ranked is None else [int(name[1:]) for name in ranked[query]]
+        best = sorted(known, key=lambda row: -cosines[n, row])[:2]
+        expected = {f"d{row}": pytest.approx(float(cosines[n, row]), abs=1e-6) for row in best}
+        assert run[query] == expected
+        assert list(run[query]) == [f"d{row}" for row in best]
+
+
+def test_the_options_of_an_encoding_reach_queries_and_documents(encoder, monkeypatch):
+    seen = []
+    encode = encoder.encode
+
+    def noted(texts, **options):
+        seen.append((options["role"], options.get("batch_size"), options.get("task_metadata")))
+        return encode(texts, role=options["role"])
+
+    monkeypatch.setattr(encoder, "encode", noted)
+    model = DenseSearch(encoder)
+    model.index(rows(DOCUMENTS, "d"))
+    model.search(rows(QUERIES, "q"), top_k=1, task_metadata="task", encode_kwargs={"batch_size": 3})
+    assert seen == [("query", 3, "task"), ("passage", 3, "task")]
+
+
 def test_the_bench_compares_blocks_and_a_file_with_vectors_held(tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))
     model = load_encoder("random:384", cache=False, show_progress=False)

@@ -2,7 +2,7 @@ import pytest
 
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.models.search.fusion import fuse
+from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.records.store import verify
 
 
@@ -12,6 +12,34 @@ def test_reciprocal_ranks_by_hand():
         "q": {"a": pytest.approx(1 / 61), "b": pytest.approx(1 / 62 + 1 / 61)},
         "r": {"c": pytest.approx(1 / 61)},
     }
+
+
+class Ranking:
+    """A search that gives documents in one order, and notes what it was asked."""
+
+    def __init__(self, order):
+        self.order, self.asked = order, []
+
+    def index(self, corpus, **options):
+        self.asked.append((corpus, options))
+
+    def search(self, queries, *, top_k, **options):
+        self.asked.append((top_k, options))
+        scores = {name: float(9 - rank) for rank, name in enumerate(self.order[:top_k])}
+        return {"q": scores}
+
+
+def test_each_part_searches_twice_as_deep_and_the_best_are_kept():
+    """2 / 63 for c, third in both, beats 1 / 61 for a and e, of which ties take the later name."""
+    parts = [Ranking("abcx"), Ranking("efcy")]
+    model = Fusion.__new__(Fusion)
+    model._searches = parts
+    model.index(["row"], task_metadata="task")
+    run = model.search([{"id": "q"}], top_k=2, top_ranked=None)
+    assert run == {"q": {"c": pytest.approx(2 / 63), "e": pytest.approx(1 / 61)}}
+    assert list(run["q"]) == ["c", "e"]
+    for part in parts:
+        assert part.asked == [(["row"], {"task_metadata": "task"}), (4, {"top_ranked": None})]
 
 
 @pytest.mark.integration
