@@ -17,7 +17,7 @@ bootstrap does not.
                 larger of that of normal data and that of the sample's own influence values.
     percentile  the bootstrap interval of records written before these methods.
 
-What no method can see: values that spread by more than 7.5 % of the way to a bound, of which rare
+What no method can see: values that spread by more than 5 % of the way to a bound, of which rare
 ones are far from all the others. Of fewer than 20 queries, coverage may fall below .93 too. For one
 query, or a correlation of fewer than 4 pairs, there is no interval.
 
@@ -64,7 +64,7 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _TINY = 1e-12
-_NARROW = 0.075  # share of the way to a bound below which a sample's spread may miss values there
+_NARROW = 0.05  # share of the way to a bound below which a sample's spread may miss values there
 _SKEWED = 2.5  # of the shift by the skewness beyond its standard error
 _SHOWS_NOTHING = 3  # so many queries that hardly spread leave the whole range open
 
@@ -138,7 +138,7 @@ def _widened(
         e   g on the longer side, less its standard error in normal data, at least 0
         d   distance of m from the bound
         q   largest share of the queries that n may lack, 1 − ((1 − level) / 2)^(1/n)
-        f   1 − (r / .075 d)⁴, at least 0, where r is the smaller of s and of the root of twice the
+        f   1 − (r / .05 d)⁴, at least 0, where r is the smaller of s and of the root of twice the
             mean square of the deviations to that side
     """
     size = rows.shape[1]

@@ -95,7 +95,7 @@ def test_widened_intervals_by_their_formula(values):
         beyond = np.maximum(0, sign * (values - mean))
         spread = min(sd, np.sqrt(2 * np.mean(beyond**2)))
         distance = bound - sign * mean
-        narrow = max(0, 1 - (spread / (0.075 * distance)) ** 4)
+        narrow = max(0, 1 - (spread / (0.05 * distance)) ** 4)
         unseen = narrow * (1 - 0.025 ** (1 / n)) * distance
         ends.append(np.clip(mean + sign * np.hypot(half, unseen), -bound, bound))
     assert difference_interval(values, level=0.95) == pytest.approx(tuple(ends))

@@ -308,7 +308,7 @@ class MeanComparison(TaskComparison):
         how = self.procedure
         columns = [np.stack([m.column(s) for s in self.columns], axis=1) for m in self.parts]
         seeds = [draw_seed(how.seed, each.queries) for each in self.parts]
-        return mean_p_values(columns, seeds, np.array(self.shares), n_resamples=how.draws)
+        return mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
 
     def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
         return [

@@ -166,8 +166,8 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
         f"Rule: a candidate is taken if it is better by {deciding.metric}, by more than "
         f"{how.minimum:g}. Better or worse: the corrected p-value is below {how.alpha:g} and the "
         f"interval leaves out 0. Equivalent: the interval lies within ±{how.minimum:g}. Two-sided "
-        f"paired permutation test ({how.draws:,} sign flips), {comparison.family(deciding.task)}, "
-        "by that metric."
+        f"paired permutation test ({deciding.draws:,} sign flips), "
+        f"{comparison.family(deciding.task)}, by that metric."
     )
 
 

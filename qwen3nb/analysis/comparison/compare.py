@@ -265,7 +265,7 @@ def compare(
         alpha: level of the tests.
         minimum: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of sign flips.
+        draws: number of sign flips; more are drawn where so many pairs need them.
         seed: of the draws.
 
     Raises:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qwen3nb.analysis.comparison.differences import significant
-from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
@@ -142,7 +142,7 @@ def rank_systems(
 
     Args:
         matrices: one per task.
-        n_resamples: number of sign flips.
+        n_resamples: number of sign flips, more where so many pairs need them.
         level: of the intervals of means.
         alpha: family-wise level of the tests behind groups and rank intervals.
         seed: of the sign flips.
@@ -162,7 +162,8 @@ def rank_systems(
     scores = _Observed(columns, shares, means, level)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    p_values = adjust(mean_p_values(columns, seeds, shares, n_resamples=n_resamples))
+    draws = enough_draws(len(pairs), draws=n_resamples, alpha=alpha)
+    p_values = adjust(mean_p_values(columns, seeds, shares, n_resamples=draws))
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
     for (i, j), p in zip(pairs, p_values, strict=True):
         if p < alpha:  # an interval takes longer than its test

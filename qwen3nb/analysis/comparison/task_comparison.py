@@ -19,7 +19,7 @@ from qwen3nb.analysis.comparison.differences import (
     mean_differences,
     permutation_p_values,
 )
-from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
 
@@ -97,6 +97,12 @@ class TaskComparison:
         """Number of pairs of systems that share a query, all of which are one family of tests."""
         return sum(map(len, self._groups(self._pairs)))
 
+    @property
+    def draws(self) -> int:
+        """Number of sign flips: the procedure's, or as many as so many pairs need."""
+        how = self.procedure
+        return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=how.correction)
+
     @cached_property
     def outcomes(self) -> tuple[PairOutcome, ...]:
         """Difference and significance of every pair, and nothing else."""
@@ -161,8 +167,7 @@ class TaskComparison:
 
     def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
         """P-values of pairs of systems, uncorrected, from one set of draws."""
-        how = self.procedure
-        return permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
+        return permutation_p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
     def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
         """The pairs that share a query, by the set of queries that they share."""

@@ -10,11 +10,22 @@ References:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["CORRECTIONS", "NAMES", "adjust", "benjamini_hochberg", "holm", "too_few_draws"]
+__all__ = [
+    "CORRECTIONS",
+    "NAMES",
+    "adjust",
+    "benjamini_hochberg",
+    "enough_draws",
+    "holm",
+    "too_few_draws",
+]
+
+MOST_DRAWS = 200_000  # of a test whose family of comparisons needs more than it was given
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -81,15 +92,27 @@ def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
     return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
 
 
-def too_few_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> str:
-    """Say that a family is too large for the draws of a test to show any difference, if it is.
+def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> int:
+    """Return ``draws``, or if no difference could be shown with them, as many as can show some.
 
     The p-value of m random draws is at least 1 / (m + 1), and Holm multiplies the smallest by the
-    number of comparisons.
+    number of comparisons; it is then at most a quarter of ``alpha``, up to `MOST_DRAWS`.
 
-    >>> too_few_draws(66, draws=10_000)
+    >>> enough_draws(66, draws=10_000), enough_draws(780, draws=10_000)
+    (10000, 62400)
+    """
+    if how != "holm" or comparisons / (draws + 1) < alpha:
+        return draws
+    return max(draws, min(MOST_DRAWS, math.ceil(4 * comparisons / alpha)))
+
+
+def too_few_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> str:
+    """Say that a family is too large even for `enough_draws` to show any difference, if it is.
+
+    >>> too_few_draws(4950, draws=10_000)
     ''
     """
+    draws = enough_draws(comparisons, draws=draws, alpha=alpha, how=how)
     smallest = comparisons / (draws + 1)
     if how != "holm" or smallest < alpha:
         return ""

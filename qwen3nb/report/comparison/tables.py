@@ -113,9 +113,11 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         if len(tasks) < 2
         else f"{NAMES[how.correction]} over all pairs of the models compared on each task"
     )
+    every = [*comparison.tasks, *comparison.correlations, *comparison.means]
+    draws = max(each.draws for each in every if not tasks or each.task in tasks)
     return (
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
-        f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
+        f"permutation test with {draws:,} draws; p corrected by {family}, below it the "
         f"raw p-value; in bold where the difference is significant: corrected p < {how.alpha:g}, "
         "and the interval leaves out 0."
         + (comparison.given(tasks[0]) if tasks else "")

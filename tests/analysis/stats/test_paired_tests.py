@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from qwen3nb.analysis.stats.multiple_testing import (
     adjust,
     benjamini_hochberg,
+    enough_draws,
     holm,
     too_few_draws,
 )
@@ -315,13 +316,17 @@ def test_resampled_means_are_those_of_the_queries_drawn(n, seed, scale):
     assert observed == pytest.approx(scores.mean(axis=0), abs=1e-12 * scale)
 
 
-@pytest.mark.parametrize("comparisons", [19, 20])
-def test_a_family_too_large_for_the_draws_is_one_whose_smallest_p_value_is_not_below_alpha(
-    comparisons,
+@pytest.mark.parametrize(
+    ("comparisons", "draws"),
+    [(19, 399), (20, 1_600), (780, 62_400), (10_000, 200_000), (10_001, 200_000)],
+)
+def test_a_large_family_gets_draws_that_can_show_a_difference_or_says_that_it_has_too_few(
+    comparisons, draws
 ):
-    smallest = 1 / 400  # of 399 draws
-    family = [smallest] + [1.0] * (comparisons - 1)
+    assert enough_draws(comparisons, draws=399) == draws
+    family = [1 / (draws + 1)] + [1.0] * (comparisons - 1)
     assert bool(too_few_draws(comparisons, draws=399)) == (min(holm(family)) >= 0.05)
+    assert enough_draws(comparisons, draws=399, how="none") == 399
     assert too_few_draws(comparisons, draws=399, how="none") == ""
 
 
