@@ -6,7 +6,12 @@ import torch
 from helpers.checkpoints import folder_with
 from safetensors.torch import load_file, save_file
 
-from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.checkpoints.averaging import (
+    Selection,
+    average_checkpoints,
+    averaged,
+    select_checkpoints,
+)
 from qwen3nb.checkpoints.checkpoint import (
     Checkpoint,
     list_checkpoints,
@@ -134,6 +139,21 @@ def test_another_tokenizer_is_another_model(tmp_path):
         (folder / "tokenizer.json").write_text(f'{{"version": "{index}"}}')
     with pytest.raises(CheckpointError, match=r"tokenizer\.json differs"):
         average_checkpoints(folders, tmp_path / "mean")
+
+
+def test_settings_are_those_of_the_last_and_a_mean_that_was_changed_is_made_again(tmp_path):
+    folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
+    for folder in folders:
+        config = {"model_type": "qwen3_encdec", "transformers_version": folder.name}
+        (folder / "config.json").write_text(json.dumps(config))
+    selection = Selection(tuple(folders), "last 2", {})
+    kept = averaged(selection)
+    whole = (kept / "config.json").read_bytes()
+    assert json.loads(whole)["transformers_version"] == "b"
+    (kept / "config.json").write_bytes((folders[0] / "config.json").read_bytes())
+    assert averaged(selection) == kept
+    assert (kept / "config.json").read_bytes() == whole
+    assert averaged(Selection(tuple(folders[:1]), "last 1", {})) == folders[0]
 
 
 def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
