@@ -204,6 +204,34 @@ def clip(folder, tokenizer):
     return folder
 
 
+def gemma_vision(folder, tokenizer):
+    import transformers
+
+    text = {**_GEMMA, "vocab_size": ROWS}
+    config = transformers.Gemma3Config(
+        text_config=text,
+        vision_config=_VIT,
+        mm_tokens_per_image=4,
+        boi_token_index=1,
+        eoi_token_index=1,
+        image_token_index=1,
+    )
+    transformers.Gemma3ForConditionalGeneration(config).save_pretrained(folder)
+    copy_tokenizer(tokenizer, folder)
+    return folder
+
+
+def images(folder, tokenizer):
+    """A vision transformer as sentence-transformers saves it, with images as its only input."""
+    import transformers
+    from sentence_transformers.base.modules import Transformer
+
+    inside = write_transformer(folder.with_name("inside"), tokenizer, "ViT")
+    size = {"height": 16, "width": 16}
+    transformers.ViTImageProcessor(size=size).save_pretrained(inside)
+    return _save(folder, [Transformer(str(inside)), _modules().Pooling(WIDTH, "mean")])
+
+
 def clip_modules(folder, tokenizer, *, legacy=False):
     """CLIP as sentence-transformers saves it, today or before 5.4."""
     from sentence_transformers.base.modules import Transformer

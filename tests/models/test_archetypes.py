@@ -19,6 +19,7 @@ from helpers.archetypes import between, config, module, plain, sentence, setting
 from helpers.static_models import write_model2vec
 
 from qwen3nb import paths
+from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.load import load_reranker
@@ -159,6 +160,8 @@ REFUSED = {
         }.items()
     },
     "CLIP of transformers": (made.clip, "'clip', which is not an architecture for texts alone"),
+    "ViT with modules": (made.images, "model_type is 'vit', which is not an arch"),
+    "Gemma 3 of texts and images": (made.gemma_vision, "'gemma3', which is not an architecture"),
     "Whisper": (made.whisper, "'whisper', which is not an architecture for texts alone"),
     **{
         f"quantised by {name}": (
@@ -316,6 +319,14 @@ def test_anything_else_is_refused_by_its_name(write, name):
 def test_what_gives_no_scores_is_refused_as_a_reranker(write, name):
     with pytest.raises(ValueError, match=NO_RERANKERS[name]):
         load_reranker(write(name), device="cpu")
+
+
+def test_a_router_in_memory_is_refused_like_its_folder(write):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(write("Router of queries and documents")), device="cpu")
+    with pytest.raises(SpecError, match="SentenceTransformer: Router: a router"):
+        WrappedEncoder(model)
 
 
 def test_folders_of_our_own_are_what_they_are(checkpoint, encoder_folder, tmp_path):

@@ -198,12 +198,14 @@ def _check_type(opened: Checkpoint) -> None:
             )
 
 
-def check_text(model: Any, file: Path) -> None:
-    """Refuse an architecture of transformers that reads more or other things than texts.
+def check_text(model: Any, file: Path, *, alone: bool) -> None:
+    """Refuse an architecture of transformers that does not read texts.
 
     Args:
         model: from `check_weights`.
         file: its ``config.json``, named in errors.
+        alone: whether texts must be all that it reads, as no module of sentence-transformers says
+            what becomes of the rest.
 
     Raises:
         ModelFolderError: an architecture for images or sound, or for several modalities.
@@ -213,7 +215,8 @@ def check_text(model: Any, file: Path) -> None:
     kind = model.config.model_type
     known = any(kind in getattr(modeling_auto, f"MODEL_FOR_{each}_MAPPING_NAMES") for each in _TEXT)
     parts = set(getattr(model.config, "sub_configs", ())) - _TEXT_PARTS
-    if model.main_input_name != "input_ids" or parts or not (known or kind in _TEXT_TYPES):
+    others = alone and (parts or not (known or kind in _TEXT_TYPES))
+    if model.main_input_name != "input_ids" or others:
         raise ModelFolderError(
             f"{file}: model_type is {kind!r}, which is not an architecture for texts alone; "
             "expected one such as 'bert' or 'qwen3', or a multi-modal model with the modules of "

@@ -67,7 +67,7 @@ def check_model_folder(folder: Path, *, kind: str) -> None:
         check_encoder_weights(opened)
     else:
         model = check_weights(opened, head=kind == "causal", encoder=kind == "t5")
-        check_text(model, folder / "config.json")
+        check_text(model, folder / "config.json", alone=True)
     # The tokenizer: gate/tokenizer.py.
 
 
@@ -94,6 +94,8 @@ def _check_sentence_transformer(folder: Path) -> None:
             opened = _opened(module.folder)
             encoder = opened.config.get("model_type") in _ENCODER_ONLY
             model = check_weights(opened, encoder=encoder, whole=not states_alone(module))
+            if states_alone(module):
+                check_text(model, module.folder / "config.json", alone=False)
             length = module.fields.get("max_seq_length")
             check_length(model, length, f"{module.file}: max_seq_length")
             if module is modules[0] and states_alone(module):
