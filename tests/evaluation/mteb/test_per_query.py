@@ -71,8 +71,10 @@ def test_a_query_without_a_relevant_document_counts_as_0_and_one_without_judgeme
         score_task(task, ranked, outcome({"test": {"default": 0.9}}), seed=0)
 
 
-def test_the_queries_of_one_reader_are_one():
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_queries_of_one_reader_are_one(order):
     qrels = {"7_0": {"d1": 1, "d2": 0}, "7_1": {"d1": 1, "d2": 0}, "8_0": {"d1": 0, "d2": 1}}
+    qrels = dict(list(qrels.items())[::order])
     task = loaded("MindSmallReranking", {"default": {"test": collection(qrels)}})
     ranked = {
         "7_0": {"d1": 0.1, "d2": 0.5},
