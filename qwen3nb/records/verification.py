@@ -1,9 +1,9 @@
 """Verify records: do their numbers follow from what they and the files beside them hold?
 
-A record is compared with its checksum, its per-query scores, its settings, the files of its runs
-and MTEB's own result. What cannot be seen: a record rewritten as a whole, checksum included, by
-someone who meant to; per-query scores that were wrong from the start; and, in a record without a
-checksum, a change of what nothing else depends on, such as a revision, a size or a time.
+A record is compared with its checksum, with the list of all records that were ever written in its
+folder, with its per-query scores, its settings, the files of its runs and MTEB's own result; the
+summary of a folder with its records. Nothing is signed: what someone can change who recomputes
+every checksum is in the help of ``qwen3nb verify``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The records of evaluations."""
 
 import pytest
+from helpers.records import make
 
-from qwen3nb.evaluation.recording import Work, assemble
-from qwen3nb.records.record import ModelInfo, Result, TaskInfo
+from qwen3nb.evaluation.recording import Work, assemble, stored
+from qwen3nb.records.record import Environment, ModelInfo, Result, TaskInfo
 
 TASK = TaskInfo(name="x", type="Retrieval", main_metric="m")
 
@@ -36,3 +37,25 @@ def test_a_record_names_the_library_that_multiplied(
         precision=precision,
     )
     assert Result.load(result.save(tmp_path)).environment.linear == linear
+
+
+@pytest.mark.parametrize(
+    ("asked", "versions", "reused"),
+    [
+        ({}, {}, True),
+        ({"identity": "0" * 64}, {}, False),
+        ({"metrics": ("nDCG@10", "Hit@5")}, {}, False),
+        ({"same": lambda _: False}, {}, False),
+        ({}, {"torch": "1.0.0"}, False),
+        ({}, {"another": "1.0.0"}, False),
+    ],
+)
+def test_a_record_is_reused_only_if_all_is_as_asked(home, asked, versions, reused):
+    installed = Environment.current().versions | versions
+    result = make(environment=Environment(versions=installed))
+    file = result.save()
+    own = {"identity": result.model.identity, "metrics": ("nDCG@10",), "same": lambda _: True}
+    asked = own | asked
+    assert (stored(file, **asked) == result) is reused
+    file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
+    assert stored(file, **asked) is None

@@ -13,14 +13,17 @@ import psutil
 import pytest
 from helpers.records import amend, make
 
+from qwen3nb import paths
 from qwen3nb.metrics.aggregate import aggregate_samples, reported
 from qwen3nb.records import runs, store
+from qwen3nb.records.query_scores import QueryScores
 from qwen3nb.records.record import MTEBScore, Result
 from qwen3nb.records.store import check_files, latest, load_results, verify, verify_files
 from qwen3nb.records.verification import RecordCheck
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.files.journal import append
+from qwen3nb.utils.secrets import SecretError
 
 
 def wrong(result):
@@ -315,3 +318,27 @@ def test_what_no_clock_and_no_program_would_note_is_named():
     for size, holds in (({"queries": 2}, 1), ({"queries": 1}, 0), ({"documents": 1}, 1)):
         amend(result, "task", size=size)
         assert (verify(result) == []) is bool(holds), size
+
+
+def test_a_record_that_was_only_about_to_be_written_is_not_missed(home):
+    file = make("m", (0.1, 0.4)).save()
+    other = f"{file.parent.parent.name}/seed_0/Other.json"
+    append(paths.results() / "checksums.jsonl", f"{other} {'0' * 64}", False)  # and killed
+    assert verify() == []
+    append(paths.results() / "checksums.jsonl", f"{other} {'0' * 64}", True)
+    assert "Other.json: it was removed" in verify()[0]
+
+
+def test_a_record_with_a_secret_is_not_written(home):
+    token = "hf_" + "a1B2c3D4e5" * 4
+    with pytest.raises(SecretError, match="Hugging Face token"):
+        make(settings={"model": {"kind": "encoder"}, "prompt": token}).save()
+    assert list(home.rglob("*.json")) == []
+
+
+def test_ids_that_run_together_are_other_ids():
+    one, other = (
+        QueryScores.of({"m": dict.fromkeys(ids, 0.5)}) for ids in (("ab", "c"), ("a", "bc"))
+    )
+    assert one.ids != other.ids
+    assert (one.queries, other.queries) == (("ab", "c"), ("a", "bc"))

@@ -71,8 +71,10 @@ def test_a_query_without_a_relevant_document_counts_as_0_and_one_without_judgeme
         score_task(task, ranked, outcome({"test": {"default": 0.9}}), seed=0)
 
 
-def test_the_queries_of_one_reader_are_one():
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_queries_of_one_reader_are_one(order):
     qrels = {"7_0": {"d1": 1, "d2": 0}, "7_1": {"d1": 1, "d2": 0}, "8_0": {"d1": 0, "d2": 1}}
+    qrels = dict(list(qrels.items())[::order])
     task = loaded("MindSmallReranking", {"default": {"test": collection(qrels)}})
     ranked = {
         "7_0": {"d1": 0.1, "d2": 0.5},
@@ -159,3 +161,14 @@ def test_a_changed_part_does_not_hold(encoder, tmp_path):
     head, _, tail = text.rpartition(f'"value": {value}')
     file.write_text(f'{head}"value": 0.123{tail}')
     assert any("Spearman on test/en-en: value is 0.123" in line for line in verify(file))
+
+
+def test_parts_that_disagree_with_mteb_give_no_number_even_if_their_mean_agrees():
+    task = sts(["en-en", "es-es"])
+    gold = {subset: list(task.dataset[subset]["test"]["score"]) for subset in ("en-en", "es-es")}
+    predicted = {subset: {"test": {"cosine_scores": gold[subset]}} for subset in gold}
+    scores = score_task(task, predicted, outcome({"test": {"en-en": 1.0, "es-es": 1.0}}), seed=0)
+    assert [part.score.value for part in scores.parts] == pytest.approx([1.0, 1.0])
+    wrong = outcome({"test": {"en-en": 1.1, "es-es": 0.9}})
+    with pytest.raises(EvaluationError, match="STS17 on test/en-en: MTEB's .* is 1.1, the"):
+        score_task(task, predicted, wrong, seed=0)
