@@ -362,3 +362,12 @@ def test_weights_overwritten_after_they_were_loaded_change_nothing(
         file.seek(size // 3)
         file.write(bytes(size // 2))
     np.testing.assert_array_equal(use(), before)
+
+
+def test_the_roles_of_mteb_get_their_own_prompts(exported):
+    from mteb.types import PromptType
+
+    encoder, plain = (load_encoder(exported, prompts=p, cache=False) for p in (None, {}))
+    for given, start in ((PromptType.query, "query: "), (PromptType.document, "passage: ")):
+        vector = encoder.encode(["x"], prompt_type=given)
+        np.testing.assert_array_equal(vector, plain.encode([f"{start}x"]))
