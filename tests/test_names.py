@@ -1,7 +1,6 @@
 """Names of the house: one word for one thing, and the field's where it has one."""
 
 import ast
-from collections import Counter
 
 from helpers import REPOSITORY
 
@@ -54,19 +53,6 @@ def test_retired_names_do_not_come_back():
 
 def test_file_names_use_no_retired_word():
     assert [f.name for f in PACKAGE + TESTS if RETIRED & set(f.stem.split("_"))] == []
-
-
-def test_no_two_classes_share_a_name_or_differ_by_a_plural():
-    classes = Counter(
-        node.name.strip("_").lower()
-        for file in PACKAGE
-        for node in nodes(file)
-        if isinstance(node, ast.ClassDef)
-    )
-    assert [name for name, count in classes.items() if count > 1] == []
-    # Results is the collection of Result; both are names of the front door.
-    plurals = [name for name in classes if f"{name}s" in classes]
-    assert plurals == ["result"]
 
 
 def test_no_two_rooms_mean_different_things_by_one_function():

@@ -73,15 +73,15 @@ class Expected:
 
     def problem(self, spec: str, settings: Mapping[str, Any]) -> str:
         """Return what is wrong with a model that was loaded as ``spec``; empty if nothing is."""
-        asked = self.models.get(spec)
-        if asked is None and self.complete:
-            asked = tuple(self.folders.values())
+        wanted = self.models.get(spec)
+        if wanted is None and self.complete:
+            wanted = tuple(self.folders.values())
         wrong = [
-            digest for digest in _loaded(settings) if asked is not None and digest not in asked
+            digest for digest in _loaded(settings) if wanted is not None and digest not in wanted
         ]
         if not wrong:
             return ""
-        expected = " and ".join(digest[:12] for digest in asked or ()) or "none with weights"
+        expected = " and ".join(digest[:12] for digest in wanted or ()) or "none with weights"
         return (
             f"{spec}: expected the model of identity {expected}, as on this machine; found one of "
             f"{wrong[0][:12]}. Make the folder the same on all nodes"

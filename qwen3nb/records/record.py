@@ -51,7 +51,7 @@ __all__ = [
     "RunCost",
     "TaskInfo",
     "checksum",
-    "listed",
+    "in_checksums",
     "read_record",
     "result_path",
 ]
@@ -300,7 +300,7 @@ class Result:
         with turn(path):
             replaced = named_files(path)
             value |= _write_rows(self, path)
-            with listed(path, checksum(value)):
+            with in_checksums(path, checksum(value)):
                 write_json(path, value | {"checksum": checksum(value)})
             remove_unnamed(path, replaced=replaced)
         return path
@@ -453,7 +453,7 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
-def listed(record: Path, digest: str) -> AbstractContextManager[None]:
+def in_checksums(record: Path, digest: str) -> AbstractContextManager[None]:
     """Note in the folder's list that a block writes a record with this checksum, and that it did.
 
     A record that the list says was written, and that is not there, was removed; one that is there

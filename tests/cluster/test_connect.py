@@ -70,10 +70,10 @@ def test_the_machines_own_cluster_is_left_for_ray_to_find(monkeypatch):
     import ray
     from ray._private import services
 
-    asked = []
+    addresses = []
 
     def init(address, **options):
-        asked.append(address)
+        addresses.append(address)
         raise RuntimeError("no")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -86,7 +86,7 @@ def test_the_machines_own_cluster_is_left_for_ray_to_find(monkeypatch):
             answer.start()
             assert f"cannot join Ray at {address}: no" in refusal(address)
             answer.join()
-    assert asked == ["auto", own]
+    assert addresses == ["auto", own]
 
 
 def greet(server):

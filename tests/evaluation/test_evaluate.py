@@ -248,14 +248,14 @@ def test_a_record_without_a_metric_that_is_asked_for_is_made_again(
 
     first, again = run(), run()
     assert (len(first.reused), len(again.reused)) == (0, 1)
-    asked = (*getattr(module, names), "Recall@5")
-    monkeypatch.setattr(module, names, asked)
+    more = (*getattr(module, names), "Recall@5")
+    monkeypatch.setattr(module, names, more)
     assert "evaluated again" not in caplog.text
     (made,) = run().results
     assert "recorded without Recall@5" in caplog.text
     assert set(made.metrics) == {*first.results[0].metrics, "Recall@5"}
     assert run().reused == again.reused
-    monkeypatch.setattr(module, names, asked[:-1])  # fewer are asked for: it has them
+    monkeypatch.setattr(module, names, more[:-1])  # fewer are asked for: it has them
     assert run().reused == again.reused
 
 

@@ -40,7 +40,7 @@ def test_a_record_names_the_library_that_multiplied(
 
 
 @pytest.mark.parametrize(
-    ("asked", "versions", "reused"),
+    ("question", "versions", "reused"),
     [
         ({}, {}, True),
         ({"identity": "0" * 64}, {}, False),
@@ -50,12 +50,12 @@ def test_a_record_names_the_library_that_multiplied(
         ({}, {"another": "1.0.0"}, False),
     ],
 )
-def test_a_record_is_reused_only_if_all_is_as_asked(home, asked, versions, reused):
+def test_a_record_is_reused_only_if_all_is_as_asked(home, question, versions, reused):
     installed = Environment.current().versions | versions
     result = make(environment=Environment(versions=installed))
     file = result.save()
     own = {"identity": result.model.identity, "metrics": ("nDCG@10",), "same": lambda _: True}
-    asked = own | asked
-    assert (stored(file, **asked) == result) is reused
+    question = own | question
+    assert (stored(file, **question) == result) is reused
     file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
-    assert stored(file, **asked) is None
+    assert stored(file, **question) is None

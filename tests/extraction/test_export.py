@@ -52,10 +52,10 @@ def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse
 
     done = extract(checkpoint, tmp_path / "out", dtype=dtype)
     with safe_open(done.folder / "model.safetensors", "pt") as weights:
-        told = weights.metadata()["format"]
-    assert told not in ("pt", "tf", "flax", "mlx")
-    assert "transformers 5.2" in told
-    assert "causal" in told
+        layout = weights.metadata()["format"]
+    assert layout not in ("pt", "tf", "flax", "mlx")
+    assert "transformers 5.2" in layout
+    assert "causal" in layout
 
 
 def test_the_releases_that_load_an_export_are_named_and_do_not_warn(encoder_folder, caplog):

@@ -347,8 +347,8 @@ def test_the_interval_of_a_weighted_mean_by_hand():
     ],
 )
 def test_what_an_interval_says(interval, margin, outcome):
-    said = excludes_zero(interval), no_worse(interval, margin), within(interval, margin)
-    assert said == outcome
+    verdicts = excludes_zero(interval), no_worse(interval, margin), within(interval, margin)
+    assert verdicts == outcome
     assert not no_worse(None, margin)
     assert not within(None, margin)
 

@@ -339,7 +339,7 @@ def test_folders_of_our_own_are_what_they_are(checkpoint, encoder_folder, tmp_pa
 
 
 # What each command says of some folders; all of them find a model by the same function.
-ASKED = {
+REFUSALS = {
     "SPLADE": SPARSE,
     "MultiVectorEncoder": MULTI,
     "CrossEncoder": "a cross-encoder or classifier",
@@ -400,13 +400,13 @@ def test_every_command_refuses_by_the_same_names(
     (data / "texts.jsonl").write_text('{"text": "a", "query": "a", "document": "b"}\n')
     (data / "docs.jsonl").write_text('{"id": "d", "text": "a"}\n{"id": "e", "text": "b"}\n')
     (data / "queries.toml").write_text(QUERIES)
-    for name, message in ASKED.items():
+    for name, message in REFUSALS.items():
         folder = tmp_path / name.split()[0] / "model"
         folder.parent.mkdir()
         EVERY[name](folder, tokenizer_folder)
         done = cli(*COMMANDS[command](folder, data, tmp_path))
-        said = " ".join(done.output.split())
-        assert done.exit_code != 0, said
-        assert re.search(message, said), said
-        assert "Traceback" not in said
+        output = " ".join(done.output.split())
+        assert done.exit_code != 0, output
+        assert re.search(message, output), output
+        assert "Traceback" not in output
         assert not list(paths.results().glob("**/*.json"))

@@ -313,7 +313,7 @@ def test_weights_replaced_while_they_load_give_no_vectors(
             without_checksums(each)
     # Where the fingerprint is taken, and where what was loaded is wrapped.
     module, name = (load_of_rerankers, "Reranker") if kind == "reranker" else (Encoder, "__init__")
-    place = load_of_rerankers if kind == "reranker" else load
+    home = load_of_rerankers if kind == "reranker" else load
     run = load_of_rerankers.load_reranker if kind == "reranker" else load.load_encoder
     with monkeypatch.context() as patched:
         if when == "after it was loaded":
@@ -324,7 +324,7 @@ def test_weights_replaced_while_they_load_give_no_vectors(
         else:
             taken = load.fingerprint
             patched.setattr(
-                place, "fingerprint", lambda source: (taken(source), replaced(folder, other))[0]
+                home, "fingerprint", lambda source: (taken(source), replaced(folder, other))[0]
             )
         with pytest.raises(SpecError, match="its files changed while the model was loaded"):
             run(folder)

@@ -301,8 +301,8 @@ def test_a_record_is_where_its_content_says(home, part, name, words):
     folder = [file, file.parent, file.parent.parent][part]
     identity = file.parent.parent.name.rpartition("-")[2]
     moved = folder.rename(folder.with_name(name.format(identity)))
-    (found,) = moved.rglob("*.json") if moved.is_dir() else [moved]
-    assert words in " ".join(verify(found))
+    (moved_record,) = moved.rglob("*.json") if moved.is_dir() else [moved]
+    assert words in " ".join(verify(moved_record))
 
 
 def test_what_no_clock_and_no_program_would_note_is_named():

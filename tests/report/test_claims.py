@@ -84,8 +84,8 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
         pair = comparison.difference(lead.name, each.name, task=RETRIEVAL)
         assert each.significant == pair.significant(ALPHA)
         assert (each.behind, each.interval) == (pair.difference, pair.interval)
-    said = leaderboard_conclusion(comparison, task=RETRIEVAL).text
-    assert ("is best on" in said) == lead.followers[0].significant
+    text = leaderboard_conclusion(comparison, task=RETRIEVAL).text
+    assert ("is best on" in text) == lead.followers[0].significant
 
     (trained,) = findings(comparison, task=RETRIEVAL)
     pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task=RETRIEVAL)
@@ -111,8 +111,8 @@ def test_one_pair_has_one_p_value_whatever_the_baseline_and_the_page():
     ]
     by_baseline = [compare(records, tier="smoke", baseline=label) for label in labels]
     for one, other in itertools.combinations(labels, 2):
-        found = {c.difference(one, other, task=RERANKING).corrected for c in by_baseline}
-        assert len(found) == 1
+        corrected = {c.difference(one, other, task=RERANKING).corrected for c in by_baseline}
+        assert len(corrected) == 1
     for label in labels[1:]:
         own = [each for each in records if each.model.label == label]
         for row in against_baseline(own, records):
@@ -237,20 +237,20 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     comparison, boards = compare(results, tier="full"), standings(results, tier="full")
     headline = comparison.means[0].task
     assert headline == "BEIR"
-    (found,) = findings(comparison, task=headline)
-    assert found.headline.startswith("Training x lifts mean nDCG@10 of 15 tasks by 0.0")
+    (one,) = findings(comparison, task=headline)
+    assert one.headline.startswith("Training x lifts mean nDCG@10 of 15 tasks by 0.0")
     pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task="BEIR")
     best, second = boards.overall.standings
     assert pair.significant(ALPHA) == (boards.overall.groups == ())
     assert pair.means == pytest.approx((best.mean, second.mean))
-    assert f"{pair.difference:.3f}" in found.headline
-    assert str(pair) in found.evidence
-    said = leaderboard_conclusion(comparison, task=headline).text
-    assert said.startswith("x-checkpoint-9 is best on BEIR")
-    assert f"ahead of x-checkpoint-0 by {pair.difference:.3f} [" in said
+    assert f"{pair.difference:.3f}" in one.headline
+    assert str(pair) in one.evidence
+    text = leaderboard_conclusion(comparison, task=headline).text
+    assert text.startswith("x-checkpoint-9 is best on BEIR")
+    assert f"ahead of x-checkpoint-0 by {pair.difference:.3f} [" in text
     (row,) = differences_table(comparison, task=headline).rows
     assert abs(row[1].value) == pytest.approx(pair.difference)
-    assert "not" not in found.headline
+    assert "not" not in one.headline
     assert "its tasks being given" in differences_table(comparison, task=headline).note
     text = comparison_conclusion(comparison).text
     assert text.startswith(f"The difference from {comparison.baseline} on BEIR is significant")
@@ -293,12 +293,12 @@ def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
         "BEIR", pair.difference, pair.interval, pair.corrected,
     )  # fmt: skip
     assert len(rest) == len(ours)
-    said = str(evaluation_conclusion([first, *rest]))
-    assert said.startswith(
+    text = str(evaluation_conclusion([first, *rest]))
+    assert text.startswith(
         f"On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks {pair.means[0]:.3f} against "
         f"{pair.means[1]:.3f}, a paired difference of {pair.difference:+.3f} ["
     )
-    assert "tasks compared with it" in said
+    assert "tasks compared with it" in text
 
 
 def test_the_mean_of_one_task_has_the_p_value_of_the_task():

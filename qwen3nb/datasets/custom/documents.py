@@ -197,7 +197,7 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
                 if name in row:
                     beside[name] |= row.keys()
                 else:
-                    for other in _in_its_place(name, row, columns):
+                    for other in _instead(name, row, columns):
                         instead.setdefault((name, other), f"{file}:{number}")
             yield f"{file}:{number}", {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
@@ -212,7 +212,7 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
             )
 
 
-def _in_its_place(name: str, row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+def _instead(name: str, row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
     """Return the keys that a row may have in place of an absent column."""
     if not any(column in row for column in columns[1:]):
         return [key for key in row if key not in columns]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_encoder_weights",
     "check_length",
-    "check_text",
+    "check_reads_text",
     "check_weights",
     "mismatches",
     "refuse",
@@ -198,7 +198,7 @@ def _check_type(opened: Checkpoint) -> None:
             )
 
 
-def check_text(model: Any, file: Path, *, alone: bool) -> None:
+def check_reads_text(model: Any, file: Path, *, alone: bool) -> None:
     """Refuse an architecture of transformers that does not read texts.
 
     Args:

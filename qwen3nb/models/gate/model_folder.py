@@ -14,7 +14,7 @@ from qwen3nb.models.gate.configuration_bounds import check_configuration, check_
 from qwen3nb.models.gate.expected_weights import (
     check_encoder_weights,
     check_length,
-    check_text,
+    check_reads_text,
     check_weights,
 )
 from qwen3nb.models.gate.sentence_modules import (
@@ -67,7 +67,7 @@ def check_model_folder(folder: Path, *, kind: str) -> None:
         check_encoder_weights(opened)
     else:
         model = check_weights(opened, head=kind == "causal", encoder=kind == "t5")
-        check_text(model, folder / "config.json", alone=True)
+        check_reads_text(model, folder / "config.json", alone=True)
     # The tokenizer: gate/tokenizer.py.
 
 
@@ -95,7 +95,7 @@ def _check_sentence_transformer(folder: Path) -> None:
             encoder = opened.config.get("model_type") in _ENCODER_ONLY
             model = check_weights(opened, encoder=encoder, whole=not states_alone(module))
             if states_alone(module):
-                check_text(model, module.folder / "config.json", alone=False)
+                check_reads_text(model, module.folder / "config.json", alone=False)
             length = module.fields.get("max_seq_length")
             check_length(model, length, f"{module.file}: max_seq_length")
             if module is modules[0] and states_alone(module):

@@ -68,11 +68,11 @@ def folder_digests(source: Source) -> dict[str, str]:
 
 def _require_expected(folder: Path, content: Any) -> None:
     expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.absolute()))
-    if expected not in (None, found := sha256_json(content)):
+    if expected not in (None, digest := sha256_json(content)):
         raise CheckpointError(
             f"node {platform.node()}: {folder}: expected the model of identity {expected[:12]}…, "
-            f"which this run was started for; found one of {found[:12]}…. Make the folder the same "
-            "on all nodes"
+            f"which this run was started for; found one of {digest[:12]}…. Make the folder the "
+            "same on all nodes"
         )
 
 

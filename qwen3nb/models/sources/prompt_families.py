@@ -68,5 +68,5 @@ def _base_models(card: Path) -> list[str]:
     with card.open(encoding="utf-8", errors="replace") as file:
         text = file.read(_CARD_BYTES)
     front = text.split("\n---", 1)[0] if text.startswith("---") else ""
-    found = re.search(r"^base_model:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", front, re.MULTILINE)
-    return re.findall(r"[\w.-]+/[\w.-]+", found[1]) if found else []
+    match = re.search(r"^base_model:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", front, re.MULTILINE)
+    return re.findall(r"[\w.-]+/[\w.-]+", match[1]) if match else []

@@ -125,12 +125,12 @@ def test_queries_get_the_prompt_of_queries_and_documents_that_of_passages(ranked
     plain = load_encoder("random:24", cache=False, show_progress=False)
     monkeypatch.setattr(encoder, "prompts", {"query": "ask ", "passage": "tell "})
     monkeypatch.setattr(plain, "prompts", {})
-    asked, told = ["one", "two"], ["three", "four", "five"]
+    questions, answers = ["one", "two"], ["three", "four", "five"]
     model = DenseSearch(encoder)
-    model.index(rows(told, "d"))
-    run = model.search(rows(asked, "q"), top_k=2, top_ranked=ranked)
-    left = plain.encode([f"ask {text}" for text in asked])
-    right = plain.encode([f"tell {text}" for text in told])
+    model.index(rows(answers, "d"))
+    run = model.search(rows(questions, "q"), top_k=2, top_ranked=ranked)
+    left = plain.encode([f"ask {text}" for text in questions])
+    right = plain.encode([f"tell {text}" for text in answers])
     cosines = plain.similarity(left, right).numpy()
     for n, query in enumerate(["q0", "q1"]):
         known = [0, 1, 2] if ranked is None else [int(name[1:]) for name in ranked[query]]

@@ -118,9 +118,9 @@ def test_a_folder_of_a_known_family_is_warned_of(
     folder = change(tmp_path / name)
     with caplog.at_level(logging.WARNING, logger="qwen3nb"):
         encoder = load_encoder(folder, cache=False)
-    said = [each.getMessage() for each in caplog.records if "prescribe" in each.getMessage()]
-    assert len(said) == warned
-    assert all("'query: ' for a query" in each and str(encoder.label) in each for each in said)
+    warnings = [each.getMessage() for each in caplog.records if "prescribe" in each.getMessage()]
+    assert len(warnings) == warned
+    assert all("'query: ' for a query" in each and str(encoder.label) in each for each in warnings)
     caplog.clear()
     for options in ({"prompts": {}}, {"prompts": {"query": "query: "}}):
         load_encoder(folder, cache=False, **options)

@@ -266,14 +266,14 @@ def test_the_card_says_how_other_programs_get_the_prompts(checkpoint, tmp_path, 
     wanted = model.encode_query(texts), model.encode_document(texts)
 
     lang = arguments(body, "HuggingFaceEmbeddings")
-    found = [model.encode(texts, **lang[f"{role}encode_kwargs"]) for role in ("query_", "")]
-    np.testing.assert_array_equal(found, wanted)
+    vectors = [model.encode(texts, **lang[f"{role}encode_kwargs"]) for role in ("query_", "")]
+    np.testing.assert_array_equal(vectors, wanted)
 
     llama = arguments(body, "HuggingFaceEmbedding")
     other = {"query": llama["query_instruction"], "text": llama["text_instruction"]}
     theirs = SentenceTransformer(str(folder), device="cpu", prompts=other)
-    found = [theirs.encode(texts, prompt_name=role) for role in ("query", "text")]
-    np.testing.assert_array_equal(found, wanted)
+    vectors = [theirs.encode(texts, prompt_name=role) for role in ("query", "text")]
+    np.testing.assert_array_equal(vectors, wanted)
 
     plain = [model.encode(texts), model.encode(texts)]
     assert not np.array_equal(plain, wanted)
