@@ -28,7 +28,7 @@ from qwen3nb.cluster.runs import Delivery, Expected, Request, foreign_records, r
 from qwen3nb.execution.attempt import LOG
 from qwen3nb.execution.subprocesses import STOPPED, Children
 from qwen3nb.models.sources.fingerprint import EXPECTED
-from qwen3nb.records.record import CHECKSUMS, listed
+from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
 from qwen3nb.utils.atomic_files import new_file, read_json, write_text
@@ -393,7 +393,7 @@ def _publish_in_turn(file: Path, target: Path) -> None:
         _replace(file, target)
         return
     replaced = named_files(target)
-    with listed(target, str(read_json(file).get("checksum", ""))):
+    with in_checksums(target, str(read_json(file).get("checksum", ""))):
         _replace(file, target)
         remove_unnamed(target, replaced=replaced)
         target.with_suffix(".error.txt").unlink(missing_ok=True)
