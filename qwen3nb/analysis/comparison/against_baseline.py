@@ -17,6 +17,7 @@ from qwen3nb.metrics.intervals import Interval
 from qwen3nb.models.sources.resolve import registry
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["AgainstBaseline", "against_baseline", "known_baseline"]
@@ -118,6 +119,8 @@ def against_baseline(
     ]
     if not own:
         return []
+    if tier and not {each.task.key for each in own} <= set(TIERS[tier].task_keys):
+        tier = ""  # of some queries only, such as a rehearsal
     compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
     for record in compared.means[0].records(compared.records) if compared.means else ():
         if record.model.identity in identities:
