@@ -355,9 +355,9 @@ def _entry_problems(
 
 def scores_of(result: Result) -> dict[str, Any]:
     """Return the scores of a record without those of its queries, and the record's checksum."""
-    task = result.task
+    task, model = result.task, result.model
     return {
-        "identity": result.model.identity,
+        "identity": model.identity,
         "type": task.type,
         "dataset": task.dataset,
         "revision": task.revision,
@@ -371,7 +371,8 @@ def scores_of(result: Result) -> dict[str, Any]:
         "size": task.size,
         "counts": task.counts,
         "seconds": result.cost.seconds,
-        "record": result.path(Path()).as_posix(),
+        # As in `Result.path`, which refuses names that a record was not saved under here.
+        "record": f"{model.label}-{model.identity[:8]}/seed_{result.seed}/{task.key}.json",
         "checksum": result.checksum,
     }
 

@@ -360,8 +360,8 @@ def unseen_outlier_could_turn(differences: Array) -> bool:
 
     Queries that are a share of less than q = 1 − .025^(1/n) of all are missing in a sample with a
     probability above .025. If each has the largest difference of the other sign, they move the
-    mean by q times its distance from there: r = 1 + |mean| for scores from 0 to 1. The sign may
-    turn if q r > |mean|. Where it may, neither a p-value nor an interval from these queries
+    mean by q times its distance from there: ``r = 1 + |mean|`` for scores from 0 to 1. The sign
+    may turn if ``q r > |mean|``. Where it may, neither a p-value nor an interval from these queries
     excludes it.
     """
     mean = abs(float(differences.mean()))
