@@ -16,7 +16,7 @@ import pytest
 from helpers.records import signed
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.records.record import Result, checksum, listed
+from qwen3nb.records.record import Result, checksum, in_checksums
 from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import verify, verify_files
 from qwen3nb.report.leaderboard.all_results import write_all_results
@@ -62,7 +62,7 @@ def put(file, value, agree):
     if agree == "record":
         file.write_text(json.dumps(value))
         return
-    with listed(file, value["checksum"]):
+    with in_checksums(file, value["checksum"]):
         file.write_text(json.dumps(value))
 
 

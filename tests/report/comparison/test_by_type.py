@@ -90,7 +90,7 @@ def test_of_many_models_the_best_are_shown_and_the_others_counted():
     left_out = ("2 others are", "3 others are", "2 others are", "2 others are")
     for figure, words in zip(figures, left_out, strict=True):
         assert figure.caption.endswith(f" Only the best models are shown, {words} not.")
-    assert "528 comparisons are too many for 20 draws" in figures[1].caption
+    assert "too many" not in figures[1].caption  # as more than 20 are drawn
     assert "m02" not in figures[0].alt
     table = differences_table(comparison, models=comparison.leaders(30))
     assert len(table) == 30

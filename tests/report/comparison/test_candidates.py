@@ -138,7 +138,7 @@ def test_both_numbers_of_the_rule_are_parameters():
     results = [own("now", 0.4), own("new", 0.55, seed=1)]
     shown = [
         compare_candidates(results, current="now", **how).recommendations[0]
-        for how in ({}, {"threshold": 0.2}, {"threshold": 0.4}, {"alpha": 1e-5})
+        for how in ({}, {"threshold": 0.2}, {"threshold": 0.4}, {"alpha": 1e-7})
     ]
     assert [(each.verdict, each.matters) for each in shown] == [
         ("better", True), ("better", False), ("better, by less than 0.4", False),
