@@ -62,9 +62,9 @@ def _cost(each: Estimate, gate: Gate) -> str:
         return f"costs {_percent(tir)} % of the specialist's score: {numbers}"
     if high < 0:
         return f"costs nothing, it helps: {numbers}"
-    if tir < gate.fail_below:
+    if high < gate.fail_below:
         return f"costs nothing measurable: {numbers}"
-    return f"may cost something, but no more than noise is shown: {numbers}"
+    return f"is not shown to cost anything: {numbers}"
 
 
 def _gate_words(each: Estimate, gate: Gate) -> str:
@@ -90,11 +90,9 @@ def _missing(each: Estimate, gate: Gate) -> str:
     if each.interval is None:
         return "there is no interval"
     if gate.evidence(each.tir, each.seed_interval) == "INCONCLUSIVE":
-        spread = f"over seeds alone the 95 % interval is{_ends(each.seed_interval)} %"
         needed = seeds_needed(each, gate)
-        if needed is None:
-            return f"{spread}, and more seeds than are practical would be needed at this spread"
-        return f"{spread}, and at this spread about {needed} seeds would be needed"
+        many = "more seeds than are practical" if needed is None else f"about {needed} seeds"
+        return f"the seeds differ too much; at this spread {many} would be needed"
     if gate.evidence(each.tir, each.interval) == "INCONCLUSIVE":
         return "the seeds agree, but the interval over seeds and queries needs more queries"
     return "not every task could be compared"
