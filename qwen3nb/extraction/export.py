@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.inside import copy_present, read_object
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.tokenizer import TOKENIZER, check_tokenizer, rust_tokenizer
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -53,7 +54,6 @@ TOKENIZER_FILES = (
 # The first releases that load an export. An older sentence-transformers warns of that; what is
 # installed here would be part of the model's identity, and would be warned of without need.
 _OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
-_SINCE_5_4 = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
 # Other servers than sentence-transformers read these, and some refuse a file that lacks one.
 _BEFORE_5_4 = {
     "cls": "pooling_mode_cls_token",
@@ -217,6 +217,6 @@ def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
     fields[_BEFORE_5_4[pooling]] = True
     return fields | {
         "embedding_dimension": dimension,
-        "pooling_mode": _SINCE_5_4[pooling],
+        "pooling_mode": POOLING_NAMES[pooling],
         "include_prompt": True,
     }

@@ -65,9 +65,15 @@ _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _META = "model_meta.json"
 _THEIRS = {
-    "nDCG": "ndcg", "MAP": "map", "Recall": "recall", "P": "precision", "MRR": "mrr",
-    "Spearman": "cosine_spearman", "Pearson": "cosine_pearson", "V-measure": "v_measure",
-}  # fmt: skip
+    "nDCG": "ndcg",
+    "MAP": "map",
+    "Recall": "recall",
+    "P": "precision",
+    "MRR": "mrr",
+    "Spearman": "cosine_spearman",
+    "Pearson": "cosine_pearson",
+    "V-measure": "v_measure",
+}
 _VERSION = re.compile(r"not installed|\d+(\.\w+)*(\+[\w.]+)?")
 
 

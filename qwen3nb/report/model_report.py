@@ -145,9 +145,12 @@ class ModelReport:
         """
         folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
         everything = all_results(
-            self.results, summaries=self.summaries(), config=self.config, failures=self.failures,
+            self.results,
+            summaries=self.summaries(),
+            config=self.config,
+            failures=self.failures,
             when=self.created,
-        )  # fmt: skip
+        )
         texts = {"all_results": json_text(everything), "comparison": self.comparison_json()}
         files = {f"{name}{end}.json": texts[name] for name in texts for end in ("", f"_{stamp}")}
         files["comparison.md"] = self.to_markdown()

@@ -302,9 +302,13 @@ def _held(values: Array) -> int:
     hits = 0
     for scores in np.moveaxis(values, -1, 0):
         measured = estimate(
-            "simulated", range(seeds), scores.mean(axis=0), [(names, scores)],
-            gate=Gate(), level=1 - ALPHA,
-        )  # fmt: skip
+            "simulated",
+            range(seeds),
+            scores.mean(axis=0),
+            [(names, scores)],
+            gate=Gate(),
+            level=1 - ALPHA,
+        )
         low, high = measured.estimate.interval or (1.0, 1.0)
         hits += low <= _TRUE_TIR <= high
     return hits

@@ -169,9 +169,12 @@ def _against(
     if paired is None:
         return replace(beside, why="no query is shared")
     return replace(
-        beside, difference=paired.difference, interval=paired.interval, p_value=paired.corrected,
+        beside,
+        difference=paired.difference,
+        interval=paired.interval,
+        p_value=paired.corrected,
         family=paired.family,
-    )  # fmt: skip
+    )
 
 
 def _why(result: Result, baseline: str) -> str:

@@ -295,9 +295,14 @@ class MeanComparison(TaskComparison):
             result = next(of[key] for key in of if key[1] == name and key[0] in self._tasks)
             task = TaskInfo(self.task, MEAN, self.metric)
             made.append(
-                replace(result, task=task, metrics={self.metric: score},
-                        per_query={self.metric: {}}, parts=())
-            )  # fmt: skip
+                replace(
+                    result,
+                    task=task,
+                    metrics={self.metric: score},
+                    per_query={self.metric: {}},
+                    parts=(),
+                )
+            )
         return made
 
     @property
@@ -312,11 +317,15 @@ class MeanComparison(TaskComparison):
 
     def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
         return [
-            replace(each, d_z=None, interval=self._interval(
-                [m.column(each.first) - m.column(each.second) for m in self.parts], paired=True
-            ))
+            replace(
+                each,
+                d_z=None,
+                interval=self._interval(
+                    [m.column(each.first) - m.column(each.second) for m in self.parts], paired=True
+                ),
+            )
             for each in super()._described(pairs)
-        ]  # fmt: skip
+        ]
 
     def _interval(self, columns: Sequence[Array], *, paired: bool) -> Interval:
         return over_tasks(columns, np.array(self.shares), level=self.procedure.level, paired=paired)
@@ -351,9 +360,14 @@ def mean_comparisons(
         tasks = counted_tasks([each.task for each in parts], title)
         made.append(
             MeanComparison(
-                title, f"mean {column.measure} of {tasks}",
-                baseline if baseline in columns else "", columns, procedure,
-                tuple(left_out), parts=tuple(parts), shares=shares,
+                title,
+                f"mean {column.measure} of {tasks}",
+                baseline if baseline in columns else "",
+                columns,
+                procedure,
+                tuple(left_out),
+                parts=tuple(parts),
+                shares=shares,
             )
-        )  # fmt: skip
+        )
     return tuple(made)

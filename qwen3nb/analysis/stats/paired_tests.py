@@ -321,10 +321,16 @@ def equivalence(
     _check_margin(margin)
     ends = difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
-        float(differences.mean()), margin, ends, no_worse(ends, margin), within(ends, margin),
-        alpha, len(differences), queries_to_show(differences, margin=margin, level=1 - alpha),
+        float(differences.mean()),
+        margin,
+        ends,
+        no_worse(ends, margin),
+        within(ends, margin),
+        alpha,
+        len(differences),
+        queries_to_show(differences, margin=margin, level=1 - alpha),
         "" if ends else SINGLE,
-    )  # fmt: skip
+    )
 
 
 def queries_to_show(differences: Array, *, margin: float, level: float = LEVEL) -> int | None:

@@ -29,8 +29,14 @@ from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.records.record import Part
 
 __all__ = [
-    "SEARCH_TYPES", "Slice", "TaskScores", "metrics_of", "score_task", "scored_run", "task_slices",
-]  # fmt: skip
+    "SEARCH_TYPES",
+    "Slice",
+    "TaskScores",
+    "metrics_of",
+    "score_task",
+    "scored_run",
+    "task_slices",
+]
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 TOP = 10  # documents of each query that a record keeps

@@ -137,9 +137,10 @@ class CandidateComparison:
         """What these queries are too few to detect; empty if nothing."""
         how = self.comparison.procedure
         open_ones = [
-            each for each in self.differences
+            each
+            for each in self.differences
             if self.comparison.verdict(each) in ("no worse", "not shown")
-        ]  # fmt: skip
+        ]
         detectable = [self.comparison.detectable(each) for each in open_ones]
         largest = max((value for value in detectable if value is not None), default=0.0)
         sentences = []
@@ -149,8 +150,11 @@ class CandidateComparison:
                 f"a power of 0.8; smaller ones above {how.minimum:g} may be missed; use more "
                 "queries."
             )
-        sentences += [f"{each.first}: {more}." for each in open_ones
-                      if (more := enough_queries(self.comparison, [each]))]  # fmt: skip
+        sentences += [
+            f"{each.first}: {more}."
+            for each in open_ones
+            if (more := enough_queries(self.comparison, [each]))
+        ]
         sentences += [
             f"{each.first}: rare queries that are not among these could turn the sign of its "
             "difference."
