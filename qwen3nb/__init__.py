@@ -1,8 +1,8 @@
 """qwen3nb: from a Qwen3 training checkpoint to a book whose every number can be traced.
 
-The names below are the public ones, with five namespaces: `stats`, `tables`, `figures`,
-`conclusions` and `datasets`. Each is loaded when it is first used, so that importing the package
-costs next to nothing.
+The names below are the public ones, with namespaces: `tables`, `figures` and `conclusions` show
+what `studies` and results hold; `stats` and `datasets`; `paths` of everything on disk. Each is
+loaded when it is first used, so that importing the package costs next to nothing.
 """
 
 from qwen3nb.utils.imports import lazy_names
@@ -30,7 +30,7 @@ _HOMES = {
         "verify",
     ),
     "qwen3nb.report.card.extract": ("extract",),
-    "qwen3nb.report.leaderboard.score_table": ("leaderboard",),
+    "qwen3nb.report.leaderboard.tables": ("leaderboard",),
     "qwen3nb.report.render.figure": ("Figure",),
     "qwen3nb.report.render.table": ("Table",),
     "qwen3nb.utils.code_version": ("__version__",),

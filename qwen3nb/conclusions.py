@@ -6,11 +6,14 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "qwen3nb.book.status": ("status_conclusion",),
-        "qwen3nb.report.comparison.conclusion": ("candidates_conclusion", "comparison_conclusion"),
+        "qwen3nb.report.comparison.candidates": ("candidates_conclusion",),
+        "qwen3nb.report.comparison.conclusion": (
+            "comparison_conclusion",
+            "leaderboard_conclusion",
+        ),
         "qwen3nb.report.comparison.explorer": ("explorer_conclusion",),
-        "qwen3nb.report.comparison.lead": ("leaderboard_conclusion",),
         "qwen3nb.report.evaluation.scores": ("evaluation_conclusion",),
-        "qwen3nb.report.leaderboard.suite": ("reproduction_conclusion",),
+        "qwen3nb.report.leaderboard.published": ("reproduction_conclusion",),
         "qwen3nb.report.render.conclusion": ("Conclusion",),
         "qwen3nb.report.studies.ablation": ("ablation_conclusion",),
         "qwen3nb.report.studies.ann": ("ann_conclusion",),
@@ -20,7 +23,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.studies.probes": ("probes_conclusion",),
         "qwen3nb.report.studies.reranking": ("rerank_conclusion",),
         "qwen3nb.report.studies.speed": ("speed_conclusion",),
-        "qwen3nb.report.training.interference_words": ("interference_conclusion",),
-        "qwen3nb.report.training.progress": ("training_conclusion",),
+        "qwen3nb.report.training.interference": ("interference_conclusion",),
+        "qwen3nb.report.training.trainings": ("training_conclusion",),
     },
 )

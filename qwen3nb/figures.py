@@ -7,10 +7,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.report.comparison.figures": (
             "differences_figure",
+            "lead_figure",
             "pairs_figure",
-        ),
-        "qwen3nb.report.comparison.lead": ("lead_figure",),
-        "qwen3nb.report.comparison.task_figures": (
             "task_differences_figure",
             "wins_figure",
         ),
@@ -23,7 +21,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         ),
         "qwen3nb.report.leaderboard.ranking": ("rank_figure",),
         "qwen3nb.report.render.forest_plot": (
-            "Band",
             "ForestRow",
             "forest_figure",
         ),
@@ -38,17 +35,16 @@ __getattr__, __dir__, __all__ = lazy_names(
             "spectrum_figure",
         ),
         "qwen3nb.report.studies.probes": ("probes_figure",),
-        "qwen3nb.report.studies.reranking_figures": (
+        "qwen3nb.report.studies.reranking": (
             "calibration_figure",
             "gain_figure",
         ),
         "qwen3nb.report.studies.speed": ("speed_figure",),
-        "qwen3nb.report.training.configurations": ("configurations_figure",),
-        "qwen3nb.report.training.figures": (
+        "qwen3nb.report.training.interference": ("configurations_figure", "interference_figure"),
+        "qwen3nb.report.training.trainings": (
             "conflict_figure",
             "loss_figure",
             "trajectory_figure",
         ),
-        "qwen3nb.report.training.interference": ("interference_figure",),
     },
 )

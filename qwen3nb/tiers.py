@@ -13,21 +13,19 @@ from dataclasses import dataclass
 
 __all__ = ["BENCHMARKS", "GROUPS", "TIERS", "Benchmark", "Tier", "is_search"]
 
+
+def _keys(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 # A task that consists of others, and its parts. Its score is the mean of all its parts.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "CQADupstackRetrieval": (
-        "CQADupstackAndroidRetrieval",
-        "CQADupstackEnglishRetrieval",
-        "CQADupstackGamingRetrieval",
-        "CQADupstackGisRetrieval",
-        "CQADupstackMathematicaRetrieval",
-        "CQADupstackPhysicsRetrieval",
-        "CQADupstackProgrammersRetrieval",
-        "CQADupstackStatsRetrieval",
-        "CQADupstackTexRetrieval",
-        "CQADupstackUnixRetrieval",
-        "CQADupstackWebmastersRetrieval",
-        "CQADupstackWordpressRetrieval",
+    "CQADupstackRetrieval": tuple(
+        f"CQADupstack{forum}Retrieval"
+        for forum in _keys(
+            "Android English Gaming Gis Mathematica Physics Programmers Stats Tex Unix Webmasters "
+            "Wordpress"
+        )
     ),
 }
 
@@ -96,80 +94,29 @@ class Tier:
         return (*own, *beir)
 
 
-_BEIR = (
-    "ArguAna",
-    "ClimateFEVER",
-    "CQADupstackRetrieval",
-    "DBPedia",
-    "FEVER",
-    "FiQA2018",
-    "HotpotQA",
-    "MSMARCO",
-    "NFCorpus",
-    "NQ",
-    "QuoraRetrieval",
-    "SCIDOCS",
-    "SciFact",
-    "Touche2020",
-    "TRECCOVID",
+_BEIR = _keys(
+    "ArguAna ClimateFEVER CQADupstackRetrieval DBPedia FEVER FiQA2018 HotpotQA MSMARCO NFCorpus NQ "
+    "QuoraRetrieval SCIDOCS SciFact Touche2020 TRECCOVID"
 )
-
 _MTEB_ENGLISH: dict[str, tuple[str, ...]] = {
-    "Classification": (
-        "Banking77Classification",
-        "ImdbClassification",
-        "MTOPDomainClassification-en-test",
-        "MassiveIntentClassification-en-test",
-        "MassiveScenarioClassification-en-test",
-        "ToxicConversationsClassification",
-        "TweetSentimentExtractionClassification",
-        "AmazonCounterfactualClassification-en-test",
-    ),
-    "Clustering": (
-        "ArXivHierarchicalClusteringP2P",
-        "ArXivHierarchicalClusteringS2S",
-        "BiorxivClusteringP2P.v2",
-        "MedrxivClusteringP2P.v2",
-        "MedrxivClusteringS2S.v2",
-        "StackExchangeClustering.v2",
-        "StackExchangeClusteringP2P.v2",
-        "TwentyNewsgroupsClustering.v2",
-    ),
-    "PairClassification": (
-        "SprintDuplicateQuestions",
-        "TwitterSemEval2015",
-        "TwitterURLCorpus",
-    ),
-    "Reranking": (
-        "AskUbuntuDupQuestions",
-        "MindSmallReranking",
-    ),
-    "Retrieval": (
-        "ArguAna",
-        "CQADupstackGamingRetrieval",
-        "CQADupstackUnixRetrieval",
-        "ClimateFEVERHardNegatives",
-        "FEVERHardNegatives",
-        "FiQA2018",
-        "HotpotQAHardNegatives",
-        "SCIDOCS",
-        "TRECCOVID",
-        "Touche2020Retrieval.v3",
-    ),
-    "STS": (
-        "BIOSSES",
-        "SICK-R",
-        "STS12",
-        "STS13",
-        "STS14",
-        "STS15",
-        "STSBenchmark",
-        "STS17-en-en",
-        "STS22.v2-en",
-    ),
-    "Summarization": ("SummEvalSummarization.v2",),
+    kind: _keys(tasks)
+    for kind, tasks in {
+        "Classification": "Banking77Classification ImdbClassification "
+        "MTOPDomainClassification-en-test MassiveIntentClassification-en-test "
+        "MassiveScenarioClassification-en-test ToxicConversationsClassification "
+        "TweetSentimentExtractionClassification AmazonCounterfactualClassification-en-test",
+        "Clustering": "ArXivHierarchicalClusteringP2P ArXivHierarchicalClusteringS2S "
+        "BiorxivClusteringP2P.v2 MedrxivClusteringP2P.v2 MedrxivClusteringS2S.v2 "
+        "StackExchangeClustering.v2 StackExchangeClusteringP2P.v2 TwentyNewsgroupsClustering.v2",
+        "PairClassification": "SprintDuplicateQuestions TwitterSemEval2015 TwitterURLCorpus",
+        "Reranking": "AskUbuntuDupQuestions MindSmallReranking",
+        "Retrieval": "ArguAna CQADupstackGamingRetrieval CQADupstackUnixRetrieval "
+        "ClimateFEVERHardNegatives FEVERHardNegatives FiQA2018 HotpotQAHardNegatives SCIDOCS "
+        "TRECCOVID Touche2020Retrieval.v3",
+        "STS": "BIOSSES SICK-R STS12 STS13 STS14 STS15 STSBenchmark STS17-en-en STS22.v2-en",
+        "Summarization": "SummEvalSummarization.v2",
+    }.items()
 }
-
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (

@@ -1,5 +1,6 @@
 """The front door: what `import qwen3nb as q` shows, and that it is enough for a first hour."""
 
+import json
 import re
 import shutil
 import types
@@ -18,10 +19,10 @@ from qwen3nb.records.results import Results
 NAMES = """
 Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Reranker Result Results Table TestCollection
 TrainingEvaluator
-average_checkpoints compare evaluate evaluate_sts extract leaderboard load_encoder load_reranker
-load_results rerank sanity_check score_rankings verify
+average_checkpoints check_and_evaluate compare evaluate evaluate_domain evaluate_sts extract
+leaderboard load_encoder load_reranker load_results rerank sanity_check score_rankings verify
 """.split()  # noqa: SIM905 - a list of words reads better as lines
-NAMESPACES = ["conclusions", "datasets", "figures", "stats", "tables"]
+NAMESPACES = ["conclusions", "datasets", "figures", "paths", "stats", "studies", "tables"]
 
 QUERIES = """
 [[queries]]
@@ -60,14 +61,14 @@ def test_a_namespace_lists_its_names_and_they_resolve(name):
     namespace = getattr(q, name)
     assert isinstance(namespace, types.ModuleType)
     assert namespace.__doc__
-    assert dir(namespace)
-    for each in dir(namespace):
+    assert namespace.__all__
+    for each in namespace.__all__:
         assert getattr(namespace, each).__doc__, each
 
 
 def test_tables_figures_and_conclusions_are_named_for_what_they_give():
     assert all(name.endswith(("_table", "_tables")) for name in dir(q.tables))
-    figures = set(dir(q.figures)) - {"Band", "ForestRow"}
+    figures = set(dir(q.figures)) - {"ForestRow"}
     assert all(name.endswith("_figure") for name in figures)
     assert all(name.endswith("_conclusion") for name in set(dir(q.conclusions)) - {"Conclusion"})
 
@@ -158,6 +159,16 @@ def test_the_book_documents_every_public_name():
     assert set(shown) <= {*NAMES, *q.stats.__all__, *q.datasets.__all__}
 
 
+def test_the_notebooks_use_the_front_door_only():
+    inside = re.compile(r"^\s*(?:from qwen3nb[. ]|import qwen3nb(?! as q$))", re.MULTILINE)
+    files = [*(REPOSITORY / "notebooks").glob("**/*.ipynb")]
+    assert len(files) > 20
+    for file in files:
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        assert [each for each in code if inside.search(each)] == [], file.name
+
+
 def test_no_public_name_is_hidden_by_a_module_of_the_same_name():
     """A module that was imported before is an attribute, and would be taken for the name."""
     for package in (q, q.datasets):
@@ -168,7 +179,8 @@ def test_no_public_name_is_hidden_by_a_module_of_the_same_name():
 
 def test_nothing_inside_the_package_uses_the_front_door():
     doors = re.compile(
-        r"from qwen3nb import (?!paths|tiers|__version__)|from qwen3nb\.(tables|figures|stats) "
+        r"from qwen3nb import (?!paths|tiers|__version__)|from qwen3nb\."
+        r"(tables|figures|stats|studies) "
     )
     for file in (REPOSITORY / "qwen3nb").rglob("*.py"):
         assert not doors.search(file.read_text(encoding="utf-8")), file.name

@@ -6,8 +6,17 @@ from helpers import REPOSITORY
 
 # CONTRIBUTING, "Words", says why: each stood for many things.
 RETIRED = {
-    "asked", "chosen", "found", "heard", "hears", "pace", "place", "places", "said", "told",
-}  # fmt: skip
+    "asked",
+    "chosen",
+    "found",
+    "heard",
+    "hears",
+    "pace",
+    "place",
+    "places",
+    "said",
+    "told",
+}
 PACKAGE = sorted((REPOSITORY / "qwen3nb").rglob("*.py"))
 TESTS = sorted((REPOSITORY / "tests").rglob("*.py"))
 
@@ -53,15 +62,3 @@ def test_retired_names_do_not_come_back():
 
 def test_file_names_use_no_retired_word():
     assert [f.name for f in PACKAGE + TESTS if RETIRED & set(f.stem.split("_"))] == []
-
-
-def test_no_two_rooms_mean_different_things_by_one_function():
-    """A command line's function may carry the name of what it calls."""
-    homes = {}
-    for file in PACKAGE:
-        if "cli" in file.parts or file.name == "check_encoder.py":
-            continue
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(str(file.relative_to(REPOSITORY)))
-    assert {name: files for name, files in homes.items() if len(files) > 1} == {}

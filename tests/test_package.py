@@ -34,7 +34,7 @@ READERS = (
     "qwen3nb.analysis.inventory.collect",
     "qwen3nb.analysis.training.interference",
     "qwen3nb.report.comparison.candidates",
-    "qwen3nb.report.training.interference_files",
+    "qwen3nb.report.training.interference",
     "qwen3nb.report.leaderboard.tables",
     "qwen3nb.report.render.table",
 )
@@ -57,7 +57,7 @@ def test_a_page_that_is_there_is_found_and_shown_without_heavy_libraries():
     """Each of them takes longer than the rest of such a command."""
     loaded = loaded_by(
         "import qwen3nb.execution.notebook, qwen3nb.report.evaluation.run_trace\n"
-        "from qwen3nb.execution.parameter_checks import CHECKS\n"
+        "from qwen3nb.execution.parameters import CHECKS\n"
         "CHECKS['tasks']('SciFact,PyDocsRetrieval')"
     )
     assert not loaded & {"mteb", "nbformat", "scipy.stats", "torch"}
@@ -69,16 +69,17 @@ FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.tokenizer
-models.batching models.counters models.modeling models.gate models.sources models.mteb_meta
-models.cache
-models.inference models.search.npy_file models.search.shards models.encoders models.search
-models.rerankers models.load
+models.batching models.counters models.modeling models.gate models.kinds.source models.mteb_meta
+models.kinds.prompts models.kinds.lora
+vectors.block_file vectors.cache vectors.shards
+models.inference models.encoders vectors models.search
+models.kinds models.rerankers models.load
 extraction
-datasets.rows datasets.values datasets.training_files datasets.trec datasets.judgements
-datasets.mirror datasets.needs datasets.fetch datasets.words
+datasets.rows datasets.training_files datasets.trec
+datasets.mirror datasets.words
 datasets.pydocs
-datasets.collection datasets.custom datasets.collection_formats
-evaluation.recording evaluation.run evaluation.run_files evaluation.known_models
+datasets.collection datasets.custom
+evaluation.recording evaluation.known_models evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
@@ -87,7 +88,7 @@ cluster
 report.render report.leaderboard report.evaluation report.comparison report.training report.studies
 report.card report.headline report.paper report.model_report
 execution book demo study cli
-stats tables figures conclusions
+stats studies tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 
@@ -153,17 +154,6 @@ def test_no_circle_of_files():
     assert not graph, f"imports in a circle: {sorted(graph)}"
 
 
-def test_a_room_holds_about_a_dozen_files():
-    rooms = {}
-    for file in (REPOSITORY / "qwen3nb").rglob("*.py"):
-        if file.name != "__init__.py":
-            rooms.setdefault(str(file.parent.relative_to(REPOSITORY)), []).append(file.stem)
-    assert {room: len(files) for room, files in rooms.items() if len(files) > 13} == {}
-    for room, files in rooms.items():
-        plurals = [name for name in files if f"{name}s" in files]
-        assert not plurals, f"{room}: {plurals} and their plurals"
-
-
 def test_conda_installs_what_make_installs():
     environment = yaml.safe_load((REPOSITORY / "environment.yml").read_text())
     pip = next(part["pip"] for part in environment["dependencies"] if isinstance(part, dict))
@@ -194,8 +184,15 @@ def test_the_constraints_pin_what_changes_results_and_agree_with_the_requirement
         for each in map(Requirement, (each for each in lines if each[:1] not in "#"))
     }
     assert set(pins) == {
-        "torch", "plotly", "mteb", "ray", "wordllama", "onnx", "onnxruntime", "jsonschema",
-    }  # fmt: skip
+        "torch",
+        "plotly",
+        "mteb",
+        "ray",
+        "wordllama",
+        "onnx",
+        "onnxruntime",
+        "jsonschema",
+    }
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     for needed in map(Requirement, project["dependencies"]):
         if needed.name in pins:

@@ -20,21 +20,20 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.models.sources.resolve import find_source
-from qwen3nb.utils.format import aligned
+from qwen3nb.bench.harness import PYTHON, finished, table
+from qwen3nb.models.kinds.resolve import find_source
 
 __all__ = ["EvaluationBench", "EvaluationTiming", "bench_evaluation"]
 
@@ -50,7 +49,7 @@ _PARTS = (
     (_LIBRARIES, "builtins", "__import__"),
     (_LIBRARIES, "importlib", "import_module"),
     ("loading the model", "qwen3nb.evaluation.evaluate", "load_model"),
-    ("loading the data", "qwen3nb.evaluation.mteb.known_tasks", "suite_tasks"),
+    ("loading the data", "qwen3nb.evaluation.mteb.select", "suite_tasks"),
     ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "data_revision"),
     ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "_load"),
     ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "data_counts"),
@@ -125,41 +124,49 @@ class EvaluationBench:
 
     def table(self) -> str:
         """The timings as plain text: each beside the peer's, and where the time of ours goes."""
-        head = ("run", "s", "faster", "CPU s", "less CPU", "not encoding")
-        rows = [head, *map(self._row, self.timings)]
-        title = (
-            f"{self.model}, {', '.join(self.tasks)}: faster than the peer's first run; ours after "
-            "it, than the peer's second, which encodes again"
-        )
-        same = "equal" if self.equal else "NOT EQUAL"
-        scores = ", ".join(
-            f"{task} {score:.5f}" for task, score in self.timing(OURS, _FIRST).scores.items()
-        )
-        equality = f"scores: {scores}; {same}, largest difference {self.difference:.0e}"
         first = self.timing(OURS, _FIRST)
-        return "\n".join([title, *aligned(rows), equality, "", *_parts_table(first)])
-
-    def _row(self, timing: EvaluationTiming) -> tuple[str, ...]:
-        peer = self.timing(PEER, _FIRST if timing.run == _FIRST else _SECOND)
-        share = f"{1 - timing.encoding_share:.0%}" if timing.parts else ""
-        return (
-            f"{timing.way}: {timing.run}",
-            f"{timing.seconds:.1f}",
-            f"{peer.seconds / timing.seconds:.2f}x",
-            f"{timing.cpu:.1f}",
-            f"{peer.cpu / timing.cpu:.2f}x",
-            share,
+        scores = ", ".join(f"{task} {score:.5f}" for task, score in first.scores.items())
+        same = "equal" if self.equal else "NOT EQUAL"
+        parts = [
+            {
+                "part": part,
+                "wall": wall,
+                "of_wall": wall / first.seconds,
+                "cpu": cpu,
+                "of_cpu": cpu / first.cpu,
+            }
+            for part, (wall, cpu) in first.parts.items()
+        ]
+        columns = {
+            f"{first.way}, {first.run}": "{part}",
+            "s": "{wall:.2f}",
+            "share": "{of_wall:.1%}",
+        }
+        columns |= {"CPU s": "{cpu:.2f}", "share of CPU": "{of_cpu:.1%}"}
+        rows = []
+        for each in self.timings:
+            peer = self.timing(PEER, _FIRST if each.run == _FIRST else _SECOND)
+            faster, less = peer.seconds / each.seconds, peer.cpu / each.cpu
+            share = f"{1 - each.encoding_share:.0%}" if each.parts else ""
+            rows.append({**vars(each), "faster": faster, "less": less, "share": share})
+        return table(
+            f"{self.model}, {', '.join(self.tasks)}: faster than the peer's first run; ours after "
+            "it, than the peer's second, which encodes again",
+            rows=rows,
+            shown={
+                "run": "{way}: {run}",
+                "s": "{seconds:.1f}",
+                "faster": "{faster:.2f}x",
+                "CPU s": "{cpu:.1f}",
+                "less CPU": "{less:.2f}x",
+                "not encoding": "{share}",
+            },
+            notes=[
+                f"scores: {scores}; {same}, largest difference {self.difference:.0e}",
+                "",
+                table(rows=parts, shown=columns),
+            ],
         )
-
-
-def _parts_table(timing: EvaluationTiming) -> list[str]:
-    rows = [
-        (part, f"{wall:.2f}", f"{wall / timing.seconds:.1%}", f"{cpu:.2f}",
-         f"{cpu / timing.cpu:.1%}")
-        for part, (wall, cpu) in timing.parts.items()
-    ]  # fmt: skip
-    head = (f"{timing.way}, {timing.run}", "s", "share", "CPU s", "share")
-    return aligned([head, *rows])
 
 
 def bench_evaluation(
@@ -184,84 +191,51 @@ def bench_evaluation(
     source = find_source(model)
     if source.folder is None:
         raise ValueError(f"{model}: not on this machine; expected a folder or a registry name")
-    spec = str(source.folder.resolve()) if Path(model).exists() else model
+    folder = str(source.folder.path.resolve())
+    spec = folder if Path(model).exists() else model
+    plan = [(OURS, _FIRST), (PEER, _FIRST), (PAGE, "its first page"), (OURS, _SECOND)]
+    plan += [(OURS, _FRESH), (PAGE, _SECOND), (PEER, _SECOND), (PEER, _KEPT)]
     with tempfile.TemporaryDirectory() as name:
-        run = _Processes(Path(name), spec, str(source.folder.resolve()), tuple(tasks), say=say)
-        timings = [run(OURS, _FIRST), run(PEER, _FIRST)]
-        timings += [run(PAGE, "its first page")] if page else []
-        timings += [run(OURS, _SECOND), run(OURS, _FRESH)]
-        timings += [run(PAGE, _SECOND)] if page else []
-        timings += [run(PEER, _SECOND), run(PEER, _KEPT)]
+        study, cache = Path(name) / "study", Path(name) / "cache"
+        own = dict(os.environ) | {"QWEN3NB_HOME": str(study), "QWEN3NB_CACHE": str(cache)}
+        for each in ("RESULTS", "RUNS", "BOOK"):
+            own.pop(f"QWEN3NB_{each}", None)
+        say("preparing a study and the data")
+        elsewhere = {each: own[each] for each in own if each != "QWEN3NB_HOME"}
+        finished([PYTHON, "-m", _CLI, "new", str(study)], elsewhere)
+        if (paths.cache() / "pydocs").is_dir():
+            shutil.copytree(paths.cache() / "pydocs", cache / "pydocs")
+        _process("prepare", "", spec, tasks, own)
+        timings = []
+        for way, run in plan:
+            if page or way != PAGE:
+                say(f"{way}: {run}")
+                timings.append(_process(way, run, folder if way == PEER else spec, tasks, own))
     return EvaluationBench(model=source.label, tasks=tuple(tasks), timings=tuple(timings))
 
 
-class _Processes:
-    """The processes that are measured, all in one study in ``folder``."""
-
-    def __init__(
-        self,
-        folder: Path,
-        spec: str,
-        model_folder: str,
-        tasks: tuple[str, ...],
-        *,
-        say: Callable[[str], None],
-    ) -> None:
-        self._spec, self._model_folder, self._tasks, self._say = spec, model_folder, tasks, say
-        self._study = folder / "study"
-        own: dict[str, str | None] = {
-            f"QWEN3NB_{each}": None for each in ("RESULTS", "RUNS", "BOOK")
-        }
-        own |= {"QWEN3NB_HOME": str(self._study), "QWEN3NB_CACHE": str(folder / "cache")}
-        self._environment = _changed(own)
-        say("preparing a study and the data")
-        _finished([_PYTHON, "-m", _CLI, "new", str(self._study)], _changed({"QWEN3NB_HOME": None}))
-        if (paths.cache() / "pydocs").is_dir():
-            shutil.copytree(paths.cache() / "pydocs", folder / "cache" / "pydocs")
-        self._finished("prepare")
-
-    def __call__(self, way: str, run: str) -> EvaluationTiming:
-        """Measure one run."""
-        self._say(f"{way}: {run}")
-        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        if way == PAGE:
-            options = ["--model", self._spec, "--tasks", ",".join(self._tasks)]
-            _finished([_PYTHON, "-m", _CLI, "eval", *options], self._environment)
-            answer: dict[str, Any] = {}
-        else:
-            answer = self._finished({OURS: "ours", PEER: "peer"}[way], run)
-        seconds = time.perf_counter() - started
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        if parts := answer.get("parts"):  # the process cannot time its own end
-            known = [sum(each) for each in zip(*parts.values(), strict=True)]
-            parts[_END] = (max(0.0, seconds - known[0]), max(0.0, cpu - known[1]))
-        return EvaluationTiming(way=way, run=run, seconds=seconds, cpu=cpu, **answer)
-
-    def _finished(self, way: str, run: str = "") -> dict[str, Any]:
-        model = self._model_folder if way == "peer" else self._spec
-        arguments = [way, run, model, ",".join(self._tasks), str(time.time())]
-        command = [_PYTHON, "-m", "qwen3nb.bench.evaluation", *arguments]
-        answer: dict[str, Any] = json.loads(_finished(command, self._environment).splitlines()[-1])
-        return answer
+def _process(
+    way: str, run: str, model: str, tasks: Sequence[str], environment: Mapping[str, str]
+) -> EvaluationTiming:
+    """Measure one run in a process of its own."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    arguments = ["-m", "qwen3nb.bench.evaluation", way, run, model, ",".join(tasks)]
+    if way == PAGE:
+        arguments = ["-m", _CLI, "eval", "--model", model, "--tasks", ",".join(tasks)]
+    else:
+        arguments.append(str(time.time()))
+    printed = finished([PYTHON, *arguments], environment)
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    answer: dict[str, Any] = {} if way == PAGE else json.loads(printed.splitlines()[-1])
+    if parts := answer.get("parts"):  # the process cannot time its own end
+        known = [sum(each) for each in zip(*parts.values(), strict=True)]
+        parts[_END] = (max(0.0, seconds - known[0]), max(0.0, cpu - known[1]))
+    return EvaluationTiming(way=way, run=run, seconds=seconds, cpu=cpu, **answer)
 
 
-_PYTHON, _CLI = sys.executable, "qwen3nb.cli.main"
-
-
-def _changed(variables: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the environment with some variables set, or removed if None."""
-    merged = {**os.environ, **variables}
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-def _finished(command: list[str], environment: dict[str, str]) -> str:
-    """Run a command to its end and return what it printed."""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        tail = (done.stderr or done.stdout)[-2000:]
-        raise ValueError(f"`{' '.join(command[1:5])} …` failed:\n{tail}")
-    return done.stdout
+_CLI = "qwen3nb.cli.main"
 
 
 class _Clock:
@@ -350,8 +324,6 @@ def _peer(run: str, model: str, tasks: list[str]) -> dict[str, Any]:
 @contextmanager
 def _data(tasks: list[str]) -> Iterator[list[Any]]:
     """Return task objects that load from the mirror, if their data are there."""
-    from contextlib import ExitStack
-
     from qwen3nb.datasets.mirror import local_data
     from qwen3nb.evaluation.mteb.select import select_tasks
 
@@ -377,12 +349,11 @@ def _prepare(tasks: list[str]) -> dict[str, Any]:
 def _main(way: str, run: str, model: str, listed: str, started: str) -> None:
     """In the child process: do one run, and print its scores and parts."""
     tasks = listed.split(",")
-    ways: dict[str, Callable[[], dict[str, Any]]] = {
-        "ours": lambda: _ours(run, model, tasks, _Clock(started=float(started))),
-        "peer": partial(_peer, run, model, tasks),
-        "prepare": partial(_prepare, tasks),
-    }
-    print(json.dumps(ways[way]()))
+    if way == OURS:
+        answer = _ours(run, model, tasks, _Clock(started=float(started)))
+    else:
+        answer = _peer(run, model, tasks) if way == PEER else _prepare(tasks)
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ Shapes of a product: (rows, inputs, outputs), 2 · rows · inputs · outputs ope
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from qwen3nb.bench.harness import timed
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.inference.token_budget import in_order
@@ -89,21 +89,15 @@ def encoder_work(model: Any, lengths: Sequence[int]) -> MatrixWork:
         model: a transformers model with full attention; its pooler is not counted.
         lengths: tokens of each text.
     """
-    config = model.config.get_text_config()
-    causal = _is_causal(model)
+    from qwen3nb.models.inference.packing import packing_of
+
+    config, packing = model.config.get_text_config(), packing_of(model)
+    causal = packing is not None and packing.causal  # a token attends to earlier ones only
     pairs = sum(each * (each + 1) // 2 if causal else each**2 for each in lengths)
     return MatrixWork(
         2 * sum(lengths) * _weights(model) / 1e9,
         4 * pairs * _attention_width(config) * int(config.num_hidden_layers) / 1e9,
     )
-
-
-def _is_causal(model: Any) -> bool:
-    """Return whether a token attends to earlier tokens only."""
-    from qwen3nb.models.inference.packing import packing_of
-
-    packing = packing_of(model)
-    return packing is not None and packing.causal
 
 
 def reranker_work(
@@ -195,7 +189,10 @@ class MatrixPeak:
             raise ValueError("expected at least one shape of a matrix product; got none")
         self._device = torch.device(device)
         self._products = []
-        for (inputs, outputs), rows in _by_layer(shapes).items():
+        layers: dict[tuple[int, int], Counter[int]] = {}
+        for (size, inputs, outputs), count in shapes.items():
+            layers.setdefault((inputs, outputs), Counter())[size] += count
+        for (inputs, outputs), rows in layers.items():
             shape = (_median_row(rows), inputs, outputs)
             flop = 2 * sum(each * count for each, count in rows.items()) * inputs * outputs
             self._products.append((shape, flop, self._layers(shape, torch_dtype(dtype))))
@@ -219,28 +216,22 @@ class MatrixPeak:
     @torch.inference_mode()
     def sample(self) -> None:
         """Time each product a few times; the best time of all samples counts."""
+        beside = self._device.type == "cpu" and torch.get_num_threads() > 1
         for shape, _, (states, layers) in self._products:
             for layer in layers:
-                for _ in range(_REPEATS):
-                    self._best[shape] = min(self._best[shape], self._seconds(layer, states))
-                if self._device.type == "cpu" and torch.get_num_threads() > 1:
-                    self._best[shape] = min(self._best[shape], self._seconds_beside(layer, states))
+                times = [self._seconds(layer, states) for _ in range(_REPEATS)]
+                times += [self._seconds_beside(layer, states)] if beside else []
+                self._best[shape] = min(self._best[shape], *times)
 
     def _seconds(self, layer: nn.Module, states: Tensor) -> float:
-        started = time.perf_counter()
-        layer(states)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter() - started
+        return timed(partial(layer, states), device=self._device)[1].seconds
 
     def _seconds_beside(self, layer: nn.Module, states: Tensor) -> float:
         """Return the seconds per product of threads that have one each."""
         threads = torch.get_num_threads()
         calls = [lambda: [layer(states) for _ in range(_BESIDE)]] * threads
-        started = time.perf_counter()
-        for result in in_order(calls, workers=threads):
-            result()
-        return (time.perf_counter() - started) / (threads * _BESIDE)
+        every = timed(lambda: [result() for result in in_order(calls, workers=threads)])[1]
+        return every.seconds / (threads * _BESIDE)
 
     @property
     def gflops(self) -> float:
@@ -285,14 +276,6 @@ def limit_text(work: MatrixWork, gflops: float) -> str:
     )
 
 
-def _by_layer(shapes: Mapping[Shape, int]) -> dict[tuple[int, int], Counter[int]]:
-    """How often each number of rows occurs, by inputs and outputs of the layer."""
-    layers: dict[tuple[int, int], Counter[int]] = {}
-    for (rows, inputs, outputs), count in shapes.items():
-        layers.setdefault((inputs, outputs), Counter())[rows] += count
-    return layers
-
-
 def _median_row(rows: Mapping[int, int]) -> int:
     """The number of rows of the product that the median row is in."""
     seen, half = 0, sum(size * count for size, count in rows.items()) / 2
@@ -314,14 +297,20 @@ def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -
         tokenise: reads the texts.
         forward: runs the model on the CPU, on tokens.
     """
-    seconds = {"tokenising": _wall(tokenise), **dict.fromkeys((*_PARTS, _OTHER, _PYTHON), 0.0)}
-    threads = torch.get_num_threads()
+    from torch.profiler import ProfilerActivity, profile
+
+    first = timed(tokenise)[1].seconds
+    seconds = {"tokenising": first, **dict.fromkeys((*_PARTS, _OTHER, _PYTHON), 0.0)}
+    threads, logged = torch.get_num_threads(), os.environ.get(_LOGGED)
     torch.set_num_threads(1)
+    os.environ[_LOGGED] = logged or "99"  # else the profiler prints lines about itself
     try:
-        with _profiled() as trace:
-            whole = _wall(forward)
+        with profile(activities=[ProfilerActivity.CPU]) as trace:
+            whole = timed(forward)[1].seconds
     finally:
         torch.set_num_threads(threads)
+        if logged is None:
+            del os.environ[_LOGGED]
     for event in trace.key_averages():
         part = _PART_OF.get(event.key.rpartition("::")[2], _OTHER)
         seconds[part] += event.self_cpu_time_total / 1e6
@@ -329,27 +318,6 @@ def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -
     seconds[_PYTHON] = max(0.0, whole - operators)
     total = sum(seconds.values())
     return {part: each / total for part, each in seconds.items()}
-
-
-def _wall(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
-@contextmanager
-def _profiled() -> Iterator[Any]:
-    """Profile operators, without the lines that the profiler logs about itself."""
-    from torch.profiler import ProfilerActivity, profile
-
-    before = os.environ.get(_LOGGED)
-    os.environ[_LOGGED] = before or "99"
-    try:
-        with profile(activities=[ProfilerActivity.CPU]) as trace:
-            yield trace
-    finally:
-        if before is None:
-            del os.environ[_LOGGED]
 
 
 def shares_table(shares: Mapping[str, float], *, of: str) -> list[str]:

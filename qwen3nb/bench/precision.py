@@ -9,37 +9,26 @@ queries to show a small margin; all of PyDocs takes minutes.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.paired_tests import equivalence
-from qwen3nb.bench.encode import (
-    QWEN3,
-    bench_texts,
-    best_batch_size,
-    load_peer,
-    model_folder,
-    peer_vectors,
-)
-from qwen3nb.bench.machine_limits import encoder_limit
+from qwen3nb.bench.encode import bench_texts, best_batch_size, neural_encoder
+from qwen3nb.bench.harness import Timing, at_least_one, in_turn, table
+from qwen3nb.bench.machine_limits import MatrixPeak, MatrixWork, encoder_limit
+from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
-from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import Vectors
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import aligned
 
 if TYPE_CHECKING:
     from qwen3nb.datasets.pydocs.build import PyDocs
@@ -48,8 +37,13 @@ __all__ = ["MARGIN", "PrecisionBench", "PrecisionTiming", "bench_precision", "cp
 
 MARGIN = 0.005  # differences of nDCG@10 below this do not matter
 _FEATURES = (  # of processors that compute in 16 bits, as PyTorch names them
-    "amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16", "bf16", "fp16_arith",
-)  # fmt: skip
+    "amx_bf16",
+    "amx_fp16",
+    "avx512_bf16",
+    "avx512_fp16",
+    "bf16",
+    "fp16_arith",
+)
 _FLOAT16 = {"amx_fp16", "avx512_fp16", "fp16_arith"}  # without one, float16 is emulated
 _METRIC = "nDCG@10"
 
@@ -127,39 +121,37 @@ class PrecisionBench:
 
     def table(self) -> str:
         """The timings as plain text."""
-        head = ("dtype", "texts/s", "x float32", "x s.-t.", "of peak", "GFLOP/s", "min cosine",
-                "mean cosine", "nDCG@10", "difference", "95 % interval", "equivalent")  # fmt: skip
-        title = (
-            f"{self.model}: {self.texts} texts of mixed lengths, {self.tokens} tokens, medians of "
-            f"{self.rounds} rounds; PyDocs, {self.documents} documents, {self.queries} queries"
-        )
         features = ", ".join(self.cpu_features) or "none, so 16 bits are slow"
-        return "\n".join(
-            [
-                title,
-                f"instructions for 16 bits: {features}; s.-t.: sentence-transformers in the same "
-                f"dtype; equivalent: within {self.margin:g} of float32",
-                *aligned([head, *map(_row, self.timings)]),
-            ]
+        return table(
+            f"{self.model}: {self.texts} texts of mixed lengths, {self.tokens} tokens, medians of "
+            f"{self.rounds} rounds; PyDocs, {self.documents} documents, {self.queries} queries",
+            f"instructions for 16 bits: {features}; s.-t.: sentence-transformers in the same "
+            f"dtype; equivalent: within {self.margin:g} of float32",
+            rows=[
+                {
+                    **vars(each),
+                    "ends": "-"
+                    if each.interval is None
+                    else "{:+.4f} to {:+.4f}".format(*each.interval),
+                    "words": ", ".join(filter(None, each.shown)),
+                }
+                for each in self.timings
+            ],
+            shown={
+                "dtype": "{dtype}",
+                "texts/s": "{texts_per_second:.0f}",
+                "x float32": "{float32_ratio:.2f}",
+                "x s.-t.": "{peer_ratio:.2f}",
+                "of peak": "{peak_share:.0%}",
+                "GFLOP/s": "{peak_gflops:.0f}",
+                "min cosine": "{cosine_min:.6f}",
+                "mean cosine": "{cosine_mean:.6f}",
+                "nDCG@10": "{ndcg:.4f}",
+                "difference": "{ndcg_difference:+.4f}",
+                "95 % interval": "{ends}",
+                "equivalent": "{words}",
+            },
         )
-
-
-def _row(timing: PrecisionTiming) -> tuple[str, ...]:
-    ends = timing.interval
-    return (
-        timing.dtype,
-        f"{timing.texts_per_second:.0f}",
-        f"{timing.float32_ratio:.2f}",
-        f"{timing.peer_ratio:.2f}",
-        f"{timing.peak_share:.0%}",
-        f"{timing.peak_gflops:.0f}",
-        f"{timing.cosine_min:.6f}",
-        f"{timing.cosine_mean:.6f}",
-        f"{timing.ndcg:.4f}",
-        f"{timing.ndcg_difference:+.4f}",
-        "-" if ends is None else f"{ends[0]:+.4f} to {ends[1]:+.4f}",
-        ", ".join(filter(None, timing.shown)),
-    )
 
 
 def cpu_features() -> tuple[str, ...]:
@@ -188,97 +180,89 @@ def bench_precision(
     Raises:
         ValueError: no rounds, or an unknown model or dtype.
     """
-    if rounds < 1:
-        raise ValueError(f"expected at least 1 round; got {rounds}")
+    at_least_one(rounds=rounds)
     for each in dtypes:
         one_of("dtype", each, DTYPES)
-    timed = bench_texts(texts)["mixed lengths"]
-    names = tuple(dict.fromkeys(("float32", *(dtypes or _usual()))))
-    with model_folder(model, timed) as folder:
+    usual = ("bfloat16", "float16") if _FLOAT16 & {*cpu_features()} else ("bfloat16",)
+    names = tuple(dict.fromkeys(("float32", *(dtypes or usual))))
+    encoded = bench_texts(texts)["mixed lengths"]
+    calls: dict[str, Any] = {}
+    limits: dict[str, tuple[int, MatrixWork, MatrixPeak]] = {}
+    with model_folder(model, encoded) as folder:
         spec = folder if model == QWEN3 else model
-        rungs = [_Rung(spec, folder, name, timed) for name in names]
-        seconds = _in_turn(rungs, rounds=rounds)
-        vectors = [rung.searched(pydocs) for rung in rungs]
+        for dtype in names:
+            ours = neural_encoder(spec, device="cpu", dtype=dtype)
+            if ours.runner is None:
+                raise ValueError(f"{spec}: expected an encoder that this package runs itself")
+            peer = load_peer(folder, device="cpu", dtype=dtype)
+            size, rows = best_batch_size(peer, encoded), ours._tokenise(encoded)
+            limits[dtype] = (size, *encoder_limit(ours.runner, rows, dtype=dtype))
+            calls[dtype] = partial(ours.encode, encoded)
+            calls[f"{dtype} peer"] = partial(peer_vectors, peer, encoded, batch_size=size)
+        peaks = [peak for *_, peak in limits.values()]
+        medians, _ = in_turn(calls, rounds=rounds, after=lambda: [each.sample() for each in peaks])
+        searched = {dtype: _searched(spec, dtype, pydocs) for dtype in names}
     return PrecisionBench(
-        model, cpu_features(), len(timed), rungs[0].tokens, rounds,
-        len(pydocs.corpus), len(pydocs.queries), MARGIN,
+        model,
+        cpu_features(),
+        len(encoded),
+        sum(map(len, rows)),
+        rounds,
+        len(pydocs.corpus),
+        len(pydocs.queries),
+        MARGIN,
         timings=tuple(
-            _timing(rung, seconds[0][0], *taken, vectors[0], own)
-            for rung, taken, own in zip(rungs, seconds, vectors, strict=True)
+            _timing(
+                dtype,
+                len(encoded),
+                [medians[each] for each in ("float32", dtype, f"{dtype} peer")],
+                limits[dtype],
+                searched["float32"],
+                searched[dtype],
+            )
+            for dtype in names
         ),
-    )  # fmt: skip
+    )
 
 
-def _usual() -> tuple[str, ...]:
-    return ("bfloat16", "float16") if _FLOAT16 & set(cpu_features()) else ("bfloat16",)
+Searched = tuple[Vectors, NDArray[np.float64]]  # vectors of the texts, nDCG@10 of the queries
 
 
-class _Rung:
-    """One dtype: both encoders, and what measures its peak."""
-
-    def __init__(self, spec: str | Path, folder: Path, dtype: str, texts: list[str]) -> None:
-        self.spec, self.dtype, self.texts = spec, dtype, texts
-        ours = load_encoder(spec, device="cpu", dtype=dtype, cache=False, show_progress=False)
-        runner = getattr(ours, "runner", None)
-        if not isinstance(ours, SentenceTransformerEncoder | TransformerEncoder) or not runner:
-            raise ValueError(f"{spec}: expected a neural encoder that this package runs itself")
-        self.ours = ours
-        self.peer = load_peer(folder, device="cpu", dtype=dtype)
-        self.batch_size = best_batch_size(self.peer, texts)
-        rows = ours._tokenise(texts)
-        self.tokens = sum(map(len, rows))
-        self.work, self.peak = encoder_limit(runner, rows, dtype=dtype)
-
-    @property
-    def calls(self) -> tuple[Callable[[], Vectors], Callable[[], Vectors]]:
-        """Encode the texts with this package, and with sentence-transformers."""
-        theirs = partial(peer_vectors, self.peer, self.texts, batch_size=self.batch_size)
-        return partial(self.ours.encode, self.texts), theirs
-
-    def searched(self, pydocs: PyDocs) -> tuple[Vectors, NDArray[np.float64]]:
-        """Return the vectors of documents and queries, and nDCG@10 per query."""
-        documents, queries = pydocs.corpus, pydocs.queries
-        # Nothing is timed here, so vectors may come from the cache.
-        encoder = load_encoder(self.spec, device="cpu", dtype=self.dtype, show_progress=False)
-        vectors = encoder.encode([*documents.values(), *queries.values()])
-        corpus, sought = vectors[: len(documents)], vectors[len(documents) :]
-        run = search(sought, corpus, k=10).run(queries, list(documents))
-        scores = score_run(pydocs.qrels, run, [_METRIC])[_METRIC]
-        return vectors, np.array([scores[query] for query in queries])
-
-
-def _in_turn(rungs: Sequence[_Rung], *, rounds: int) -> list[tuple[float, float]]:
-    """Median seconds of this package and of sentence-transformers per rung."""
-    times: list[tuple[list[float], list[float]]] = [([], []) for _ in rungs]
-    for number in range(rounds + 1):  # the first warms up
-        for rung, columns in zip(rungs, times, strict=True):
-            for call, column in zip(rung.calls, columns, strict=True):
-                started = time.perf_counter()
-                call()
-                if number:
-                    column.append(time.perf_counter() - started)
-            rung.peak.sample()  # takes its turn too
-    return [(median(ours), median(theirs)) for ours, theirs in times]
+def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> Searched:
+    """Return the vectors of documents and queries, and nDCG@10 per query."""
+    documents, queries = pydocs.corpus, pydocs.queries
+    # Nothing is timed here, so vectors may come from the cache.
+    encoder = load_encoder(spec, device="cpu", dtype=dtype, show_progress=False)
+    vectors = encoder.encode([*documents.values(), *queries.values()])
+    corpus, sought = vectors[: len(documents)], vectors[len(documents) :]
+    run = search(sought, corpus, k=10).run(queries, list(documents))
+    scores = score_run(pydocs.qrels, run, [_METRIC])[_METRIC]
+    return vectors, np.array([scores[query] for query in queries])
 
 
 def _timing(
-    rung: _Rung,
-    float32_seconds: float,
-    seconds: float,
-    peer_seconds: float,
-    reference: tuple[Vectors, NDArray[np.float64]],
-    own: tuple[Vectors, NDArray[np.float64]],
+    dtype: str,
+    count: int,
+    medians: Sequence[Timing],
+    limit: tuple[int, MatrixWork, MatrixPeak],
+    reference: Searched,
+    own: Searched,
 ) -> PrecisionTiming:
-    cosines = _cosines(reference[0], own[0])
+    """Return a row, from the medians in float32, in this dtype, and of the peer in this dtype."""
+    exact, ours, theirs = (each.seconds for each in medians)
+    batch_size, work, peak = limit
+    wide = [vectors.astype(np.float64) for vectors, _ in (reference, own)]
+    lengths = [np.linalg.norm(each, axis=1) for each in wide]
+    cosines = (wide[0] * wide[1]).sum(axis=1) / (lengths[0] * lengths[1])
     test = equivalence(own[1], reference[1], margin=MARGIN)
     return PrecisionTiming(
-        dtype=rung.dtype,
-        texts_per_second=len(rung.texts) / seconds,
-        float32_ratio=float32_seconds / seconds,
-        peer_ratio=peer_seconds / seconds,
-        batch_size=rung.batch_size,
-        peak_gflops=rung.peak.gflops,
-        peak_share=rung.peak.share(rung.work, seconds),
+        dtype=dtype,
+        texts_per_second=count / ours,
+        float32_ratio=exact / ours,
+        peer_ratio=theirs / ours,
+        batch_size=batch_size,
+        peak_gflops=peak.gflops,
+        peak_share=peak.share(work, ours),
         cosine_min=float(cosines.min()),
         cosine_mean=float(cosines.mean()),
         ndcg=float(own[1].mean()),
@@ -287,11 +271,3 @@ def _timing(
         equivalent=test.equivalent,
         queries_needed=test.queries_needed,
     )
-
-
-def _cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
-    """Cosine of each pair of rows (N, D), at most 1 but for rounding."""
-    wide = a.astype(np.float64), b.astype(np.float64)
-    lengths = np.linalg.norm(wide[0], axis=1) * np.linalg.norm(wide[1], axis=1)
-    cosines: NDArray[np.float64] = (wide[0] * wide[1]).sum(axis=1) / lengths
-    return cosines

@@ -14,18 +14,16 @@ the passages are docstrings, truncated to the requested lengths.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
     MatrixWork,
@@ -35,51 +33,30 @@ from qwen3nb.bench.machine_limits import (
     shares_table,
     time_shares,
 )
-from qwen3nb.bench.rerank_baselines import (
+from qwen3nb.bench.random_models import (
     QUERY,
-    SHAPES,
     VOCABULARY,
     cross_encoder,
-    ours,
-    padded_scores,
-    plain_model,
     predict,
     write_random_reranker,
 )
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.hardware import peak_memory, resident_memory
 
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Floats
 
-__all__ = ["PASSAGES", "RerankBench", "RerankTiming", "bench_rerank"]
+__all__ = ["PASSAGES", "SHAPES", "RerankBench", "bench_rerank"]
 
 PASSAGES = {"60-80": (60, 80), "250": (240, 260)}  # tokens, from and to
-
-
-@dataclass(frozen=True)
-class RerankTiming:
-    """One method of scoring the same documents.
-
-    Attributes:
-        name: name of the method.
-        cpu: median CPU seconds of all threads.
-        seconds: median seconds.
-        ratio: CPU seconds of the first reference over those of this method.
-        difference: largest difference in P(yes) from the first reference.
-        peak_share: share of the matrix peak, by wall-clock time; see `RerankBench.peak_gflops`.
-        peak: peak memory in bytes of a process that only does this; None if not measured.
-        above: the part of the peak above the memory after loading the model.
-    """
-
-    name: str
-    cpu: float
-    seconds: float
-    ratio: float
-    difference: float
-    peak_share: float
-    peak: int | None = None
-    above: int | None = None
+# hidden, intermediate, layers, heads, key-value heads, head size
+SHAPES = {
+    "tiny": (64, 96, 2, 4, 2, 16),
+    "100M": (512, 1536, 8, 8, 4, 64),
+    "0.6B": (1024, 3072, 28, 16, 8, 128),
+}
+_BATCH = 16  # batch size of the two references
+_ALL, _LAST = "reference, all logits", "reference, logits_to_keep=1"
+_PEER, _PLAIN, _OURS = "sentence-transformers CrossEncoder", "qwen3nb, PyTorch's linears", "qwen3nb"
 
 
 @dataclass(frozen=True)
@@ -92,7 +69,10 @@ class RerankBench:
         documents: number of documents of the query.
         rounds: number of rounds.
         prefix: tokens before the document.
-        timings: the references first, ours last.
+        timings: a row per method, the references first, ours last: median seconds and CPU seconds,
+            ratio of the first reference's CPU seconds to them, largest difference in P(yes) from
+            it, share of the matrix peak by wall-clock time, peak memory in bytes of a process that
+            only does this, and the part of it above the memory after loading the model, or None.
         work: operations that the scores need, the prefix computed once.
         peak_gflops: 10⁹ operations per second of the linear layers alone, at their best in the
             same rounds, in the shapes that our forward passes have.
@@ -104,35 +84,34 @@ class RerankBench:
     documents: int
     rounds: int
     prefix: int
-    timings: tuple[RerankTiming, ...]
+    timings: tuple[dict[str, Any], ...]
     work: MatrixWork
     peak_gflops: float
     time_shares: dict[str, float]
 
-    def ratio(self, peer: str, method: str = "qwen3nb") -> float:
-        """CPU seconds of ``peer`` over those of ``method``."""
-        seconds = {each.name: each.cpu for each in self.timings}
-        return seconds[peer] / seconds[method]
-
-    def lines(self) -> list[str]:
+    def table(self) -> str:
         """The timings as a plain table, and the shares of our time."""
-        size, passages = f"{self.size} parameters", f"passages of {self.passages} tokens"
-        text = [
-            f"{size}, {passages}: {self.documents} documents, {self.prefix} tokens before "
-            f"each, medians of {self.rounds} rounds in turn",
+        return table(
+            f"{self.size} parameters, passages of {self.passages} tokens: {self.documents} "
+            f"documents, {self.prefix} tokens before each, medians of {self.rounds} rounds in turn",
             limit_text(self.work, self.peak_gflops),
-            f"{'':34} {'CPU s':>8} {'s':>8} {'faster':>8} {'max dP':>8} {'of peak':>8} "
-            f"{'peak MB':>8} {'+MB':>7}",
-        ]
-        for timing in self.timings:
-            peak, above = (
-                "-" if each is None else f"{each / 1e6:.0f}" for each in (timing.peak, timing.above)
-            )
-            text.append(
-                f"{timing.name:34} {timing.cpu:8.2f} {timing.seconds:8.2f} {timing.ratio:7.2f}x "
-                f"{timing.difference:8.0e} {timing.peak_share:8.0%} {peak:>8} {above:>7}"
-            )
-        return [*text, *shares_table(self.time_shares, of="qwen3nb")]
+            rows=[
+                {**each, "mb": peak and peak / 1e6, "more": above and above / 1e6}
+                for each in self.timings
+                for peak, above in [(each["peak"], each["above"])]
+            ],
+            shown={
+                "": "{name}",
+                "CPU s": "{cpu:.2f}",
+                "s": "{seconds:.2f}",
+                "faster": "{ratio:.2f}x",
+                "max dP": "{difference:.0e}",
+                "of peak": "{peak_share:.0%}",
+                "peak MB": "{mb:.0f}",
+                "+MB": "{more:.0f}",
+            },
+            notes=shares_table(self.time_shares, of="qwen3nb"),
+        )
 
 
 def bench_rerank(
@@ -155,7 +134,7 @@ def bench_rerank(
         rounds: number of timed rounds, after an untimed one.
         memory: whether to also measure peak memory, in separate processes.
         folder: where to write the model; by default a temporary folder. Removed afterwards.
-        say: called with each line of the report.
+        say: called with each table.
 
     Raises:
         ValueError: an unknown size or length, or no rounds.
@@ -164,150 +143,148 @@ def bench_rerank(
     one_of("size", size, SHAPES)
     for name in passages:
         one_of("length of passages", name, PASSAGES)
-    if rounds < 1 or documents < 1:
-        raise ValueError(f"expected rounds and documents > 0; got {rounds} and {documents}")
+    at_least_one(rounds=rounds, documents=documents)
     benches = []
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-", dir=folder) as work:
         say(f"writing a random model of {size} parameters, {VOCABULARY:,} rows, to {work}")
-        write_random_reranker(Path(work), size)
-        subject = _RerankSubject(Path(work))
+        write_random_reranker(Path(work), SHAPES[size])
         for name in passages:
-            texts = subject.passages(*PASSAGES[name], documents)
-            (Path(work) / f"{name}.json").write_text(json.dumps(texts))
-            bench = subject.measure(size, name, texts, rounds=rounds)
-            benches.append(_with_memory(bench, Path(work)) if memory else bench)
-            for line in [*benches[-1].lines(), ""]:
-                say(line)
+            benches.append(_measured(Path(work), size, name, documents, rounds, memory=memory))
+            say(f"{benches[-1].table()}\n")
     return benches
 
 
-class _RerankSubject:
-    """One model, loaded once per method, so that the methods can take turns."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ours = ours(folder, onednn=False)
-        self._fast = ours(folder, onednn=True)
-        self._model, self._tokenizer = plain_model(folder)
-        self._words = self._tokenizer.convert_tokens_to_ids(["no", "yes"])
-        self._peer = cross_encoder(folder)
-
-    def passages(self, least: int, most: int, count: int) -> list[str]:
-        """Return passages of ``least`` to ``most`` tokens, from concatenated docstrings."""
-        from qwen3nb.datasets.pydocs.build import load_pydocs
-
-        words = [word for entry in load_pydocs().entries for word in entry.text.split()]
-        generator = np.random.default_rng(0)
-        texts = []
-        for _ in range(count):
-            wanted, start = generator.integers(least, most + 1), generator.integers(len(words) // 2)
-            text = " ".join(words[start : start + wanted])
-            ids = self._tokenizer(text, add_special_tokens=False).input_ids[:wanted]
-            texts.append(self._tokenizer.decode(ids))
-        return texts
-
-    def measure(self, size: str, name: str, texts: list[str], *, rounds: int) -> RerankBench:
-        methods: dict[str, Callable[[], Floats]] = {
-            "reference, all logits": lambda: padded_scores(
-                self._model, self._words, self._rows(texts), keep=0
-            ),
-            "reference, logits_to_keep=1": lambda: padded_scores(
-                self._model, self._words, self._rows(texts), keep=1
-            ),
-            "sentence-transformers CrossEncoder": lambda: predict(self._peer, texts),
-            "qwen3nb, PyTorch's linears": lambda: self.ours.score(QUERY, texts).p_yes,
-        }
-        if self._fast is not None:
-            fast = self._fast
-            methods["qwen3nb"] = lambda: fast.score(QUERY, texts).p_yes
-        else:
-            methods["qwen3nb"] = methods.pop("qwen3nb, PyTorch's linears")
-        best = self._fast or self.ours
-        rows = best._pairs.rows(QUERY, texts)
-        shapes = product_shapes(best._model.model, lambda: best.score(QUERY, texts))
-        peak = MatrixPeak(shapes)
-        times, scores = _in_turn(methods, rounds, peak)
-        work = reranker_work(best, rows.shared, rows.rests)
-        return RerankBench(
-            size, name, len(texts), rounds, len(rows.shared),
-            timings=tuple(_timings(times, scores, work, peak)),
-            work=work,
-            peak_gflops=peak.gflops,
-            time_shares=time_shares(
-                lambda: best._pairs.rows(QUERY, texts),
-                lambda: best._log_odds(rows.shared, rows.rests),
-            ),
-        )  # fmt: skip
-
-    def _rows(self, texts: list[str]) -> list[list[int]]:
-        tokens = self.ours._pairs.rows(QUERY, texts)
-        return [[*tokens.shared, *rest] for rest in tokens.rests]
-
-
-def _in_turn(
-    methods: dict[str, Callable[[], Floats]], rounds: int, peak: MatrixPeak
-) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Floats]]:
-    """Return CPU seconds and seconds of each method per round, and its scores."""
-    scores = {name: call() for name, call in methods.items()}  # untimed: warms up
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
-    for _ in range(rounds):
-        for name, call in methods.items():
-            cpu, seconds = time.process_time(), time.perf_counter()
-            call()
-            times[name].append((time.process_time() - cpu, time.perf_counter() - seconds))
-        peak.sample()
-    return times, scores
-
-
-def _timings(
-    times: dict[str, list[tuple[float, float]]],
-    scores: dict[str, Floats],
-    work: MatrixWork,
-    peak: MatrixPeak,
-) -> Iterator[RerankTiming]:
-    first = next(iter(times))
-    base = median(cpu for cpu, _ in times[first])
-    for name, each in times.items():
-        cpu, seconds = (median(column) for column in zip(*each, strict=True))
-        difference = float(abs(scores[name] - scores[first]).max())
+def _measured(
+    folder: Path, size: str, passages: str, documents: int, rounds: int, *, memory: bool
+) -> RerankBench:
+    ours = _ours(folder, onednn=False)
+    best = _ours(folder, onednn=True) or ours
+    texts = _passages(folder, *PASSAGES[passages], documents)
+    (folder / f"{passages}.json").write_text(json.dumps(texts))
+    padded = _padded(folder)
+    methods: dict[str, Callable[[list[str]], Floats]] = {
+        _ALL: partial(padded, keep=0),
+        _LAST: partial(padded, keep=1),
+        _PEER: partial(predict, cross_encoder(folder)),
+    }
+    if best is not ours:
+        methods[_PLAIN] = _scores(ours)
+    methods[_OURS] = _scores(best)
+    rows = best._pairs.rows(QUERY, texts)
+    peak = MatrixPeak(product_shapes(best._model.model, lambda: best.score(QUERY, texts)))
+    work = reranker_work(best, rows.shared, rows.rests)
+    calls = {name: partial(method, texts) for name, method in methods.items()}
+    medians, scores = in_turn(calls, rounds=rounds, after=peak.sample)
+    timings = []
+    for name, each in medians.items():
+        difference = float(abs(scores[name] - scores[_ALL]).max())
         if difference > 1e-4:
             raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
-        share = peak.share(work, seconds)
-        yield RerankTiming(name, cpu, seconds, base / cpu, difference, share)
-
-
-def _with_memory(bench: RerankBench, folder: Path) -> RerankBench:
-    from dataclasses import replace
-
-    code = "import sys; from qwen3nb.bench.rerank import _child; _child(*sys.argv[1:])"
-    timings = []
-    for timing in bench.timings:
-        arguments = [sys.executable, "-c", code, timing.name, str(folder), bench.passages]
-        done = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True)
-        peak, above = json.loads(done.stdout.splitlines()[-1])
-        timings.append(replace(timing, peak=peak, above=above))
-    return replace(bench, timings=tuple(timings))
-
-
-def _child(method: str, folder: str, passages: str) -> None:
-    """Score once, and print the peak memory of this process, in total and above the model's."""
-    texts = json.loads((Path(folder) / f"{passages}.json").read_text())
-    if method.startswith("qwen3nb"):
-        reranker = ours(Path(folder), onednn=method == "qwen3nb") or ours(
-            Path(folder), onednn=False
+        child = in_child(_prepared, name, str(folder), passages) if memory else None
+        timings.append(
+            {
+                "name": name,
+                "cpu": each.cpu,
+                "seconds": each.seconds,
+                "ratio": medians[_ALL].cpu / each.cpu,
+                "difference": difference,
+                "peak_share": peak.share(work, each.seconds),
+                "peak": child.peak if child else None,
+                "above": child.grown if child else None,
+            }
         )
-        call: Callable[[], object] = lambda: reranker.score(QUERY, texts)  # noqa: E731
-    elif method.startswith("sentence"):
-        peer = cross_encoder(Path(folder))
-        call = lambda: predict(peer, texts)  # noqa: E731
+    return RerankBench(
+        size,
+        passages,
+        len(texts),
+        rounds,
+        len(rows.shared),
+        timings=tuple(timings),
+        work=work,
+        peak_gflops=peak.gflops,
+        time_shares=time_shares(
+            lambda: best._pairs.rows(QUERY, texts),
+            lambda: best._log_odds(rows.shared, rows.rests),
+        ),
+    )
+
+
+def _prepared(name: str, folder: str, passages: str) -> Callable[[], None]:
+    """In a process of its own: load a method; what is returned scores once."""
+    texts = json.loads((Path(folder) / f"{passages}.json").read_text())
+    method: Callable[[list[str]], Floats]
+    if name == _PEER:
+        method = partial(predict, cross_encoder(Path(folder)))
+    elif name in (_ALL, _LAST):
+        method = partial(_padded(Path(folder)), keep=int(name == _LAST))
     else:
-        rows_of = ours(Path(folder), onednn=False)._pairs.rows(QUERY, texts)
-        rows = [[*rows_of.shared, *rest] for rest in rows_of.rests]
-        model, tokenizer = plain_model(Path(folder))
-        words = tokenizer.convert_tokens_to_ids(["no", "yes"])
-        keep = 1 if "keep" in method else 0
-        call = lambda: padded_scores(model, words, rows, keep=keep)  # noqa: E731
-    before = resident_memory()
-    call()
-    peak = peak_memory() or resident_memory()
-    print(json.dumps([peak, peak - before]))
+        ours = _ours(Path(folder), onednn=name == _OURS)
+        method = _scores(ours or _ours(Path(folder), onednn=False))
+
+    def score() -> None:
+        method(texts)
+
+    return score
+
+
+def _ours(folder: Path, *, onednn: bool) -> Any:
+    """Our reranker, with or without oneDNN; None if this PyTorch lacks oneDNN."""
+    from qwen3nb.models.inference.fused_layers import fuse_layers
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.rerankers import load as yes_no
+    from qwen3nb.models.rerankers.yes_no import Reranker
+
+    source = find_source(str(folder))
+    model = yes_no.load_yes_no(source, device="cpu", linears="torch")
+    if onednn and not fuse_layers(model.backbone, force=True):
+        return None
+    return Reranker(source, model)
+
+
+def _scores(reranker: Any) -> Callable[[list[str]], Floats]:
+    return lambda texts: reranker.score(QUERY, texts).p_yes
+
+
+def _padded(folder: Path) -> Callable[..., Floats]:
+    """What scores in left-padded batches, with logits of the last ``keep`` positions, 0 for all."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    pairs = _ours(folder, onednn=False)._pairs
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    words = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["no", "yes"])
+
+    def scores(texts: list[str], *, keep: int) -> Floats:
+        tokens, p_yes = pairs.rows(QUERY, texts), []
+        rows = [[*tokens.shared, *rest] for rest in tokens.rests]
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            width = max(map(len, batch))
+            ids = torch.tensor([[0] * (width - len(row)) + row for row in batch])
+            mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in batch])
+            with torch.inference_mode():
+                logits = model(
+                    input_ids=ids, attention_mask=mask, logits_to_keep=keep, use_cache=False
+                ).logits[:, -1]
+                p_yes.append(logits[:, words].log_softmax(-1)[:, 1].exp())
+        return torch.cat(p_yes).double().numpy()
+
+    return scores
+
+
+def _passages(folder: Path, least: int, most: int, count: int) -> list[str]:
+    """Return passages of ``least`` to ``most`` tokens, from concatenated docstrings."""
+    from transformers import AutoTokenizer
+
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    words = [word for entry in load_pydocs().entries for word in entry.text.split()]
+    generator = np.random.default_rng(0)
+    texts = []
+    for _ in range(count):
+        wanted, start = generator.integers(least, most + 1), generator.integers(len(words) // 2)
+        text = " ".join(words[start : start + wanted])
+        ids = tokenizer(text, add_special_tokens=False).input_ids[:wanted]
+        texts.append(tokenizer.decode(ids))
+    return texts

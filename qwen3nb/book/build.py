@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.book.linked_records import pages_with_records
+from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.notebook import run_notebook
-from qwen3nb.execution.parameters import Once
+from qwen3nb.execution.parameters import Memo
 from qwen3nb.execution.sweep import Job, failures_text, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
@@ -87,7 +87,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     from qwen3nb.execution.page_names import page_name
     from qwen3nb.execution.parameters import read_parameters
 
-    once = Once()
+    once = Memo()
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     others = pages_with_records()
@@ -176,11 +176,11 @@ def build_book(
     # The book's own pages keep their plain names on whichever tier it shows.
     jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
     jobs += [Job(name, {}) for name in guide]
-    once = Once()  # what all pages depend on is read once
+    once = Memo()  # what all pages depend on is read once
     due = [job for job in jobs if not reusable(job, once)]
     outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
     failures = [each for each in outcomes if each.status == "failed"]
-    if failed := [each for each in failures if each.job.notebook not in guide]:
+    if failed := [each for each in failures if each.notebook not in guide]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     run_notebook(_LAST, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)

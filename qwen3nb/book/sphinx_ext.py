@@ -1,7 +1,8 @@
 """A Sphinx extension: what this book adds to Jupyter Book, and what it takes away.
 
-Directives show the reading path and the banner of toy models, and every page ends with what it
-was made with. The book is kept free of remote resources.
+Directives show the reading path and the banner of toy models. Every page ends with when, from
+which commit and with what it was made, and how to cite it: pages of runs say so themselves, in
+their metadata; the others are as old as the build. The book is kept free of remote resources.
 
 Formulas become MathML, which browsers render natively, so that MathJax is not fetched. The remote
 scripts of thebe, which the book does not use, are removed from every page. Plotly's script (5 MB)
@@ -10,20 +11,44 @@ is copied into the book once and loaded only by the pages that need it.
 
 from __future__ import annotations
 
+import html
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.book.mending import mend_pages
-from qwen3nb.book.numbering import finish_pages
-from qwen3nb.book.page_footer import Footers
-from qwen3nb.book.toy_banner import toy_labels, toy_text
+from qwen3nb import paths
+from qwen3nb.analysis.training.origins import checkpoint_of
+from qwen3nb.book.pages import copy_linked_records, mend_pages, number_pages
+from qwen3nb.execution.page_names import page_command
+from qwen3nb.execution.parameters import ParameterError, read_parameters
+from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
+from qwen3nb.report.render.latex import latex_text
+from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.book_settings import BookSettings, book_settings
+from qwen3nb.utils.code_version import git_commit
 
 if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
 
-__all__ = ["QUESTIONS", "setup"]
+__all__ = [
+    "QUESTIONS",
+    "BuildInfo",
+    "build_info",
+    "citation",
+    "footer_html",
+    "setup",
+    "toy_labels",
+    "toy_text",
+]
 
 # Readers' questions, and the pages in ``book/runs`` that answer them.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -47,15 +72,29 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
-    app.add_directive("reading-path", _directive())
-    app.add_directive("toy-banner", _toy_banner())
+    for name, directive in _directives().items():
+        app.add_directive(name, directive)
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("html-page-context", _add_plotly, priority=400)
-    app.connect("html-page-context", Footers().add, priority=600)
+    app.connect("html-page-context", _Footers().add, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
-    app.connect("build-finished", finish_pages)
-    app.connect("build-finished", mend_pages)
+    app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _finish(app: Sphinx, exception: Exception | None) -> None:
+    """Copy linked records, number and mend the pages, and warn about dead links.
+
+    In a strict build Sphinx's warnings are failures.
+    """
+    if exception is not None or app.builder.format != "html":
+        return
+    from sphinx.util.logging import getLogger
+
+    copy_linked_records(Path(app.outdir))
+    for problem in number_pages(Path(app.outdir)):
+        getLogger(__name__).warning(problem)
+    mend_pages(Path(app.outdir))
 
 
 def _visit_inline(translator: Any, node: nodes.Element) -> None:
@@ -80,9 +119,6 @@ def _add_plotly(
     """Add Plotly's script to the pages that use it."""
     if 'class="q-explorer"' not in context.get("body", ""):
         return
-    import shutil
-    from importlib.resources import as_file, files
-
     static = Path(app.outdir) / "_static"
     static.mkdir(parents=True, exist_ok=True)
     with as_file(files("plotly") / "package_data" / "plotly.min.js") as script:
@@ -106,8 +142,8 @@ def _drop_remote(
             context[key] = context[key].replace("https://unpkg.com", "")
 
 
-def _directive() -> type:
-    """Return the directive's class; a function, so that docutils is imported only in a build."""
+def _directives() -> dict[str, type]:
+    """Return the directives' classes; a function, so that docutils is imported only in a build."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
 
@@ -119,20 +155,15 @@ def _directive() -> type:
             env.note_reread()  # the set of pages may change while this page does not
             entries = []
             for question, patterns in QUESTIONS:
-                pages = _pages(Path(env.srcdir), patterns)
-                if pages:
+                line = nodes.paragraph()
+                for page, title in _pages(Path(env.srcdir), patterns).items():
+                    line += [nodes.Text(" · ")] * bool(line.children)
+                    line += nodes.reference("", title, refuri=f"{page}.html", internal=True)
+                if line.children:
                     entry = nodes.definition_list_item("", nodes.term(text=question))
-                    entry += nodes.definition("", _links(pages))
+                    entry += nodes.definition("", line)
                     entries.append(entry)
             return [nodes.definition_list("", *entries, classes=["q-path"])]
-
-    return ReadingPath
-
-
-def _toy_banner() -> type:
-    """Return the directive's class, as `_directive` does."""
-    from docutils import nodes
-    from docutils.parsers.rst import Directive
 
     class ToyBanner(Directive):
         """An admonition that names the toys among the models with results; nothing without."""
@@ -148,23 +179,21 @@ def _toy_banner() -> type:
             body = nodes.paragraph(text=text)
             return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
 
-    return ToyBanner
+    return {"reading-path": ReadingPath, "toy-banner": ToyBanner}
 
 
 def _pages(book: Path, patterns: tuple[str, ...]) -> dict[str, str]:
     """Return the titles of the matching pages, by path without suffix."""
-    titles = {}
-    for pattern in patterns:
-        for suffix in (".ipynb", ".md"):
-            for file in sorted((book / "runs").glob(pattern + suffix)):
-                titles[f"runs/{file.stem}"] = _title(file)
-    return titles
+    return {
+        f"runs/{file.stem}": _title(file)
+        for pattern in patterns
+        for suffix in (".ipynb", ".md")
+        for file in sorted((book / "runs").glob(pattern + suffix))
+    }
 
 
 def _title(file: Path) -> str:
     """Return the first heading of a page, or its name."""
-    import json
-
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".ipynb":
         cells = [c for c in json.loads(text)["cells"] if c["cell_type"] == "markdown"]
@@ -173,12 +202,168 @@ def _title(file: Path) -> str:
     return first.removeprefix("# ").replace("\\", "") if first.startswith("# ") else file.stem
 
 
-def _links(pages: dict[str, str]) -> nodes.paragraph:
-    from docutils import nodes
+def toy_labels(results: Iterable[Result]) -> list[str]:
+    """Return the labels of the models with results that are toys, sorted.
 
-    line = nodes.paragraph()
-    for index, (page, title) in enumerate(pages.items()):
-        if index:
-            line += nodes.Text(" · ")
-        line += nodes.reference("", title, refuri=f"{page}.html", internal=True)
-    return line
+    A model is a toy if its training says so (``"toy": true`` in ``training.json``, in or above
+    the folder of the model or of the checkpoint it was extracted from), or if it is one of the
+    demo's own: ``demo-…`` below ``runs/demo``.
+    """
+    models = {result.model.label: result for result in results}
+    return sorted(label for label, result in models.items() if _is_toy(result))
+
+
+def toy_text(labels: Iterable[str], *, models: int) -> str:
+    """Return what the banner says about these of so many models."""
+    named = list(labels)
+    which = "All models here" if len(named) == models else f"{len(named)} of {models} models here"
+    were = "was" if len(named) == 1 else "were"
+    return (
+        f"{which} ({', '.join(named)}) {were} trained in minutes on a few thousand docstrings, to "
+        "show the way from a checkpoint to this book: real files and real numbers, but not models "
+        "to use. Read their pages for the method, not for the scores."
+    )
+
+
+def _is_toy(result: Result) -> bool:
+    folder = paths.root() / result.model.spec
+    if not result.model.spec or not folder.is_dir():
+        return False
+    demo = (paths.runs() / "demo").resolve()
+    if result.model.label.startswith("demo-") and folder.resolve().is_relative_to(demo):
+        return True
+    for own in filter(None, (folder, checkpoint_of(result))):
+        for file in (own / "training.json", own.parent / "training.json"):
+            training = read_json(file) if file.is_file() else None
+            if isinstance(training, dict) and training.get("toy") is True:
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class BuildInfo:
+    """How a page was made.
+
+    Attributes:
+        date: the day, in words.
+        commit: the commit of the checkout; empty if it has none.
+        versions: versions of the main packages; empty for a page that no run made.
+        command: the command that makes it again.
+        whole: whether the run finished.
+    """
+
+    date: str
+    commit: str = ""
+    versions: tuple[tuple[str, str], ...] = ()
+    command: str = "qwen3nb book"
+    whole: bool = True
+
+
+def build_info(file: Path, *, build: BuildInfo) -> BuildInfo:
+    """Return how the page in ``file`` was made; ``build`` for one that no run made."""
+    if file.suffix != ".ipynb":
+        return build
+    try:
+        ours = read_json(file)["metadata"]["qwen3nb"]
+        moment = str(ours.get("finished") or ours["failed"])
+    except (ValueError, KeyError, TypeError):  # a notebook of the reader's own
+        return build
+    notebook, versions = str(ours.get("notebook", "")), ours.get("versions", {})
+    try:
+        declared = read_parameters(paths.find_notebook(notebook))
+        command = page_command(notebook, dict(ours.get("parameters", {})), declared)
+    except (FileNotFoundError, ParameterError, OSError):  # renamed since, or not ours
+        command = ""
+    return BuildInfo(
+        date=_day(moment),
+        commit=str(ours.get("commit", "")),
+        versions=tuple(
+            (str(name), str(versions[name]))
+            for name in sorted(versions, key=lambda name: (name != "qwen3nb", name))
+        ),
+        command=command,
+        whole="finished" in ours,
+    )
+
+
+def _day(moment: str) -> str:
+    """Format an ISO 8601 time as ``21 November 2026``; empty if it is none."""
+    try:
+        day = datetime.fromisoformat(moment)
+    except ValueError:
+        return ""
+    return f"{day.day} {day:%B %Y}"
+
+
+def footer_html(page: BuildInfo, *, title: str, settings: BookSettings) -> str:
+    """Return the footer, with every value escaped."""
+    line = "Made" if page.whole else "Failed"
+    if page.date:
+        line += f" on {html.escape(page.date)}"
+    if page.commit:
+        line += f" at commit <code>{html.escape(page.commit)}</code>"
+    if page.versions:
+        named = ", ".join(f"{name}\u00a0{version}" for name, version in page.versions)
+        line += f" with {html.escape(named)}"
+    again = f" Again: <code>{html.escape(page.command)}</code>" if page.command else ""
+    entry = html.escape(citation(settings, title=title, commit=page.commit, date=page.date))
+    rights = f"<p>Licence: {html.escape(settings.license)}</p>" if settings.license else ""
+    # The theme's script adds a button that copies what is in a `div.highlight`.
+    return (
+        f'<footer class="q-footer"><p>{line}.{again}</p><details><summary>Cite this</summary>'
+        f'<div class="highlight-bibtex notranslate"><div class="highlight"><pre>{entry}\n</pre>'
+        f"</div></div></details>{rights}</footer>"
+    )
+
+
+def citation(settings: BookSettings, *, title: str = "", commit: str = "", date: str = "") -> str:
+    """Return a BibTeX entry for a page, with every value escaped for LaTeX.
+
+    Args:
+        settings: the book's own title, authors, year and address.
+        title: title of the page; empty for the whole book.
+        commit: the commit that the page was made at.
+        date: the day it was made, in words.
+    """
+    year = re.search(r"\d{4}", settings.year) or re.search(r"\d{4}", date)
+    made = [f"commit {commit}"] * bool(commit) + [f"made on {date}"] * bool(date)
+    page = f"page “{title}”" if title and title != settings.title else ""
+    note = ", ".join(filter(None, [page, *made]))
+    authors = re.split(r"\s*,\s*|\s+and\s+", settings.author)
+    # A group, such as *The developers*, is one name in braces.
+    group = settings.author.lower().startswith("the ")
+    fields = {
+        "title": f"{{{latex_text(settings.title)}}}",
+        "author": f"{{{latex_text(settings.author)}}}"
+        if group
+        else " and ".join(map(latex_text, filter(None, authors))),
+        "year": year[0] if year else "",
+        # Without spaces, and with its braces encoded.
+        "url": re.sub(r"[{}\\\s]", lambda match: f"%{ord(match[0]):02X}", settings.url),
+        "note": latex_text(note[:1].upper() + note[1:]),
+    }
+    key = re.sub(r"[^A-Za-z0-9]+", "", settings.title.split(" ")[0]).lower() or "book"
+    lines = [f"  {name:<6} = {{{value}}}" for name, value in fields.items() if value]
+    return f"@misc{{{key}{fields['year']},\n" + ",\n".join(lines) + "\n}"
+
+
+class _Footers:
+    """Puts a footer at the end of each page; what all pages share is read once per build."""
+
+    @cached_property
+    def _build(self) -> BuildInfo:
+        return BuildInfo(date=_day(datetime.now(UTC).isoformat()), commit=git_commit(paths.root()))
+
+    @cached_property
+    def _settings(self) -> BookSettings:
+        return book_settings()
+
+    def add(
+        self, app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    ) -> None:
+        """Add the footer to a page of the book; an index or the search has none."""
+        if doctree is None or "body" not in context:
+            return
+        own = build_info(Path(app.env.doc2path(page)), build=self._build)
+        title = html.unescape(re.sub(r"<[^>]*>", "", str(context.get("title", ""))))
+        context["body"] += footer_html(own, title=title, settings=self._settings)

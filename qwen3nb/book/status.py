@@ -7,7 +7,7 @@ records; no model is loaded and nothing is measured.
 from __future__ import annotations
 
 import platform
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -67,22 +67,28 @@ def runs_table() -> Table:
     Parameters at their defaults are left out, except the model and the tier.
     """
     pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
-    rows = tuple(
-        (
-            Cell(page.name, link=page.link),
-            Cell(page.notebook),
-            Cell(_parameters(page)),
-            Cell(page.status, strong=bool(page.failed)),
-            _duration(page.seconds),
-            _when(page.finished),
-        )
-        for page in pages
-    )
     failed = sum(bool(page.failed) for page in pages)
-    columns = ("page", "notebook", "parameters", "status", "duration", "finished (UTC)")
-    note = f"{len(pages)} pages, {failed} of failed runs." if pages else "No pages yet."
-    caption = "Every page of this book: its notebook, the parameters of its run, and how it ended."
-    return Table(columns, rows, note, kind="words", caption=caption, name="runs")
+    return Table.of(
+        (
+            {
+                "page": Cell(page.name, link=page.link),
+                "notebook": page.notebook,
+                "parameters": _parameters(page),
+                "status": Cell(page.status, strong=bool(page.failed)),
+                "duration": _UNKNOWN
+                if page.seconds is None
+                else Cell(f"{page.seconds:,.1f}\N{NO-BREAK SPACE}s", value=page.seconds),
+                "finished (UTC)": _when(page.finished),
+            }
+            for page in pages
+        ),
+        note=f"{len(pages)} pages, {failed} of failed runs.",
+        empty="No pages yet.",
+        kind="words",
+        name="runs",
+        caption="Every page of this book: its notebook, the parameters of its run, and how it "
+        "ended.",
+    )
 
 
 def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
@@ -99,7 +105,11 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     software = f"{older} of {len(results)} records were made with other versions than are installed"
     if not older:
         software = f"all {len(results)} records were made with the versions installed here"
-    mixed = sorted(task for task, made in _by_task(results).items() if len(_revisions(made)) > 1)
+    mixed = sorted(
+        task
+        for task, made in _by_task(results).items()
+        if len({each.task.revision for each in made}) > 1
+    )
     data = "each task has one revision of its data"
     if mixed:
         data = f"do not compare numbers across the revisions of {_shortened(mixed)}"
@@ -117,17 +127,6 @@ def _is_current(result: Result) -> bool:
     )
 
 
-def _by_task(results: Iterable[Result]) -> dict[str, list[Result]]:
-    by_task = defaultdict(list)
-    for result in results:
-        by_task[result.task.key].append(result)
-    return dict(by_task)
-
-
-def _revisions(results: Iterable[Result]) -> set[str]:
-    return {result.task.revision for result in results}
-
-
 def _pages() -> list[_Page]:
     """Return the pages in ``book/runs`` and ``book/guide``, without the status page."""
     folders = (paths.book_runs(), paths.book() / "guide")
@@ -137,13 +136,12 @@ def _pages() -> list[_Page]:
 
 def _page(file: Path) -> _Page | None:
     try:
-        metadata = read_json(file)["metadata"]
-        ours = metadata["qwen3nb"]
-        seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
+        ours = read_json(file)["metadata"]["qwen3nb"]
+        seconds = ours.get("seconds")
         return _Page(
             name=paths.page_key(file),
             link=f"{'' if file.parent == paths.book_runs() else '../guide/'}{file.stem}.html",
-            notebook=str(ours.get("notebook") or _notebook_of(file.stem)),
+            notebook=str(ours["notebook"]),
             parameters=dict(ours.get("parameters", {})),
             finished=_time(ours.get("finished", "")),
             failed=_time(ours.get("failed", "")),
@@ -163,14 +161,10 @@ def _time(text: str) -> str:
     return datetime.fromisoformat(text).isoformat() if text else ""
 
 
-def _notebook_of(page: str) -> str:
-    """Infer the notebook of a page without that metadata from the page's name."""
-    stems = paths.notebook_names()
-    return max((stem for stem in stems if f"{page}-".startswith(f"{stem}-")), key=len, default="–")
-
-
 def _parameters(page: _Page) -> str:
-    defaults = _defaults(page.notebook)
+    file = paths.notebooks() / f"{page.notebook}.ipynb"
+    declared = read_parameters(file) if file.is_file() else {}
+    defaults = {name: parameter.default for name, parameter in declared.items()}
     shown = ("checkpoint", "tier", "training")
     parts = [
         f"{name} {value}"
@@ -178,18 +172,6 @@ def _parameters(page: _Page) -> str:
         if value != "" and (name in shown or name not in defaults or value != defaults[name])
     ]
     return ", ".join(parts) or "defaults"
-
-
-def _defaults(notebook: str) -> dict[str, Any]:
-    file = paths.notebooks() / f"{notebook}.ipynb"
-    declared = read_parameters(file) if file.is_file() else {}
-    return {name: parameter.default for name, parameter in declared.items()}
-
-
-def _duration(seconds: float | None) -> Cell:
-    if seconds is None:
-        return Cell(_UNKNOWN)
-    return Cell(f"{seconds:,.1f}\N{NO-BREAK SPACE}s", value=seconds)
 
 
 def _when(moment: str) -> Cell:
@@ -208,18 +190,22 @@ def _moment(when: str) -> str:
 
 def failed_runs_table() -> Table:
     """Return failed runs and failed tasks, each with its reason."""
-    rows = [
-        (Cell(run.page, _moment(run.failed)), Cell(run.reason), Cell("\n".join(run.more) or "–"))
+    rows: list[tuple[object, ...]] = [
+        ((run.page, _moment(run.failed)), run.reason, "\n".join(run.more) or None)
         for run in failed_runs()
     ]
     rows += [
-        (Cell(where), Cell(reason), Cell("the task's .error.txt beside the records"))
+        (where, reason, "the task's .error.txt beside the records")
         for where, reason in sorted(load_failures().items())
     ]
-    columns = ("run or task", "why", "details in")
-    note = "" if rows else "Nothing failed."
-    caption = "Every run and task that failed, and why."
-    return Table(columns, tuple(rows), note, kind="words", caption=caption, name="failures")
+    return Table.of(
+        rows,
+        ("run or task", "why", "details in"),
+        empty="Nothing failed.",
+        kind="words",
+        name="failures",
+        caption="Every run and task that failed, and why.",
+    )
 
 
 def machine_table() -> Table:
@@ -227,32 +213,34 @@ def machine_table() -> Table:
     counted = Counter(gpu_names())
     facts = {
         "processor": processor(),
-        "cores": str(cores()),
+        "cores": cores(),
         "memory": f"{total_memory() / 2**30:.1f} GiB",
         "GPUs": ", ".join(f"{n} × {name}" for name, n in counted.items()) or "none",
         "system": platform.platform(),
         "Python": platform.python_version(),
     }
-    rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
     caption = "The machine that built this page; each record names its own."
-    return Table(("what", "value"), rows, kind="facts", caption=caption, name="machine")
+    columns = ("what", "value")
+    return Table.of(facts.items(), columns, kind="facts", caption=caption, name="machine")
 
 
 def software_table(results: Iterable[Result] | None = None) -> Table:
     """Return installed versions, and the records made with other versions."""
     results = load_results() if results is None else list(results)
-    installed = Environment.current().versions
     rows = []
-    for package, version in installed.items():
-        by_version = defaultdict(list)
-        for result in results:
-            by_version[result.environment.versions.get(package, _UNKNOWN)].append(result)
-        same = by_version.pop(version, [])
-        others = [f"{other}: {_names(made)}" for other, made in sorted(by_version.items())]
-        rows.append((Cell(package), Cell(version), Cell(str(len(same))), _others(others)))
-    columns = ("package", "installed", "records made with it", "records made with others")
+    for package, version in Environment.current().versions.items():
+        versions = [(each.environment.versions.get(package, _UNKNOWN), each) for each in results]
+        others = [(known, each) for known, each in versions if known != version]
+        rows.append(
+            {
+                "package": package,
+                "installed": version,
+                "records made with it": len(versions) - len(others),
+                "records made with others": _others(others),
+            }
+        )
     caption = "Installed versions, and how many records were made with them or with others."
-    return Table(columns, tuple(rows), kind="words", caption=caption, name="software")
+    return Table.of(rows, kind="words", caption=caption, name="software")
 
 
 def data_versions_table(results: Iterable[Result] | None = None) -> Table:
@@ -264,23 +252,28 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
     rows = []
     for task, made in sorted(_by_task(results).items()):
         last = max(made, key=lambda result: result.finished).task
-        older = defaultdict(list)
-        for result in made:
-            if result.task.revision != last.revision:
-                older[str(result.task.revision)[:12]].append(result)
-        others = [f"{revision}: {_names(group)}" for revision, group in sorted(older.items())]
-        same = len(made) - sum(map(len, older.values()))
-        cells = (Cell(task), Cell(last.dataset, str(last.revision)[:12]), Cell(str(same)))
-        rows.append((*cells, _others(others)))
-    columns = ("task", "data set\nrevision", "records of it", "records of other revisions")
-    note = "" if rows else "No records yet."
+        older = [
+            (str(each.task.revision)[:12], each)
+            for each in made
+            if each.task.revision != last.revision
+        ]
+        rows.append(
+            {
+                "task": task,
+                "data set\nrevision": (last.dataset, str(last.revision)[:12]),
+                "records of it": len(made) - len(older),
+                "records of other revisions": _others(older),
+            }
+        )
     caption = "The data of each task, by the revision of its newest record."
-    return Table(columns, tuple(rows), note, kind="words", caption=caption, name="data")
+    return Table.of(rows, empty="No records yet.", kind="words", caption=caption, name="data")
 
 
-def _names(results: Iterable[Result]) -> str:
-    """Return the model and task of the first records, and the number of the rest."""
-    return _shortened(sorted({f"{each.model.label} on {each.task.key}" for each in results}))
+def _by_task(results: Iterable[Result]) -> dict[str, list[Result]]:
+    by_task: dict[str, list[Result]] = {}
+    for result in results:
+        by_task.setdefault(result.task.key, []).append(result)
+    return by_task
 
 
 def _shortened(names: list[str]) -> str:
@@ -288,7 +281,12 @@ def _shortened(names: list[str]) -> str:
     return ", ".join(names[:_MOST]) + rest
 
 
-def _others(lines: list[str]) -> Cell:
+def _others(records: Iterable[tuple[str, Result]]) -> Cell:
+    """Return model and task of the first records of each version, and the number of the rest."""
+    names: dict[str, set[str]] = {}
+    for version, each in records:
+        names.setdefault(version, set()).add(f"{each.model.label} on {each.task.key}")
+    lines = [f"{version}: {_shortened(sorted(own))}" for version, own in sorted(names.items())]
     return Cell("; ".join(lines) or "none", strong=bool(lines))
 
 
@@ -301,23 +299,22 @@ def verification_table(*, verify: bool = True) -> Table:
     files = result_files()
     problems = verify_folder(paths.results()) if verify else {}
     hold = sum(file not in problems for file in files)
-    verified = f"{hold} of {len(files)} are consistent"
-    facts = {
-        "records": str(len(files)),
-        "verified": verified if verify else "not verified",
-    }
-    rows = [(Cell(name), Cell(value)) for name, value in facts.items()]
-    rows += [
-        (Cell(paths.shown(file), "inconsistent"), Cell("; ".join(messages)))
-        for file, messages in problems.items()
+    rows: list[tuple[object, object]] = [
+        ("records", len(files)),
+        ("verified", f"{hold} of {len(files)} are consistent" if verify else "not verified"),
+        *(
+            ((paths.shown(file), "inconsistent"), "; ".join(messages))
+            for file, messages in problems.items()
+        ),
     ]
-    note = (
-        "A record is consistent if its content is that of its checksum, every aggregate follows "
-        "from its per-query scores and the model's identity from its settings, and its runs and "
-        "MTEB's result are those it was made from. None was removed. `qwen3nb verify --help` says "
-        "what cannot be seen."
-    )
-    caption = "Whether the records agree with themselves and with the files they were made from."
-    return Table(
-        ("what", "value"), tuple(rows), note, kind="facts", caption=caption, name="verification"
+    return Table.of(
+        rows,
+        ("what", "value"),
+        note="A record is consistent if its content is that of its checksum, every aggregate "
+        "follows from its per-query scores and the model's identity from its settings, and its "
+        "runs and MTEB's result are those it was made from. None was removed. `qwen3nb verify "
+        "--help` says what cannot be seen.",
+        kind="facts",
+        name="verification",
+        caption="Whether the records agree with themselves and with the files they were made from.",
     )

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import (
-    SINGLE,
-    Checkpoint,
-    list_checkpoints,
-    metric_of,
-    open_checkpoint,
-)
-from qwen3nb.checkpoints.inside import copy_present
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
+from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, copy_present, open_checkpoint
+from qwen3nb.checkpoints.names import extra_copies
 from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_checksums
-from qwen3nb.checkpoints.tied_weights import extra_copies
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
 from qwen3nb.utils.atomic_files import (
     may_replace,
     new_folder,
     recover_folder,
-    sha256_file,
     sha256_json,
     write_json,
 )
@@ -141,7 +133,7 @@ def averaged(selection: Selection) -> Path:
     """
     if len(selection.folders) == 1:
         return selection.folders[0]
-    digests = [open_checkpoint(folder).digest() for folder in selection.folders]
+    digests = [open_checkpoint(folder).weights.digest for folder in selection.folders]
     folder = paths.cache() / "averages" / sha256_json(digests)[:16] / selection.name
     if not _is_sound(folder):
         average_checkpoints(selection, folder)
@@ -154,7 +146,7 @@ def _is_sound(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     try:
-        check_checksums(folder, weights=open_checkpoint(folder).digest(), known={})
+        check_checksums(open_checkpoint(folder))
     except CheckpointError as error:
         log.warning("%s; averaged again", error)
         return False
@@ -189,19 +181,20 @@ def average_checkpoints(
     _check_compatible(sources, names)
     with new_folder(output) as work:
         pieces = [
-            Piece(name, sources[0].tensors[name].dtype, (name,) * len(sources)) for name in names
+            Piece(name, sources[0].weights.tensors[name].dtype, (name,) * len(sources))
+            for name in names
         ]
         weights = write_pieces(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
-        copy_present(_KEPT, sources[-1].folder, work)
+        copy_present(_KEPT, sources[-1], work)
         fields = {
-            "averaged_from": [source.folder.name for source in sources],
+            "averaged_from": [source.path.name for source in sources],
             "num_checkpoints": len(sources),
             "rule": selection.rule,
             "note": selection.note,
             "metrics": selection.metrics,
-            "digests": {source.folder.name: source.digest() for source in sources},
+            "digests": {source.path.name: source.weights.digest for source in sources},
             "warnings": weights.warnings,
         }
         write_json(work / AVERAGING, with_checksums(fields, work, weights=weights.digest))
@@ -210,14 +203,14 @@ def average_checkpoints(
     return output
 
 
-def _check_folders(sources: Sequence[Checkpoint], output: Path) -> None:
+def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
     if not sources:
         raise CheckpointError("no checkpoints to average; give at least one folder")
     seen: set[Path] = set()
     for source in sources:
-        folder = source.folder.resolve()
+        folder = source.path.resolve()
         if folder in seen:
-            raise CheckpointError(f"{source.folder}: given twice, so it would count twice")
+            raise CheckpointError(f"{source}: given twice, so it would count twice")
         if folder == output.resolve() or output.resolve() in folder.parents:
             raise CheckpointError(
                 f"{output}: is or contains one of the sources; choose another folder"
@@ -225,22 +218,22 @@ def _check_folders(sources: Sequence[Checkpoint], output: Path) -> None:
         seen.add(folder)
 
 
-def _common_names(sources: Sequence[Checkpoint]) -> list[str]:
+def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
     """The tensors to write: every source must have them; copies are written once."""
-    kept = [source.tensors.keys() - extra_copies(source) for source in sources]
+    kept = [source.weights.tensors.keys() - extra_copies(source) for source in sources]
     for source, names in zip(sources[1:], kept[1:], strict=True):
         if odd := sorted(kept[0] ^ names):
-            where = f"{source.folder} against {sources[0].folder}"
+            where = f"{source} against {sources[0]}"
             raise CheckpointError(
                 f"{where}: {odd[0]} is in only one of them ({len(odd)} such tensors)"
             )
     return sorted(kept[0])
 
 
-def _check_compatible(sources: Sequence[Checkpoint], names: Sequence[str]) -> None:
+def _check_compatible(sources: Sequence[ModelFolder], names: Sequence[str]) -> None:
     first = sources[0]
     for other in sources[1:]:
-        where = f"{other.folder} against {first.folder}"
+        where = f"{other} against {first}"
         ours, theirs = _comparable(first.config), _comparable(other.config)
         for key in sorted(ours.keys() | theirs.keys()):
             if ours.get(key) != theirs.get(key):
@@ -249,15 +242,15 @@ def _check_compatible(sources: Sequence[Checkpoint], names: Sequence[str]) -> No
                     f"expected {ours.get(key)!r:.60}"
                 )
         for name in names:
-            entry, theirs_entry = first.tensors[name], other.tensors[name]
+            entry, theirs_entry = (each.weights.tensors[name] for each in (first, other))
             if (entry.dtype, entry.shape) != (theirs_entry.dtype, theirs_entry.shape):
                 raise CheckpointError(
                     f"{where}: {name} is {theirs_entry.dtype} {theirs_entry.shape}, "
                     f"expected {entry.dtype} {entry.shape}"
                 )
         for name in _VOCABULARIES:
-            files = [each.folder / name for each in (first, other)]
-            if all(map(os.path.lexists, files)) and len(set(map(sha256_file, files))) > 1:
+            both = first.has(name) and other.has(name)
+            if both and first.sha256(name) != other.sha256(name):
                 raise CheckpointError(f"{where}: {name} differs; are they of one training?")
 
 

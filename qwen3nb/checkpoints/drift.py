@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
-from qwen3nb.checkpoints.tied_weights import EMBEDDINGS
+from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
+from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.weight_names import encoder_name
 
 __all__ = ["TensorDrift", "distance_to", "weight_drift"]
 
@@ -49,7 +48,7 @@ def weight_drift(folders: Sequence[Path]) -> list[TensorDrift]:
         raise CheckpointError(f"drift needs 2 or more checkpoints; got {len(folders)}")
     return [
         TensorDrift(
-            first.folder.name, second.folder.name, *_parts(name), _relative(first, second, name)
+            first.path.name, second.path.name, *_parts(name), _relative(first, second, name)
         )
         for first, second in pairwise(map(open_checkpoint, folders))
         for name in _encoder_tensors(first)
@@ -68,10 +67,10 @@ def distance_to(center: Path, folders: Sequence[Path]) -> dict[str, float]:
     return distances
 
 
-def _encoder_tensors(checkpoint: Checkpoint) -> list[str]:
-    names = [name for name in checkpoint.tensors if encoder_name(name) is not None]
+def _encoder_tensors(checkpoint: ModelFolder) -> list[str]:
+    names = [name for name in checkpoint.weights.tensors if encoder_name(name) is not None]
     if not any(name in names for name in EMBEDDINGS):
-        names += [name for name in EMBEDDINGS if name in checkpoint.tensors][:1]
+        names += [name for name in EMBEDDINGS if name in checkpoint.weights.tensors][:1]
     return names
 
 
@@ -82,18 +81,18 @@ def _parts(name: str) -> tuple[int | None, str]:
     return None, "embedding" if name in EMBEDDINGS else "last norm"
 
 
-def _relative(first: Checkpoint, second: Checkpoint, name: str) -> float:
+def _relative(first: ModelFolder, second: ModelFolder, name: str) -> float:
     moved, size = _squares(first, second, name)
     return (moved / size) ** 0.5 if size else 0.0
 
 
-def _squares(first: Checkpoint, second: Checkpoint, name: str) -> tuple[float, float]:
+def _squares(first: ModelFolder, second: ModelFolder, name: str) -> tuple[float, float]:
     """‖second − first‖² and ‖first‖² of one tensor."""
-    if name not in second.tensors or second.tensors[name].shape != first.tensors[name].shape:
+    shape, other = first.weights.tensors[name].shape, second.weights.tensors.get(name)
+    if other is None or other.shape != shape:
         raise CheckpointError(
-            f"{second.folder}: expected {name} of shape {first.tensors[name].shape}, "
-            f"as in {first.folder.name}"
+            f"{second}: expected {name} of shape {shape}, as in {first.path.name}"
         )
-    before, after = first.read(name).float(), second.read(name).float()
+    before, after = first.weights.read(name).float(), second.weights.read(name).float()
     size = float(before.square().sum())
     return float((after - before).square().sum()), size

@@ -19,35 +19,38 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
-from qwen3nb.checkpoints.inside import read_object
+from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.hub.download import MODEL_FILES
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
-from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = [
-    "AVERAGING", "PROVENANCE", "check_checksums", "published", "read_provenance", "with_checksums",
-]  # fmt: skip
+    "AVERAGING",
+    "PROVENANCE",
+    "check_checksums",
+    "published",
+    "read_provenance",
+    "with_checksums",
+]
 
 PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
-_LARGE = 50_000_000  # bytes: more is an ONNX graph
 
 
-def read_provenance(folder: Path) -> dict[str, Any] | None:
+def read_provenance(folder: Path | ModelFolder) -> dict[str, Any] | None:
     """Return the provenance of an extracted model, or None for any other folder.
 
     Raises:
         CheckpointError: the file is damaged, or outside the folder.
     """
-    return _read(folder / PROVENANCE)
+    return _read(folder if isinstance(folder, ModelFolder) else ModelFolder(folder), PROVENANCE)
 
 
-def _read(file: Path) -> dict[str, Any] | None:
-    if not os.path.lexists(file):
+def _read(folder: ModelFolder, name: str) -> dict[str, Any] | None:
+    if not os.path.lexists(folder.path / name):
         return None
     try:
-        return read_object(file)
+        return folder.object(name)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; {_TO_DO}") from None
 
@@ -81,25 +84,20 @@ def _sealed(fields: Mapping[str, Any], sums: Mapping[str, Any]) -> dict[str, Any
     return {**whole, "checksums": {**kept, "self": sha256_json(whole)}}
 
 
-def check_checksums(folder: Path, *, weights: str, known: Mapping[str, str]) -> None:
+def check_checksums(folder: ModelFolder) -> None:
     """Compare an export or an average with its own checksums; without any, do nothing.
-
-    Args:
-        folder: any model folder.
-        weights: the digest of its weights.
-        known: digests of files that were read anyway, by path; the others are read.
 
     Raises:
         CheckpointError: a file differs, or one that is loaded is missing; names it, and both
             digests.
     """
     for name in (PROVENANCE, AVERAGING):
-        whole = _read(folder / name)
+        whole = _read(folder, name)
         if whole is not None and "checksums" in whole:
-            _compare(folder / name, whole, weights=weights, known=known)
+            _compare(folder, folder.path / name, whole)
 
 
-def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[str, str]) -> None:
+def _compare(folder: ModelFolder, file: Path, whole: dict[str, Any]) -> None:
     sums = whole["checksums"]
     if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
         raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
@@ -109,18 +107,12 @@ def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[
             raise CheckpointError(
                 f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
             )
-        other = file.parent / name
+        other = folder.path / name
         if other.is_file():
-            _require(other, known.get(name) or _digest(other), expected)
+            _require(other, folder.sha256(name), expected)
         elif any(fnmatch(name, each) for each in MODEL_FILES):
             raise CheckpointError(f"{other}: missing, but {file.name} lists it; {_TO_DO}")
-    _require(file.parent / "model.safetensors", weights, sums.get("weights"))
-
-
-def _digest(file: Path) -> str:
-    if file.stat().st_size < _LARGE:
-        return sha256_file(file)
-    return remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+    _require(folder.path / "model.safetensors", folder.weights.digest, sums.get("weights"))
 
 
 def _require(file: Path, got: str, expected: object) -> None:

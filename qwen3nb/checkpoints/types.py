@@ -6,16 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "FLOATS",
-    "HEADER_LIMIT",
-    "ITEM_SIZES",
-    "CheckpointError",
-    "TensorEntry",
-    "check_name",
-    "file_size",
-    "refuse_lookalikes",
-]
+__all__ = ["FLOATS", "ITEM_SIZES", "CheckpointError", "TensorEntry", "check_name", "weight_size"]
 
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
 ITEM_SIZES = {
@@ -25,8 +16,6 @@ ITEM_SIZES = {
     **dict.fromkeys(("I16", "U16"), 2),
     **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2"), 1),
 }
-# A typical header has about 120 bytes per tensor; parsed into Python objects, it grows twentyfold.
-HEADER_LIMIT = 25_000_000
 
 
 class CheckpointError(ValueError):
@@ -63,27 +52,25 @@ def check_name(file: Path, name: object) -> str:
     """Return the ``name`` of a tensor, which is shown in messages and becomes part of digests.
 
     Raises:
-        CheckpointError: no string, an empty one, or one with control characters or lone surrogates.
+        CheckpointError: not a string, an empty one, or one with control characters.
     """
     if not isinstance(name, str) or not name or not name.isprintable():
         raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
     return name
 
 
-def file_size(file: Path) -> int:
+def weight_size(file: Path) -> int:
     """Return the size of a weight file in bytes.
 
     Raises:
-        CheckpointError: there is no such file, or it is not a regular file.
+        CheckpointError: not a regular file, or a git-LFS pointer or an HTML page in its place.
     """
     if not file.is_file():
         raise CheckpointError(f"{file}: no such file, or not a regular file")
-    return file.stat().st_size
-
-
-def refuse_lookalikes(file: Path, head: bytes) -> None:
-    """Refuse a file that starts like a git-LFS pointer or an HTML page."""
+    with file.open("rb") as handle:
+        head = handle.read(8)
     if head.startswith(b"version "):
         raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
     if head.lstrip().lower().startswith((b"<!doc", b"<html")):
         raise CheckpointError(f"{file}: an HTML page, not weights; download it again")
+    return file.stat().st_size

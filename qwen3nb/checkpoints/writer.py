@@ -25,17 +25,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint
-from qwen3nb.checkpoints.tensor_io import (
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
+from qwen3nb.checkpoints.weights import (
     check_float,
     combined_digest,
     not_finite_error,
-    read_exactly,
     torch_dtypes,
     truncated_error,
 )
-from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
-from qwen3nb.utils.files.file_errors import named
+from qwen3nb.utils.atomic_files import named
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Written:
     """A file that `write_pieces` wrote.
 
     Attributes:
-        digest: SHA-256 of its weights, as `qwen3nb.checkpoints.checkpoint.Checkpoint.digest`.
+        digest: SHA-256 of its weights, as `qwen3nb.checkpoints.weights.Weights.digest`.
         warnings: warnings about suspicious tensors.
     """
 
@@ -99,7 +98,7 @@ class _Transfer:
 
 
 def write_pieces(
-    checkpoints: Sequence[Checkpoint],
+    checkpoints: Sequence[ModelFolder],
     pieces: Sequence[Piece],
     file: Path,
     *,
@@ -127,15 +126,23 @@ def write_pieces(
     header, transfers = _layout(checkpoints, pieces, format)
     with ExitStack() as stack:
         descriptors = {
-            path: _open(stack, path, os.O_RDONLY) for each in checkpoints for path in each.files
+            path: _open(stack, path, os.O_RDONLY)
+            for each in checkpoints
+            for path in each.weights.files
         }
         out = _Output(file, _open(stack, file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         _write_exactly(out, header, 0)
         total = sum(e.stop - e.start for each in transfers for e in each.entries)
         bar = stack.enter_context(
-            tqdm(total=total, desc=label, unit="B", unit_scale=True, leave=False,
-                 disable=not show_progress or total < 1 << 28)
-        )  # fmt: skip
+            tqdm(
+                total=total,
+                desc=label,
+                unit="B",
+                unit_scale=True,
+                leave=False,
+                disable=not show_progress or total < 1 << 28,
+            )
+        )
         pool = stack.enter_context(ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)))
         largest_first = sorted(transfers, key=lambda each: -each.entries[0].count)
         running = [pool.submit(_run, each, descriptors, out, bar) for each in largest_first]
@@ -148,8 +155,9 @@ def write_pieces(
     for index, checkpoint in enumerate(checkpoints):
         checkpoint.check_unchanged()
         hashes = {each.piece.sources[index]: each.hashes[index] for each in transfers}
-        if hashes.keys() == checkpoint.tensors.keys():
-            checkpoint.remember(combined_digest(checkpoint.tensors, hashes))
+        weights = checkpoint.weights
+        if hashes.keys() == weights.tensors.keys():
+            weights.remember(combined_digest(weights.tensors, hashes))
     return Written(
         digest=_digest(transfers),
         warnings=[warning for each in transfers if (warning := _warning(each))],
@@ -172,7 +180,7 @@ def _open(stack: ExitStack, path: Path, flags: int) -> int:
 
 
 def _layout(
-    checkpoints: Sequence[Checkpoint], pieces: Sequence[Piece], format: str
+    checkpoints: Sequence[ModelFolder], pieces: Sequence[Piece], format: str
 ) -> tuple[bytes, list[_Transfer]]:
     """Return the header, and the offset of each piece."""
     # Wider types first, so that every tensor starts at a multiple of its size.
@@ -181,7 +189,7 @@ def _layout(
     transfers, position = [], 0
     for piece in ordered:
         entries = [
-            checkpoint.tensors[name]
+            checkpoint.weights.tensors[name]
             for checkpoint, name in zip(checkpoints, piece.sources, strict=True)
         ]
         for entry in entries:
@@ -225,9 +233,8 @@ def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: _Output, bar
             view = raw.numpy().data
             offset = entry.start + start * FLOATS[entry.dtype]
             with named(entry.file):
-                whole = read_exactly(descriptors[entry.file], view, offset)
-            if not whole:
-                raise truncated_error(entry)
+                if not _fill(descriptors[entry.file], view, offset):
+                    raise truncated_error(entry)
             digest.update(view)
             blocks.append(raw.view(dtypes[entry.dtype]))
         mean = _mean(blocks, total[:size], transfer.entries)
@@ -296,6 +303,17 @@ def _warning(transfer: _Transfer) -> str | None:
     if share > _ZEROS:
         return f"{entry.stored_name}: {share:.0%} of the values are exactly 0"
     return None
+
+
+def _fill(descriptor: int, buffer: memoryview, offset: int) -> bool:
+    """Fill ``buffer`` from a file at ``offset``; return False if the file ends before that."""
+    done = 0
+    while done < len(buffer):
+        count = os.preadv(descriptor, [buffer[done:]], offset + done)
+        if count == 0:
+            return False
+        done += count
+    return True
 
 
 def _write_exactly(out: _Output, data: bytes | memoryview, offset: int) -> None:

@@ -28,8 +28,9 @@ from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.facts import Question, facts_here
 from qwen3nb.cluster.nodes import Node, agree, node_environment, nodes_of, sent_environment
 from qwen3nb.cluster.runs import Expected
-from qwen3nb.models.encoders.encode_file import text_bar
-from qwen3nb.models.encoders.encode_shards import (
+from qwen3nb.models.kinds.source import EXPECTED
+from qwen3nb.models.load import load_encoder
+from qwen3nb.vectors.encode_file import (
     EncodedShards,
     TextCuts,
     check_folder,
@@ -38,10 +39,9 @@ from qwen3nb.models.encoders.encode_shards import (
     finish_shards,
     model_of,
     start_shards,
+    text_bar,
 )
-from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.shards import Shard, ShardedVectors, ShardModel
-from qwen3nb.models.sources.fingerprint import EXPECTED
+from qwen3nb.vectors.shards import Shard, ShardedVectors, ShardModel
 
 __all__ = ["WorkerSize", "encode_on_cluster", "worker_size"]
 
@@ -206,9 +206,13 @@ class ShardWorker:
             counter.put.remote(shard.file, done)
 
         return encode_shard(
-            self._encoder, shard, source=self._job.source, folder=self._job.folder,
-            vectors=vectors, advance=advance,
-        )  # fmt: skip
+            self._encoder,
+            shard,
+            source=self._job.source,
+            folder=self._job.folder,
+            vectors=vectors,
+            advance=advance,
+        )
 
 
 class TextCounter:

@@ -40,11 +40,29 @@ DRIVER = "this machine"
 
 # Variables that a node takes from the driver, by how they begin, but for those of its own.
 _SENT = (
-    "QWEN3NB_", "HF_", "HUGGING", "TRANSFORMERS_", "TOKENIZERS_", "MTEB_", "OMP_", "MKL_",
-    "OPENBLAS_", "RAYON_", "TORCH_", "PYTORCH_", "CUBLAS_", "NVIDIA_TF32_", "PYTHONHASHSEED",
-    "PYTHONWARNINGS", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY",
+    "QWEN3NB_",
+    "HF_",
+    "HUGGING",
+    "TRANSFORMERS_",
+    "TOKENIZERS_",
+    "MTEB_",
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "RAYON_",
+    "TORCH_",
+    "PYTORCH_",
+    "CUBLAS_",
+    "NVIDIA_TF32_",
+    "PYTHONHASHSEED",
+    "PYTHONWARNINGS",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
     "NO_PROXY",
-)  # fmt: skip
+)
 _OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 
@@ -191,10 +209,12 @@ def facts_of_node(
         write_json(scratch / "question.json", asdict(question))
         files = [str(scratch / each) for each in ("question.json", "answer.json")]
         status = run_guarded(
-            [sys.executable, "-m", "qwen3nb.cluster.facts", *files], scratch=scratch,
-            log=scratch / "log", environment=node_environment(environment),
+            [sys.executable, "-m", "qwen3nb.cluster.facts", *files],
+            scratch=scratch,
+            log=scratch / "log",
+            environment=node_environment(environment),
             folder=Path(folder) if Path(folder).is_dir() else scratch,
-        )  # fmt: skip
+        )
         if status:
             log = (scratch / "log").read_text(encoding="utf-8", errors="replace").strip()
             raise RuntimeError(log.rpartition("\n")[2] or f"ended with status {status}")

@@ -100,9 +100,14 @@ def run_guarded(
     with log.open("wb") as output:
         done = subprocess.run(
             _with_guard(command, owners=owners, if_lost=str(scratch), waiter=True),
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            env=dict(environment), cwd=folder, check=False, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            cwd=folder,
+            check=False,
+            start_new_session=True,
+        )
     return done.returncode
 
 
@@ -183,9 +188,12 @@ def _started(command: Sequence[str], environment: Mapping[str, str]) -> subproce
             os._exit(1)
 
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
+        command,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
         preexec_fn=die_with_guard,
-    )  # fmt: skip
+    )
 
 
 def _watched(
@@ -261,8 +269,11 @@ def _family(session: int) -> list[Any]:
     family = psutil.Process().children(recursive=True)
     if sys.platform != "linux":
         known = {each.pid for each in family}
-        family += [each for each in psutil.process_iter() if each.pid not in known
-                   and _session_of(each.pid) == session]  # fmt: skip
+        family += [
+            each
+            for each in psutil.process_iter()
+            if each.pid not in known and _session_of(each.pid) == session
+        ]
     return family
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from qwen3nb.cluster.nodes import node_environment
 from qwen3nb.cluster.processes import run_guarded
-from qwen3nb.models.sources.fingerprint import folder_digests
-from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import folder_digests
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import sha256_json
 
@@ -66,7 +66,7 @@ class Expected:
             except (ValueError, OSError):  # such as the file of a run
                 complete = False
                 continue
-            complete &= bool(own) or source.kind in ("bm25", "random")
+            complete &= bool(own) or source.kind.weightless
             models[source.spec] = tuple(own.values())
             folders |= own
         return cls(folders, models, complete and bool(models))
@@ -157,10 +157,11 @@ def run_on_node(request: Request) -> Delivery:
         folder = Path(request.folder)
         status = run_guarded(
             [sys.executable, "-m", "qwen3nb.cli.main", *request.arguments],
-            scratch=scratch, log=scratch / "log",
+            scratch=scratch,
+            log=scratch / "log",
             environment=_environment(request, scratch),
             folder=folder if folder.is_dir() else scratch,
-        )  # fmt: skip
+        )
         archive = _packed(scratch, request, failed=status != 0)
         parts = tuple(_stored_parts(archive))
     return Delivery(status, _node(), time.monotonic() - started, parts)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.cluster.connect import LOCAL, connected
-from qwen3nb.models.search.exact import Floats, Hits, search
-from qwen3nb.models.search.merged_hits import merge_hits
-from qwen3nb.models.search.shards import Shard, ShardedVectors, check_content, read_manifest
+from qwen3nb.models.search.exact import Floats, Hits, merge_hits, search
+from qwen3nb.vectors.shards import Shard, ShardedVectors, check_content, read_manifest
 
 __all__ = ["search_on_cluster"]
 

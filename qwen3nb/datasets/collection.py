@@ -1,42 +1,79 @@
-"""Test collections: documents, queries and qrels, in memory or from a BEIR folder.
+"""Test collections: documents, queries and qrels, in memory or from what a person names.
 
-The revision of a collection is the digest of its content.
+BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
+CQADupStack      a folder of BEIR folders: one collection each, averaged as a group
+MS MARCO dev     queries.dev.small.tsv, qrels.dev.small.tsv, top1000.dev or collection.tsv
+MTEB             any retrieval or reranking task, by name or object, including PyDocs
+
+The revision of a collection is the digest of its content. Nothing odd is passed over silently:
+it is counted, and `TestCollection.counts` carries the numbers to the record and the page. The
+scores of a collection that misses most of its judged documents mean nothing; it is refused. The
+rules are a table of the guide, `book/guide/what-is-refused.md`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.judgements import (
-    judgement_counts,
-    nonzero,
-    read_grade,
-    read_qrels,
-    text_counts,
-)
+from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import (
     DataError,
+    checked_id,
+    finite_number,
+    has_control_characters,
+    listed,
+    number_in_text,
     numbered_json_rows,
+    numbered_tsv_rows,
     required,
     unicode_text,
     variant,
 )
-from qwen3nb.datasets.values import checked_id
-from qwen3nb.models.search.mteb_rows import ENGLISH
+from qwen3nb.datasets.trec import load_run
+from qwen3nb.models.search.mteb_rows import (
+    ENGLISH,
+    joined_document,
+    joined_query,
+    task_languages,
+)
 from qwen3nb.utils.strict_json import first_duplicate
 
-__all__ = ["SKIP_SELF", "TestCollection", "values_by_id"]
+__all__ = [
+    "LARGEST",
+    "SKIP_SELF",
+    "UNANSWERABLE",
+    "UNJUDGED",
+    "TestCollection",
+    "find_collections",
+    "from_mteb",
+    "judgement_counts",
+    "nonzero",
+    "text_counts",
+]
 
+CONFLICTING = "judgements given twice with different grades, the last one counts"
+REPEATED = "judgements given twice with the same grade"
+NEGATIVE = "judgements with a negative grade, counted as 0"
+MISSING = "judged documents not in the corpus"
+UNANSWERABLE = "queries without a relevant document, left out"
+ZERO = "queries without a relevant document, counted as 0"
+UNJUDGED = "queries without judgements, left out"
+UNKNOWN = "judged queries that are not among the queries, left out"
+DUPLICATES = "texts with the id of an earlier one, which they replace"
 TWICE = "candidates given twice for a query"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 STRAY_CANDIDATES = "queries with candidates that are not among the queries, left out"
+LARGEST = 1000  # grade; 2 to its power, a gain of nDCGexp, is still a number
+_MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
 # Data sets whose queries are documents too: MTEB removes a document with the query's own id
 # from their rankings. By the name of their folders in BEIR and on the hub, in lower case.
@@ -114,7 +151,12 @@ class TestCollection:
         """
         queries, documents = _texts(name, queries), _texts(name, documents)
         qrels = {
-            query: _grades(grades, where=f"{name}: query {query!r:.60}")
+            query: {
+                str(document): _read_grade(grade, where=f"{name}: query {query!r:.60}")
+                for document, grade in (
+                    grades if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
+                ).items()
+            }
             for query, grades in _named(name, relevant).items()
         }
         judged = {document for grades in qrels.values() for document in grades}
@@ -146,16 +188,16 @@ class TestCollection:
         folder = Path(folder).expanduser()
         corpus, queries = (required(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
         rows = numbered_json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
-        documents = values_by_id(
+        documents = _by_id(
             corpus, ((n, (i, f"{title or ''} {text}".strip())) for n, (i, title, text) in rows)
         )
-        texts = values_by_id(queries, numbered_json_rows(queries, {"_id": str, "text": str}))
-        qrels, counts = read_qrels(required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
+        texts = _by_id(queries, numbered_json_rows(queries, {"_id": str, "text": str}))
+        qrels, counts = _read_qrels(required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
         top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
         candidates = None
         if top_ranked is not None:
             fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
-            candidates = values_by_id(top_ranked, numbered_json_rows(top_ranked, fields))
+            candidates = _by_id(top_ranked, numbered_json_rows(top_ranked, fields))
         if skip_self is None:
             skip_self = folder.name.lower() in SKIP_SELF
         collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=skip_self)
@@ -181,15 +223,10 @@ class TestCollection:
                 text, a candidate is given twice, all documents are empty, or most judged
                 documents are missing.
         """
-        scored = {
-            query: dict(grades)
-            for query, grades in self.qrels.items()
-            if any(grade > 0 for grade in grades.values())
-        }
-        if not scored:
+        relevant = {q: dict(each) for q, each in self.qrels.items() if max([0, *each.values()])}
+        if not relevant:
             raise DataError(f"{where}: no query has a relevant document")
-        if zeros:
-            scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
+        scored = {q: dict(each) for q, each in self.qrels.items() if each} if zeros else relevant
         if lost := sorted(scored.keys() - self.queries.keys()):
             raise DataError(
                 f"{where}: query {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
@@ -199,17 +236,33 @@ class TestCollection:
         counts = judgement_counts(
             self.qrels, queries=self.queries, documents=self.documents, where=where, zeros=zeros
         )
-        queries = {query: self.queries[query] for query in sorted(scored)}
         for name, count in (counted or {}).items():
             counts[name] = counts.get(name, 0) + count
-        counts |= _text_counts(self.documents, queries) | _candidate_counts(self, scored)
+        queries = {query: self.queries[query] for query in sorted(scored)}
+        counts |= text_counts("documents", self.documents.values())
+        counts |= text_counts("queries", queries.values())
+        candidates = None
+        if self.candidates is not None:
+            candidates = self._checked_candidates(scored, where, twice=zeros)
+            counts[TWICE] = sum(len(each) - len(set(each)) for each in self.candidates.values())
+            counts[WITHOUT_CANDIDATES] = sum(not each for each in candidates.values())
+            counts[STRAY_CANDIDATES] = len(self.candidates.keys() - self.queries.keys())
         return replace(
-            self,
-            queries=queries,
-            qrels=scored,
-            candidates=_candidates(self, scored, where, twice=zeros),
-            counts=nonzero(counts),
+            self, queries=queries, qrels=scored, candidates=candidates, counts=nonzero(counts)
         )
+
+    def _checked_candidates(
+        self, judged: Iterable[str], where: Any, *, twice: bool
+    ) -> dict[str, list[str]]:
+        given = self.candidates or {}
+        candidates = {query: list(map(str, given.get(query, []))) for query in judged}
+        for query, names in candidates.items():
+            where_query = f"of query {query!r:.60}"
+            if odd := next((each for each in names if each not in self.documents), None):
+                raise DataError(f"{where}: candidate {odd!r:.60} {where_query} is unknown")
+            if not twice and (name := first_duplicate(names)) is not None:
+                raise DataError(f"{where}: candidate {name!r:.60} {where_query} is given twice")
+        return candidates
 
     def subset(self, *, documents: int, seed: int = 0) -> TestCollection:
         """Return a subset of the documents: all judged ones and a random sample of the rest.
@@ -234,7 +287,7 @@ class TestCollection:
         )
         keep = judged | {others[index] for index in drawn}
         texts = {name: text for name, text in self.documents.items() if name in keep}
-        counts = nonzero({**self.counts, **_text_counts(texts, self.queries)})
+        counts = nonzero({**self.counts, **text_counts("documents", texts.values())})
         return replace(self, name=f"{self.name}-{len(texts)}", documents=texts, counts=counts)
 
     def __repr__(self) -> str:
@@ -285,13 +338,7 @@ def _texts(where: str, values: Mapping[str, str] | Sequence[str]) -> dict[str, s
     return texts
 
 
-def _grades(relevant: Mapping[str, int] | Iterable[str], *, where: str) -> dict[str, int]:
-    if isinstance(relevant, Mapping):
-        return {str(name): read_grade(grade, where=where) for name, grade in relevant.items()}
-    return dict.fromkeys(map(str, relevant), 1)
-
-
-def values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, Any]:
+def _by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, Any]:
     """Return the values of numbered rows of id and value.
 
     Raises:
@@ -307,35 +354,251 @@ def values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[
     return values
 
 
-def _text_counts(documents: Mapping[str, str], queries: Mapping[str, str]) -> dict[str, int]:
+def _read_qrels(
+    file: Path, *, columns: int = 3
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Read the grade per query and document from BEIR's TSV or JSONL, or from a TSV of TREC.
+
+    Of several grades for one pair the last counts, as in BEIR and MTEB.
+
+    Args:
+        file: the qrels.
+        columns: 3, or 4 if the second column of a TSV is TREC's iteration.
+
+    Returns:
+        The grades, and the counts `REPEATED` and `CONFLICTING`.
+
+    Raises:
+        DataError: a malformed line; names file and line.
+    """
+    rows: Iterator[tuple[int, Any]]
+    if ".jsonl" in file.name:
+        fields: dict[str, Any] = {"query-id": str, "corpus-id": str, "score": (int, float)}
+        rows = numbered_json_rows(file, fields)
+    else:
+        rows = numbered_tsv_rows(file, columns)
+    qrels: dict[str, dict[str, int]] = {}
+    counts = {REPEATED: 0, CONFLICTING: 0}
+    for number, (query, *_, document, grade) in rows:
+        if number == 1 and grade == "score":
+            continue
+        where = f"{file}:{number}"
+        grades = qrels.setdefault(checked_id(query, where=where), {})
+        value = _read_grade(grade, where=where)
+        if document in grades:
+            counts[REPEATED if grades[document] == value else CONFLICTING] += 1
+        grades[checked_id(document, where=where)] = value
+    return qrels, counts
+
+
+def _read_grade(grade: Any, *, where: str) -> int:
+    """Return a grade as an integer; ``2.0`` is 2.
+
+    Raises:
+        DataError: it is not a whole number from -1,000 to 1,000; the message starts with
+            ``where``.
+
+    >>> _read_grade("2.0", where="test.tsv:7")
+    2
+    """
+    if isinstance(grade, str):
+        value = number_in_text(grade)
+    else:
+        value = finite_number(grade.item() if isinstance(grade, np.generic) else grade)
+    if value is None or not value.is_integer():
+        raise DataError(f"{where}: expected a whole number as grade; got {grade!r:.60}")
+    if abs(value) > LARGEST:
+        raise DataError(f"{where}: expected a grade of at most {LARGEST:,}; got {grade!r:.60}")
+    return int(value)
+
+
+def judgement_counts(
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    queries: Iterable[str],
+    documents: Collection[str],
+    where: Any,
+    zeros: bool,
+) -> dict[str, int]:
+    """Count judged documents that are missing, and queries that cannot be answered.
+
+    Args:
+        qrels: grade per query and document.
+        queries: ids of the queries.
+        documents: ids of the documents.
+        where: what the error names.
+        zeros: whether queries without a relevant document count as 0, or are left out.
+
+    Raises:
+        DataError: most of the judged documents are missing; names some of them.
+    """
+    judged = {document for grades in qrels.values() for document in grades}
+    lost = sorted(judged.difference(documents))
+    if len(lost) > _MOST * len(judged):
+        some = ", ".join(f"{name!r:.60}" for name in islice(documents, 3)) or "none"
+        raise DataError(
+            f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
+            f"({listed(lost[:10])}, ...); its own ids are like {some}. Are the qrels those of "
+            "this corpus?"
+        )
+    known = set(queries)
+    given = [qrels.get(query, {}).values() for query in known]
+    unanswerable = sum(bool(grades) and max(grades) <= 0 for grades in given)
     return {
-        **text_counts("documents", documents.values()),
-        **text_counts("queries", queries.values()),
+        MISSING: len(lost),
+        ZERO if zeros else UNANSWERABLE: unanswerable,
+        UNJUDGED: sum(not grades for grades in given),
+        UNKNOWN: len(qrels.keys() - known),
+        NEGATIVE: sum(grade < 0 for grades in qrels.values() for grade in grades.values()),
     }
 
 
-def _candidates(
-    collection: TestCollection, judged: Iterable[str], where: Any, *, twice: bool
-) -> dict[str, list[str]] | None:
-    if collection.candidates is None:
-        return None
-    candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
-    for query, names in candidates.items():
-        if odd := next((d for d in names if d not in collection.documents), None):
-            raise DataError(f"{where}: candidate {odd!r:.60} of query {query!r:.60} is unknown")
-        if not twice and (name := first_duplicate(names)) is not None:
+def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
+    """Count texts that are empty, have control characters or occur before; numbers may be 0.
+
+    >>> text_counts("documents", ["a", "", "a"])  # doctest: +NORMALIZE_WHITESPACE
+    {'empty documents': 1, 'documents with control characters': 0,
+     'documents equal to another': 1}
+    """
+    empty, control, hashes = 0, 0, array("q")  # of hashes, millions fit into memory
+    for text in texts:
+        control += has_control_characters(text)
+        if text.strip():
+            hashes.append(hash(text))
+        else:
+            empty += 1
+    equal = len(hashes) - len(np.unique(hashes))
+    return {
+        f"empty {kind}": empty,
+        f"{kind} with control characters": control,
+        f"{kind} equal to another": equal,
+    }
+
+
+def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
+    """Drop what does not occur."""
+    return {name: count for name, count in counts.items() if count}
+
+
+def find_collections(spec: Any) -> list[TestCollection]:
+    """Return the collections specified by a folder, an MTEB task or a collection.
+
+    Raises:
+        DataError: ``spec`` is none of these.
+    """
+    if isinstance(spec, TestCollection):
+        return [spec]
+    if not isinstance(spec, str | Path):
+        return from_mteb(spec)
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        if variant(folder, "queries.dev.small.tsv", "queries.dev.tsv"):
+            return [_from_msmarco(folder)]
+        if variant(folder, "corpus.jsonl"):
+            return [TestCollection.from_beir(folder)]
+        parts = sorted(each for each in folder.iterdir() if variant(each, "corpus.jsonl"))
+        if not parts:
             raise DataError(
-                f"{where}: candidate {name!r:.60} of query {query!r:.60} is given twice"
+                f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
+                "the MS MARCO dev set (queries.dev.small.tsv)"
             )
-    return candidates
+        return [
+            replace(
+                TestCollection.from_beir(each),
+                name=f"{folder.name}-{each.name}",
+                group=folder.name,
+            )
+            for each in parts
+        ]
+    if str(spec).startswith(("PyDocs", "AuthorSTS")):
+        from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+        return from_mteb(embedded_task(str(spec)))
+    import mteb
+
+    try:
+        return from_mteb(mteb.get_task(str(spec)))
+    except KeyError as error:
+        raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({error})") from None
 
 
-def _candidate_counts(collection: TestCollection, judged: Iterable[str]) -> dict[str, int]:
-    if collection.candidates is None:
-        return {}
-    given = collection.candidates
-    return {
-        TWICE: sum(len(names) - len(set(names)) for names in given.values()),
-        WITHOUT_CANDIDATES: sum(not given.get(query) for query in judged),
-        STRAY_CANDIDATES: len(given.keys() - collection.queries.keys()),
-    }
+def _from_msmarco(folder: Path) -> TestCollection:
+    """Read the MS MARCO dev set: 6,980 queries, their qrels, and the official top 1,000.
+
+    ``top1000.dev`` includes its passages. The order of its lines is not a ranking; a run
+    ``run.dev.small.tsv`` (query, passage, rank) orders them, if it exists. Without
+    ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
+
+    Raises:
+        DataError: a file is missing, a row is malformed, or one passage has two texts.
+    """
+    file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
+    queries = _by_id(file, numbered_tsv_rows(file, 2))
+    qrels, counts = _read_qrels(required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv"), columns=4)
+    top = variant(folder, "top1000.dev", "top1000.dev.tsv")
+    run = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
+    documents: dict[str, str] = {}
+    candidates: dict[str, list[str]] | None = None
+    if top is None:
+        file = required(folder, "collection.tsv")
+        documents = _by_id(file, numbered_tsv_rows(file, 2))
+    else:
+        candidates = {}
+        for number, (query, name, _, passage) in numbered_tsv_rows(top, 4):
+            candidates.setdefault(query, []).append(name)
+            if documents.setdefault(name, passage) != passage:
+                raise DataError(f"{top}:{number}: document {name!r:.60} has another text before")
+        for name in (*candidates, *documents):
+            checked_id(name, where=str(top))
+    if run is not None:
+        ranked = load_run(run)
+        candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
+    collection = TestCollection(
+        "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None
+    )
+    return collection.checked(folder, counted=counts)
+
+
+def from_mteb(task: Any) -> list[TestCollection]:
+    """Return the collections of an MTEB task, one per split and language, or part.
+
+    The queries are those that MTEB scores: one whose judgements are all zero counts as 0.
+
+    Raises:
+        DataError: the task has no corpus, or it is a reranking task whose candidates did
+            not load (MTEB would then search the whole corpus).
+    """
+    name = task.metadata.name
+    if inner := getattr(task.metadata, "tasks", None):
+        return [replace(each, group=name) for part in inner for each in from_mteb(part)]
+    if task.metadata.type not in ("Retrieval", "Reranking"):
+        raise DataError(f"{name}: expected type Retrieval or Reranking; got {task.metadata.type}")
+    if not task.data_loaded:
+        with local_data(task):
+            load_data(task)
+    task.convert_v1_dataset_format_to_v2(num_proc=None)
+    parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
+    collections = []
+    for subset, split in parts:
+        data = task.dataset[subset][split]
+        if task.metadata.type == "Reranking" and not data["top_ranked"]:
+            raise DataError(f"{name}: the candidates of this reranking task did not load; offline?")
+        queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
+        documents = {str(row["id"]): joined_document(row) for row in data["corpus"]}
+        counted = {
+            UNKNOWN: len(data["relevant_docs"].keys() - queries.keys()),
+            DUPLICATES: len(data["queries"]) + len(data["corpus"]) - len(queries) - len(documents),
+        }
+        languages = task_languages(task.metadata, subset)
+        collection = TestCollection(
+            name if len(parts) == 1 else f"{name}-{subset}-{split}",
+            documents,
+            queries,
+            {query: each for query, each in data["relevant_docs"].items() if query in queries},
+            data["top_ranked"],
+            skip_self=bool(task.ignore_identical_ids),
+            group="" if len(parts) == 1 else name,
+            language=ENGLISH if ENGLISH in languages else min(languages),  # as BM25 treats it
+        )
+        collections.append(collection.checked(name, counted=counted, zeros=True))
+    return collections

@@ -1,9 +1,14 @@
 """Keep data sets and models in a local mirror, for machines without a network.
 
-A mirror has a folder ``DIR/<organisation>/<name>`` per id, for data sets and models alike.
-`datasets.fetch` fills it on a connected machine from pinned revisions. If ``QWEN3NB_MIRROR``
-(or ``--mirror``) is set, every id is looked up there before the hub. A note next to the files
-records what was fetched, so that an incomplete or changed copy is recognised.
+A mirror has a folder ``DIR/<organisation>/<name>`` per id, for data sets and models alike. If
+``QWEN3NB_MIRROR`` (or ``--mirror``) is set, every id is looked up there before the hub. A note
+next to the files records what was fetched, so that an incomplete or changed copy is recognised.
+
+What tasks and models need (`needs`) is looked for once, before the first run: in the mirror, in
+the caches of the hub's libraries, and on the hub itself. `fetch_all` fills a mirror on a connected
+machine from pinned revisions: whole repositories, every file compared with its digest. A
+repository is downloaded beside its folder and moved there when it is complete; an interrupted
+download goes on.
 """
 
 from __future__ import annotations
@@ -11,36 +16,43 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from qwen3nb import paths
-from qwen3nb.hub.download import check_cached
+from qwen3nb.hub.download import MODEL_FILES, check_cached, download_into, listing
 from qwen3nb.hub.errors import HubError, hub_reason
-from qwen3nb.hub.session import hub_session
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
+from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = [
-    "HUB_ID",
-    "NOTE",
     "MirrorError",
-    "copied_files",
+    "Need",
     "current_revision",
     "data_revision",
     "explain",
-    "fetched_note",
+    "fetch",
+    "fetch_all",
+    "hub_access",
     "is_filled",
-    "is_unchanged",
     "load_data",
     "local_data",
     "mirrored",
+    "missing",
+    "missing_error",
+    "needs",
+    "sizes",
 ]
 
 NOTE = ".qwen3nb-fetched.json"
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_PARTIAL = ".partial"  # downloads that are not complete, below the mirror
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 
@@ -48,10 +60,35 @@ class MirrorError(ValueError):
     """Data or a model that is not available; the message says how to fetch it."""
 
 
+@dataclass(frozen=True)
+class Need:
+    """A dataset or model that a selection of tasks and models needs.
+
+    Attributes:
+        kind: ``dataset`` or ``model``.
+        id: its id on the hub.
+        revision: the pinned commit; None if it is not pinned.
+        used_by: names of the tasks or registry entries that need it.
+    """
+
+    kind: str
+    id: str
+    revision: str | None
+    used_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What was fetched into a folder: the revision, and the SHA-256 of each file."""
+
+    revision: str | None
+    files: dict[str, str]
+
+
 def mirrored(id_: str, *, mirror: Path | None = None) -> Path | None:
     """Return the folder of an id in the mirror, or None."""
     mirror = mirror or paths.mirror()
-    if mirror is None or not HUB_ID.fullmatch(id_):
+    if mirror is None or not _HUB_ID.fullmatch(id_):
         return None
     folder = mirror / id_
     return folder if folder.is_dir() else None
@@ -67,25 +104,20 @@ def is_filled(id_: str) -> bool:
     return not cut and any(".cache" not in file.relative_to(folder).parts for file in files)
 
 
-def fetched_note(folder: Path) -> dict[str, Any] | None:
-    """Return what `datasets.fetch` noted of a folder; None without a readable note."""
-    file = folder / NOTE
-    try:
-        note = read_json(file) if file.is_file() else None
-    except ValueError:
-        return None
-    return note if isinstance(note, dict) and {"revision", "files"} <= set(note) else None
+def _fetched_note(folder: Path) -> _Note | None:
+    """Return what `fetch` noted of a folder; None without a readable note."""
+    with suppress(FileNotFoundError, ValueError, ValidationError):
+        return TypeAdapter(_Note).validate_python(read_json(folder / NOTE))
+    return None
 
 
-def is_unchanged(folder: Path, note: dict[str, Any]) -> bool:
+def _is_unchanged(folder: Path, note: _Note) -> bool:
     """Return whether a folder has the files that were fetched, unchanged, and no other."""
-    files = copied_files(folder)
-    if {str(file.relative_to(folder)) for file in files} != set(note["files"]):
-        return False
-    return _digest(folder, files) == sha256_json(sorted(note["files"].items()))
+    digest = sha256_json(sorted(note.files.items()))
+    return _files(folder) == set(note.files) and _content(folder) == digest
 
 
-def copied_files(folder: Path) -> list[Path]:
+def _copied_files(folder: Path) -> list[Path]:
     """Return all files of a copy, also below linked folders, but the note and the hub's own."""
     tops = os.walk(folder, followlinks=True)
     files = [Path(top, name) for top, _, names in tops for name in names]
@@ -93,7 +125,10 @@ def copied_files(folder: Path) -> list[Path]:
     return sorted(f for f in files if f.is_file() and not {f, *f.parents} & {*own})
 
 
-def _digest(folder: Path, files: list[Path]) -> str:
+def _content(folder: Path) -> str:
+    """Return the digest of all files of a copy."""
+    files = _copied_files(folder)
+
     def compute() -> str:
         return sha256_json(sorted((str(f.relative_to(folder)), sha256_file(f)) for f in files))
 
@@ -115,15 +150,10 @@ def current_revision(id_: str, *, pinned: str) -> str:
     folder = mirrored(id_)
     if folder is None:
         return pinned
-    note = fetched_note(folder)
-    if note is not None and is_unchanged(folder, note):
-        return str(note["revision"] or pinned)
+    note = _fetched_note(folder)
+    if note is not None and _is_unchanged(folder, note):
+        return note.revision or pinned
     return f"local-{_content(folder)[:32]}"
-
-
-def _content(folder: Path) -> str:
-    """Return the digest of all files of a copy."""
-    return _digest(folder, copied_files(folder))
 
 
 @contextmanager
@@ -240,3 +270,233 @@ def explain(task: Any, error: Exception) -> MirrorError:
         f"{name}: the data {data} are not available: {where}, and the hub failed ({reason}). "
         f"Fetch them on a connected machine: `qwen3nb fetch --tasks {name} --mirror DIR`"
     )
+
+
+def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
+    """List what tasks (MTEB objects) and models (registry names or hub ids) need, each once."""
+    from qwen3nb.models.kinds.resolve import find_source
+
+    used: dict[tuple[str, str, str | None], list[str]] = {}
+    for task in tasks:
+        for part in getattr(task.metadata, "tasks", None) or [task]:
+            data = part.metadata.dataset
+            if _HUB_ID.fullmatch(data["path"]) and not data["path"].startswith("qwen3nb/"):
+                key = ("dataset", data["path"], data.get("revision"))
+                used.setdefault(key, []).append(part.metadata.name)
+    for spec in models:
+        source = find_source(spec)
+        for part in source.parts or (source,):
+            if part.on_hub and part.id is not None:
+                used.setdefault(("model", part.id, part.revision), []).append(spec)
+    return [Need(*key, tuple(names)) for key, names in used.items()]
+
+
+@contextmanager
+def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterator[None]:
+    """Guard the requests of the hub's libraries; without a hub, keep them to their own caches.
+
+    They would ask several times for every file, though it is there.
+
+    Args:
+        needed: what is loaded within the block; for what is in the mirror, no hub is asked.
+        reachable: `hub_reachable`, remembered so that the hub is asked once per run.
+    """
+    import datasets
+    from huggingface_hub import constants
+
+    if all(is_filled(each.id) for each in needed):
+        yield
+        return
+    if reachable():
+        with hub_session():
+            yield
+        return
+    settings: Any = (constants, datasets.config)
+    earlier = [each.HF_HUB_OFFLINE for each in settings]
+    for each in settings:
+        each.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for each, own in zip(settings, earlier, strict=True):
+            each.HF_HUB_OFFLINE = own
+
+
+def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
+    """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
+
+    Args:
+        needed: from `needs`.
+        reachable: `hub_reachable`, perhaps remembered; called only if something is not here
+            already.
+    """
+    absent = [each for each in needed if not is_filled(each.id) and not _in_hub_cache(each)]
+    if not absent:
+        return []
+    return [] if (reachable or hub_reachable)() else absent
+
+
+def missing_error(
+    absent: list[Need], *, command: str = "", problem: str = "the hub does not answer"
+) -> MirrorError:
+    """Return one error that lists what is missing, and the one command that fetches it.
+
+    Args:
+        absent: from `missing`.
+        command: options of ``qwen3nb fetch`` to name, such as ``--tier full``; by default
+            every task and model.
+        problem: why the hub cannot be used, from `hub_problem`.
+    """
+    mirror = paths.mirror()
+    where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
+    lines = [
+        f"  {each.kind:8} {each.id:45} for {', '.join(each.used_by[:3])}"
+        + (f" and {len(each.used_by) - 3} more" if len(each.used_by) > 3 else "")
+        for each in absent
+    ]
+    used = {
+        kind: ",".join(sorted({name for e in absent if e.kind == kind for name in e.used_by}))
+        for kind in ("dataset", "model")
+    }
+    tasks = f" --tasks {used['dataset']}" if used["dataset"] else ""
+    models = f" --model {used['model']}" if used["model"] else ""
+    return MirrorError(
+        f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
+        f"cache, and {problem}:\n" + "\n".join(lines) + "\n"
+        "Fetch them on a connected machine: "
+        f"`qwen3nb fetch{f' {command}' * bool(command) or tasks + models} "
+        f"--mirror {mirror or 'DIR'}`"
+    )
+
+
+def _in_hub_cache(need: Need) -> bool:
+    """Return whether the libraries' own caches hold the revision: models as files, data prepared.
+
+    Data that were downloaded but not prepared cannot be loaded without the hub.
+    """
+    import datasets
+    from huggingface_hub import constants
+
+    if need.kind == "dataset":
+        root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
+        prepared = root.glob(f"{need.id.replace('/', '___')}/*/*/{need.revision or '*'}")
+        return any(folder.is_dir() for folder in prepared)
+    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{need.id.replace('/', '--')}/snapshots"
+    return any(folder.is_dir() for folder in snapshots.glob(need.revision or "*"))
+
+
+def fetch_all(
+    needed: Iterable[Need], mirror: Path, *, say: Callable[[str], object] = print
+) -> dict[str, str]:
+    """Download each need into the mirror.
+
+    If the hub cannot be used at all, it is not asked for the rest.
+
+    Returns:
+        By id, why it is not in the mirror; empty for those that were not tried.
+    """
+    failures: dict[str, str] = {}
+    useless = False
+    with hub_session():
+        for need in needed:
+            try:
+                if useless and not _is_fetched(need, mirror):
+                    failures[need.id] = ""
+                else:
+                    fetch(need, mirror, say=say)
+            except MirrorError as error:
+                failures[need.id] = str(error)
+                useless = useless or getattr(error.__cause__, "lasting", False)
+    return failures
+
+
+def _is_fetched(need: Need, mirror: Path) -> bool:
+    """Return whether the mirror has a need, complete and unchanged."""
+    note = _fetched_note(mirror / need.id)
+    return (
+        note is not None
+        and note.revision == need.revision
+        and _is_unchanged(mirror / need.id, note)
+    )
+
+
+def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:
+    """Download one need into the mirror, unless it is there already.
+
+    An interrupted download is resumed.
+
+    Raises:
+        MirrorError: the download fails, or would replace files that are not the hub's.
+    """
+    folder = mirror / need.id
+    if _is_fetched(need, mirror):
+        say(f"  present  {need.id}")
+        return folder
+    say(f"  fetching {need.id} @ {(need.revision or 'main')[:12]}")
+    partial = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
+    model = need.kind == "model"
+    try:
+        files = download_into(
+            partial,
+            need.id,
+            kind=need.kind,
+            revision=need.revision,
+            files=MODEL_FILES if model else None,
+        )
+    except HubError as error:
+        raise MirrorError(f"{need.id}: download from the hub failed ({error})") from error
+    if not files:
+        raise MirrorError(f"{need.id}: the hub lists no file that is used of a {need.kind}")
+    if _fetched_note(folder) is None and (own := _files(folder) - set(files)):
+        raise MirrorError(
+            f"{folder}: has files that are not on the hub, such as {min(own)}; move the folder "
+            "away to fetch it anew"
+        )
+    for name in _files(partial) - set(files):  # of other revisions
+        (partial / name).unlink()
+    digests = {name: sha256_file(partial / name) for name in sorted(files)}
+    note = {"id": need.id, "kind": need.kind, "revision": need.revision, "files": digests}
+    write_json(partial / NOTE, note)
+    shutil.rmtree(partial / ".cache", ignore_errors=True)  # the hub library's own notes
+    _move(partial, folder)
+    return folder
+
+
+def _move(partial: Path, folder: Path) -> None:
+    """Let a complete download take the place of what is there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    old = partial.with_name(f"{partial.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    partial.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    if not any(partial.parent.iterdir()):
+        partial.parent.rmdir()
+
+
+def _files(folder: Path) -> set[str]:
+    """Return the files of a copy, without the note on it."""
+    return {str(file.relative_to(folder)) for file in _copied_files(folder)}
+
+
+def sizes(
+    needed: Iterable[Need], *, say: Callable[[str], object] = print
+) -> Iterator[tuple[Need, str]]:
+    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails.
+
+    ``say`` is called once with the first reason.
+    """
+    reasons: list[str] = []
+    with hub_session():
+        for need in needed:
+            try:
+                _, files = listing(need.id, kind=need.kind, revision=need.revision)
+                total = sum(facts.size or 0 for facts in files.values())
+                size = f"{total / 1e6:,.1f} MB"
+            except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
+                size = "unknown"
+                if not reasons:
+                    reasons.append(hub_reason(error))
+                    say(f"{need.id}: {reasons[0]}")
+            yield need, size

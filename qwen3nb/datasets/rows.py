@@ -1,4 +1,4 @@
-"""Read rows from data files, plain or gzipped, and check each of them.
+"""Read rows from data files, plain or gzipped, and check each of them and their values.
 
 What other readers pass over silently (a truncated line, a NaN, a number instead of text)
 is an error here, with file, line and cause. The rules are a table of the guide,
@@ -12,40 +12,43 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
+import math
 import os
+import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from qwen3nb.models.cache.byte_sizes import parse_size
+from qwen3nb.utils.byte_sizes import parse_size
 from qwen3nb.utils.strict_json import parse_json
 
 __all__ = [
     "LINE",
-    "RAISED",
     "RATIO",
-    "READ_LIMIT",
     "DataError",
+    "checked_id",
     "csv_rows",
+    "finite_number",
+    "has_control_characters",
     "json_object",
     "json_rows",
+    "line_blocks",
     "listed",
     "misspelt",
+    "number_in_text",
     "numbered_json_rows",
+    "numbered_lines",
     "numbered_tsv_rows",
-    "open_text",
     "printable",
+    "raised_limit",
     "read_bytes",
     "read_text",
     "required",
-    "shown_size",
+    "scored_pair",
     "size_limit",
-    "tsv_rows",
     "unicode_text",
     "variant",
 ]
@@ -53,11 +56,16 @@ __all__ = [
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
-RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
+_RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
-_BUFFER = 1 << 16
+_BLOCK = 1 << 18  # bytes read at once
 _LISTED = 30
 _ALIKE = 0.75  # least share of characters that a key and its misspelling have in common
+_BOM = b"\xef\xbb\xbf"
+# Control characters, line and paragraph separators, and lone surrogates.
+_UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
+Fields = dict[str, type | tuple[type, ...]]
 
 
 class DataError(ValueError):
@@ -82,11 +90,8 @@ def listed(names: Iterable[str]) -> str:
 
 def variant(folder: Path, *names: str) -> Path | None:
     """Return the first of ``names`` that exists in ``folder``, plain or with ``.gz``."""
-    for name in names:
-        for file in (folder / name, folder / f"{name}.gz"):
-            if file.exists():
-                return file
-    return None
+    files = (folder / f"{name}{end}" for name in names for end in ("", ".gz"))
+    return next((file for file in files if file.exists()), None)
 
 
 def required(folder: Path, *names: str) -> Path:
@@ -109,102 +114,77 @@ def size_limit(default: int) -> int:
     Raises:
         DataError: the variable is not a size.
     """
-    given = os.environ.get(READ_LIMIT)
-    if not given:
-        return default
     try:
-        return max(default, parse_size(given))
+        return max(default, parse_size(os.environ.get(READ_LIMIT) or "0"))
     except ValueError as error:
         raise DataError(f"{READ_LIMIT}: {error}") from None
 
 
-def shown_size(limit: int) -> str:
+def raised_limit(limit: int) -> str:
     """Return a limit for an error message, with the option that raises it."""
-    return f"{f'{limit >> 20} MiB' if limit >> 20 else f'{limit:,} bytes'}; {RAISED}"
+    return f"{f'{limit >> 20} MiB' if limit >> 20 else f'{limit:,} bytes'}; {_RAISED}"
 
 
-class _Limited(io.RawIOBase):
-    """The bytes of a file, up to a number of them, and up to a length of each line."""
+def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield whole lines of UTF-8 text, many at once, with the number of the first of them.
 
-    def __init__(self, raw: Any, file: Path, *, most: int | None) -> None:
-        super().__init__()
-        self._raw, self._file, self._most = raw, file, most
-        self._longest = size_limit(LINE)
-        self._read = self._lines = self._line = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into ``buffer``.
-
-        Raises:
-            DataError: the file, or a line, is too long.
-        """
-        count: int = self._raw.readinto(buffer)
-        data = bytes(memoryview(buffer)[:count])
-        self._lines += data.count(b"\n")
-        self._line = count - end - 1 if (end := data.rfind(b"\n")) >= 0 else self._line + count
-        self._read += count
-        if self._line > self._longest:
-            raise self._error(f"the line is longer than {shown_size(self._longest)}")
-        if self._most is not None and self._read > self._most:
-            packed = f"{self._file.stat().st_size:,} bytes"
-            how = f" unpacked from {packed}" if self._file.suffix == ".gz" else ""
-            raise self._error(f"more than {self._most >> 20} MiB{how}; {RAISED}")
-        return count
-
-    def _error(self, cause: str) -> DataError:
-        return DataError(f"{self._file}:{self._lines + 1}: {cause}")
-
-
-@contextmanager
-def _open_bytes(file: Path, most: int | None) -> Iterator[io.BufferedReader]:
-    if file.exists() and not file.is_file():
-        raise DataError(f"{file}: not a regular file")
-    try:
-        packed = file.suffix == ".gz"
-        if packed:
-            unpacked = max(_FREE, RATIO * file.stat().st_size)
-            most = unpacked if most is None else min(most, unpacked)
-        with gzip.open(file) if packed else file.open("rb", buffering=0) as raw:
-            limit = None if most is None else size_limit(most)
-            yield io.BufferedReader(_Limited(raw, file, most=limit), _BUFFER)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
-
-
-@contextmanager
-def open_text(file: Path, *, most: int | None = None) -> Iterator[TextIO]:
-    """Open ``file`` as UTF-8 text, decompressed if its name ends in ``.gz``.
-
-    A byte order mark at its beginning is skipped.
+    A byte order mark is skipped. The last line gets an end if it has none.
 
     Args:
-        file: a regular file.
+        file: a regular file, decompressed if its name ends in ``.gz``.
         most: bytes to read at most, unpacked; see `size_limit`.
 
     Raises:
         DataError: it is unreadable, not UTF-8 (names the line), too large, or has a too long
             line, or its compression is damaged.
     """
+    if file.exists() and not file.is_file():
+        raise DataError(f"{file}: not a regular file")
+    number, size, rest = 1, 0, b""
     try:
-        with _open_bytes(file, most) as raw:
-            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n")
-    except UnicodeDecodeError:
-        with _open_bytes(file, most) as raw:
-            raise _not_utf8(file, raw) from None
+        packed = file.stat().st_size if file.suffix == ".gz" else None
+        if packed is not None:
+            unpacked = max(_FREE, RATIO * packed)
+            most = unpacked if most is None else min(most, unpacked)
+        limit, longest = None if most is None else size_limit(most), size_limit(LINE)
+        with gzip.open(file) if packed is not None else file.open("rb") as raw:
+            while data := raw.read(_BLOCK):
+                whole, end, last = data.rpartition(b"\n")
+                data, rest = (rest + whole + end, last) if end else (b"", rest + last)
+                if not size:
+                    data, rest = data.removeprefix(_BOM), rest.removeprefix(_BOM)
+                size += len(whole) + len(end) + len(last)
+                if max(len(rest), data.find(b"\n")) > longest:
+                    line = number if data.find(b"\n") > longest else number + data.count(b"\n")
+                    raise DataError(
+                        f"{file}:{line}: the line is longer than {raised_limit(longest)}"
+                    )
+                if limit is not None and size > limit:
+                    how = "" if packed is None else f" unpacked from {packed:,} bytes"
+                    line = number + data.count(b"\n")
+                    raise DataError(f"{file}:{line}: more than {limit >> 20} MiB{how}; {_RAISED}")
+                if data:
+                    yield number, _decoded(file, number, data)
+                    number += data.count(b"\n")
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+    if rest:
+        yield number, _decoded(file, number, rest + b"\n")
 
 
-def _not_utf8(file: Path, lines: Iterable[bytes]) -> DataError:
-    number = 0
-    for number, line in enumerate(lines, start=1):
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            return DataError(f"{file}:{number}: cannot be read (not UTF-8: {error.reason})")
-    return DataError(f"{file}:{number}: cannot be read (not UTF-8)")
+def _decoded(file: Path, number: int, data: bytes) -> str:
+    """Return the text of lines, of which the first has the given number."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = number + data.count(b"\n", 0, error.start)
+        raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
+
+
+def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line, with its end; see `line_blocks`."""
+    for first, text in line_blocks(file, most=most):
+        yield from enumerate((f"{line}\n" for line in text[:-1].split("\n")), start=first)
 
 
 def read_bytes(file: Path, *, most: int) -> bytes:
@@ -217,7 +197,7 @@ def read_bytes(file: Path, *, most: int) -> bytes:
         raise DataError(f"{file}: no such file, or not a regular file")
     size, limit = file.stat().st_size, size_limit(most)
     if size > limit:
-        raise DataError(f"{file}: {size:,} bytes; expected at most {shown_size(limit)}")
+        raise DataError(f"{file}: {size:,} bytes; expected at most {raised_limit(limit)}")
     try:
         return file.read_bytes()
     except OSError as error:
@@ -230,11 +210,7 @@ def read_text(file: Path, *, most: int) -> str:
     Raises:
         DataError: see `read_bytes`; or not UTF-8 (names the line).
     """
-    raw = read_bytes(file, most=most)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise _not_utf8(file, raw.split(b"\n")) from None
+    return _decoded(file, 1, read_bytes(file, most=most).removeprefix(_BOM))
 
 
 def unicode_text(text: str) -> bool:
@@ -248,33 +224,39 @@ def unicode_text(text: str) -> bool:
     return True
 
 
-def json_rows(file: Path, fields: dict[str, type | tuple[type, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield the named fields of each JSON line, checked for their types.
+def json_rows(file: Path, fields: Fields) -> Iterator[tuple[Any, ...]]:
+    """Yield the fields that `numbered_json_rows` yields."""
+    return (row for _, row in numbered_json_rows(file, fields))
+
+
+def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield the number and the named fields of each JSON line, checked for their types.
 
     Raises:
         DataError: a line is not JSON, or a field is missing, of another type, or no valid
             Unicode.
     """
-    return (row for _, row in numbered_json_rows(file, fields))
+    for number, line in numbered_lines(file):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        row = json_object(line, where=where)
+        for name in fields.keys() - row.keys():
+            if near := misspelt(name, row, fields):
+                raise DataError(
+                    f"{where}: no field {name!r}, but {near[0]!r:.60}; expected {', '.join(fields)}"
+                )
+        yield number, tuple(_field(where, row.get(name), name, fields[name]) for name in fields)
 
 
-def numbered_json_rows(
-    file: Path, fields: dict[str, type | tuple[type, ...]]
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield the number of each line with the fields that `json_rows` yields."""
-    with open_text(file) as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            row = json_object(line, where=f"{file}:{number}")
-            for name in fields.keys() - row.keys():
-                if near := misspelt(name, row, fields):
-                    raise DataError(
-                        f"{file}:{number}: no field {name!r}, but {near[0]!r:.60}; expected "
-                        f"{', '.join(fields)}"
-                    )
-            values = tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
-            yield number, values
+def _field(where: str, value: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        expected = " or ".join(each.__name__ for each in kinds)
+        raise DataError(f"{where}: field {name!r} is {value!r:.60}; expected {expected}")
+    if isinstance(value, str) and not unicode_text(value):
+        raise DataError(f"{where}: field {name!r} has a lone surrogate: {value!r:.60}")
+    return value
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
@@ -302,36 +284,17 @@ def _alike(name: str, key: str) -> bool:
     return SequenceMatcher(None, name.casefold(), key.strip().casefold()).ratio() >= _ALIKE
 
 
-def _field(
-    file: Path, number: int, row: dict[str, Any], name: str, kind: type | tuple[type, ...]
-) -> Any:
-    value = row.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        expected = " or ".join(each.__name__ for each in kinds)
-        raise DataError(f"{file}:{number}: field {name!r} is {value!r:.60}; expected {expected}")
-    if isinstance(value, str) and not unicode_text(value):
-        raise DataError(f"{file}:{number}: field {name!r} has a lone surrogate: {value!r:.60}")
-    return value
-
-
-def tsv_rows(file: Path, columns: int) -> Iterator[list[str]]:
-    """Yield the fields of each line; quotes are characters like others.
+def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the fields of each line; quotes are characters like others.
 
     Raises:
         DataError: a line has more or fewer than ``columns`` fields.
     """
-    return (fields for _, fields in numbered_tsv_rows(file, columns))
-
-
-def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of each line with the fields that `tsv_rows` yields."""
-    with open_text(file) as lines:
-        for number, line in enumerate(lines, start=1):
-            fields = line.rstrip("\r\n").split("\t")
-            if len(fields) != columns:
-                raise DataError(f"{file}:{number}: expected {columns} fields; got {len(fields)}")
-            yield number, fields
+    for number, line in numbered_lines(file):
+        fields = line.rstrip("\r\n").split("\t")
+        if len(fields) != columns:
+            raise DataError(f"{file}:{number}: expected {columns} fields; got {len(fields)}")
+        yield number, fields
 
 
 def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
@@ -346,16 +309,88 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
     tabs = ".tsv" in file.suffixes
     if (limit := size_limit(0)) > csv.field_size_limit():
         csv.field_size_limit(limit)
-    with open_text(file, most=most) as lines:
-        reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
-        before = 0
-        try:
-            for cells in reader:
-                number, before = before + 1, reader.line_num
-                if tabs and before > number:
-                    raise DataError(f"{file}:{number}: a quoted cell runs on over the line's end")
-                if cells:
-                    yield before, cells
-        except csv.Error as error:
-            more = f"; {RAISED}" if "field limit" in str(error) else ""
-            raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None
+    lines = (line for _, line in numbered_lines(file, most=most))
+    reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
+    before = 0
+    try:
+        for cells in reader:
+            number, before = before + 1, reader.line_num
+            if tabs and before > number:
+                raise DataError(f"{file}:{number}: a quoted cell runs on over the line's end")
+            if cells:
+                yield before, cells
+    except csv.Error as error:
+        more = f"; {_RAISED}" if "field limit" in str(error) else ""
+        raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None
+
+
+def checked_id(value: Any, *, where: str) -> str:
+    r"""Return an id: text that is not blank, without control characters and lone surrogates.
+
+    Raises:
+        DataError: it is none; the message starts with ``where``.
+
+    >>> checked_id("d\0", where="corpus.jsonl:7")
+    Traceback (most recent call last):
+    ...
+    qwen3nb.datasets.rows.DataError: corpus.jsonl:7: the id 'd\x00' has unprintable characters
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
+    if not value.isprintable() and _UNFIT.search(value):
+        raise DataError(f"{where}: the id {value!r:.60} has unprintable characters")
+    return value
+
+
+def finite_number(value: Any) -> float | None:
+    """Return a number of JSON as a float; None for anything else, NaN and infinities.
+
+    >>> finite_number(2), finite_number("2"), finite_number(True), finite_number(10**400)
+    (2.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def number_in_text(text: str) -> float | None:
+    """Return the number that ``text`` is; None for anything else, NaN and infinities.
+
+    Python also reads ``1_0`` as 10 and digits of other scripts, which no other program writes
+    on purpose.
+
+    >>> number_in_text("1e-3"), number_in_text("1_0"), number_in_text("nan")
+    (0.001, None, None)
+    """
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        return finite_number(float(text))
+    except ValueError:
+        return None
+
+
+def has_control_characters(text: str) -> bool:
+    """Return whether ``text`` has control characters other than tabs and line ends."""
+    return _CONTROL.search(text) is not None
+
+
+def scored_pair(
+    file: Path, number: int, first: str, second: str, gold: Any, *, of: str
+) -> tuple[str, str, float]:
+    """Return two texts of line ``number`` and their score; ``of`` says what they are.
+
+    Raises:
+        DataError: the score is no finite number, or a text is empty or has control characters.
+    """
+    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
+    if score is None:
+        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
+    if not first.strip() or not second.strip():
+        raise DataError(f"{file}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}")
+    if has_control_characters(first + second):
+        raise DataError(f"{file}:{number}: control characters in one of two {of}")
+    return first, second, score

@@ -18,14 +18,13 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.datasets.rows import DataError, open_text
-from qwen3nb.datasets.values import checked_id, number_in_text
+from qwen3nb.datasets.rows import DataError, checked_id, line_blocks, number_in_text
 from qwen3nb.metrics.retrieval import Qrels, Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
@@ -33,7 +32,6 @@ from qwen3nb.utils.atomic_files import new_file
 __all__ = ["load_run", "qrels_bytes", "read_run", "run_digest", "write_run"]
 
 Columns = tuple[tuple[str, ...], tuple[str, ...], Iterable[int], tuple[float, ...]]
-_BLOCK = 8192  # lines
 _BLANK = re.compile(r"\s")
 _RANK = re.compile(r"-?[0-9]{1,9}")
 
@@ -150,13 +148,10 @@ def load_run(file: Path) -> RunArrays:
     """
     builder, ranks = RunBuilder(), array("i")
     known: dict[str, int] = {}
-    with open_text(file) as lines:
-        first = 1
-        while block := list(islice(lines, _BLOCK)):
-            queries, documents, ranked, scores = _columns(file, first, block, known=known)
-            builder.add_rows(queries, documents, scores)
-            ranks.extend(ranked)
-            first += len(block)
+    for first, text in line_blocks(file):
+        queries, documents, ranked, scores = _columns(file, first, text, known=known)
+        builder.add_rows(queries, documents, scores)
+        ranks.extend(ranked)
     run = builder.run()
     if not run:
         raise DataError(f"{file}: empty; expected lines of a run")
@@ -190,64 +185,63 @@ def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
         )
 
 
-def _numbered(ranks: tuple[str, ...], known: dict[str, int]) -> Iterator[int]:
-    """Return the number of each rank; ``known`` has those that were parsed before.
+def _columns(file: Path, first: int, text: str, *, known: dict[str, int]) -> Columns:
+    """Return queries, documents, ranks and scores; the first line has the number ``first``.
 
-    Raises:
-        ValueError: one is no whole number.
+    ``known`` has the ranks that were parsed before.
     """
-    for text in set(ranks).difference(known):
-        if not _RANK.fullmatch(text):
-            raise ValueError(text)
-        known[text] = int(text)
-    return map(known.__getitem__, ranks)
-
-
-def _columns(file: Path, first: int, lines: list[str], *, known: dict[str, int]) -> Columns:
-    """Return queries, documents, ranks and scores; the first line has the number ``first``."""
-    text = "".join(lines)
     fields = text.split()
     columns = [tuple(fields[each::6]) for each in range(6)]
     if "\n".join(map(" ".join, zip(*columns, strict=False))) + "\n" == text:
         numbers = "".join(columns[4])
+        unknown = set(columns[3]).difference(known)
         with suppress(ValueError):  # the line of the bad number is named below
             scores = tuple(map(float, columns[4]))
-            ranks = _numbered(columns[3], known)
-            if all(map(math.isfinite, scores)) and numbers.isascii() and "_" not in numbers:
-                return columns[0], columns[2], ranks, scores
-    rows = [line.split() for line in lines]
-    parsed = [_fields(file, number, row) for number, row in enumerate(rows, start=first) if row]
-    return tuple(zip(*parsed, strict=True)) or ((), (), (), ())  # type: ignore[return-value]
+            if (
+                all(map(_RANK.fullmatch, unknown))
+                and all(map(math.isfinite, scores))
+                and numbers.isascii()
+                and "_" not in numbers
+            ):
+                known.update((rank, int(rank)) for rank in unknown)
+                return columns[0], columns[2], map(known.__getitem__, columns[3]), scores
+    return tuple(zip(*(row for _, row in _rows(file, first, text)), strict=True)) or ((),) * 4  # type: ignore[return-value]
 
 
 def _duplicate(file: Path) -> DataError:
     """Describe the first line that has a document of its query again."""
     seen: set[tuple[str, str]] = set()
-    with open_text(file) as lines:
-        for number, line in enumerate(lines, start=1):
-            fields = line.split()
-            if not fields:
-                continue
-            query, document, *_ = _fields(file, number, fields)
-            if (query, document) in seen:
-                break
-            seen.add((query, document))
-    return DataError(f"{file}:{number}: duplicate document {document!r:.60} of query {query!r:.60}")
+    rows = chain.from_iterable(_rows(file, first, text) for first, text in line_blocks(file))
+    for number, (query, document, *_) in rows:
+        if (query, document) in seen:
+            return DataError(
+                f"{file}:{number}: duplicate document {document!r:.60} of query {query!r:.60}"
+            )
+        seen.add((query, document))
+    return DataError(f"{file}: a duplicate document, which is gone now; did the file change?")
 
 
-def _fields(file: Path, number: int, fields: list[str]) -> tuple[str, str, int, float]:
-    """Return query, document, rank and score; three fields are query, document and rank."""
-    if len(fields) not in (3, 6):
-        raise DataError(
-            f"{file}:{number}: {len(fields)} fields, expected 6 (query Q0 document rank score "
-            "tag) or 3 (query document rank)"
-        )
-    rank = fields[3] if len(fields) == 6 else fields[2]
-    if not _RANK.fullmatch(rank):
-        raise DataError(f"{file}:{number}: expected a whole number as rank; got {rank!r:.60}")
-    if len(fields) == 3:
-        return fields[0], fields[1], int(rank), -float(rank)
-    score = number_in_text(fields[4])
-    if score is None:
-        raise DataError(f"{file}:{number}: expected a finite number; got {fields[4]!r:.60}")
-    return fields[0], fields[2], int(rank), score
+def _rows(file: Path, first: int, text: str) -> Iterator[tuple[int, tuple[str, str, int, float]]]:
+    """Yield number, query, document, rank and score of each line that is not blank.
+
+    Three fields are query, document and rank.
+    """
+    for number, line in enumerate(text.split("\n"), start=first):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) not in (3, 6):
+            raise DataError(
+                f"{file}:{number}: {len(fields)} fields, expected 6 (query Q0 document rank score "
+                "tag) or 3 (query document rank)"
+            )
+        rank = fields[-1] if len(fields) == 3 else fields[3]
+        if not _RANK.fullmatch(rank):
+            raise DataError(f"{file}:{number}: expected a whole number as rank; got {rank!r:.60}")
+        if len(fields) == 3:
+            yield number, (fields[0], fields[1], int(rank), -float(rank))
+            continue
+        score = number_in_text(fields[4])
+        if score is None:
+            raise DataError(f"{file}:{number}: expected a finite number; got {fields[4]!r:.60}")
+        yield number, (fields[0], fields[2], int(rank), score)

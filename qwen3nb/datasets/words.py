@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,10 @@ from qwen3nb.datasets.rows import (
     DataError,
     csv_rows,
     numbered_json_rows,
-    open_text,
+    numbered_lines,
+    scored_pair,
     variant,
 )
-from qwen3nb.datasets.values import number_in_text, scored_pair
 
 __all__ = ["Analogy", "WordPair", "load_analogies", "load_word_pairs", "mirrored_words"]
 
@@ -66,34 +67,23 @@ def load_analogies(file: Path | str) -> list[Analogy]:
     """
     file = Path(file).expanduser()
     analogies: list[Analogy] = []
-    with open_text(file) as lines:
-        for number, line in enumerate(lines, start=1):
-            words = line.split()
-            if not words or words[0].startswith(":"):
-                continue
-            if len(words) != 4:
-                raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
-            analogies.append((words[0], words[1], words[2], words[3]))
+    for number, line in numbered_lines(file):
+        words = line.split()
+        if not words or words[0].startswith(":"):
+            continue
+        if len(words) != 4:
+            raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
+        analogies.append((words[0], words[1], words[2], words[3]))
     if not analogies:
         raise DataError(f"{file}: no questions")
     return analogies
 
 
 def _csv_pairs(file: Path) -> Iterator[WordPair]:
-    """Yield the pairs; the first row is a header if its score is no number."""
+    """Yield the pairs; the first row is a header if Python reads no number in its score."""
     for row, (number, cells) in enumerate(csv_rows(file)):
         if len(cells) != 3:
             raise DataError(f"{file}:{number}: {len(cells)} fields, expected word, word, score")
-        first, second = cells[0].strip(), cells[1].strip()
-        score = number_in_text(cells[2])
-        if row > 0 or score is not None or _is_number(cells[2]):
+        if row or re.fullmatch(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*", cells[2].lower()):
+            first, second = cells[0].strip(), cells[1].strip()
             yield scored_pair(file, number, first, second, cells[2], of="words")
-
-
-def _is_number(text: str) -> bool:
-    """Return whether Python reads ``text`` as a number, if only as NaN or infinity."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.models.sources.resolve import find_training
+from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder
 

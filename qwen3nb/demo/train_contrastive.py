@@ -28,15 +28,8 @@ from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoint
 from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
-from qwen3nb.demo.linear_training import faster_linear_layers
 from qwen3nb.demo.train_ul2 import token_id
-from qwen3nb.demo.trainer import (
-    checkpoint_callbacks,
-    copy_files,
-    quietly,
-    silence,
-    training_arguments,
-)
+from qwen3nb.demo.trainer import Schedule, copy_files, faster_linear_layers, make_trainer, quietly
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
@@ -51,15 +44,10 @@ _Row = Mapping[str, list[int]]
 
 
 @dataclass(frozen=True)
-class ContrastiveSettings:
+class ContrastiveSettings(Schedule):
     """The contrastive phase.
 
     Attributes:
-        steps: optimisation steps.
-        save_every: steps between checkpoints.
-        batch: pairs per step.
-        length: maximum tokens of a text in training.
-        learning_rate: peak of the learning rate; linear warm-up, then cosine.
         temperature: divides the cosines.
         development: pairs to measure on: nDCG@10 at full length, the loss as in training.
         averaged: number of checkpoints to average, the best on the development pairs.
@@ -91,19 +79,19 @@ def train_contrastive(
     evaluator = TrainingEvaluator(_collection(spread), name=METRIC, tokenizer=start)
     set_seed(settings.seed)
     with quietly():
-        trainer = _ContrastiveTrainer(
+        trainer = make_trainer(
+            _ContrastiveTrainer,
+            folder,
             settings,
+            name="contrastive",
+            seed=settings.seed,
+            callbacks=[evaluator],
+            settings=settings,
             model=Qwen3ForSeq2SeqLM.from_pretrained(start),
-            args=training_arguments(
-                folder, steps=settings.steps, save_every=settings.save_every, batch=settings.batch,
-                learning_rate=settings.learning_rate, seed=settings.seed,
-            ),
             train_dataset=train,
             eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
             data_collator=_Collate(pad=token_id(tokenizer, END)),
-            callbacks=[*checkpoint_callbacks("contrastive", folder / "tokenizer"), evaluator],
-        )  # fmt: skip
-        silence(trainer)
+        )
         at_start = _measured(trainer, evaluator)
         with faster_linear_layers():
             trainer.train()
@@ -111,19 +99,8 @@ def train_contrastive(
     average = average_checkpoints(best, folder / "average", show_progress=False)
     with quietly():
         trainer.model = Qwen3ForSeq2SeqLM.from_pretrained(average)
-    described = _description(start, pairs, settings)
-    described["tokens_seen"] = trainer.tokens
-    described["development"] = {"start": at_start, "average": _measured(trainer, evaluator)}
-    write_json(folder / "training.json", described, indent=2)
-    return folder
-
-
-def _description(
-    start: Path, pairs: TrainingPairs, settings: ContrastiveSettings
-) -> dict[str, Any]:
-    """The content of ``training.json``."""
     libraries = [name for name in pairs.versions if name not in DEVELOPMENT]
-    return {
+    described = {
         "objective": "InfoNCE on (summary, body) pairs",
         "start": paths.shown(start),
         "start_step": step_of(start),
@@ -136,7 +113,11 @@ def _description(
         "hardware": "CPU",
         "language": ["en"],
         "toy": True,
+        "tokens_seen": trainer.tokens,
+        "development": {"start": at_start, "average": _measured(trainer, evaluator)},
     }
+    write_json(folder / "training.json", described, indent=2)
+    return folder
 
 
 def _measured(trainer: _ContrastiveTrainer, evaluator: TrainingEvaluator) -> dict[str, float]:

@@ -1,14 +1,24 @@
-"""Train the demo's encoder-decoder and a decoder on docstrings.
+"""Train the demo's encoder-decoder by UL2 denoising, and a decoder, on docstrings.
 
 The texts are PyDocs without the functions in the sample of the smoke tier, with summaries
 and descriptions as separate texts: the models see neither the measured texts nor which
 query belongs to which document. The Trainer of transformers writes the checkpoints.
+
+UL2 has three denoisers (Tay et al. 2022), marked by a mode token at the front:
+
+    [R]  regular: 15 % of the tokens in spans of about 3
+    [X]  extreme: 50 % of the tokens in spans of about 8
+    [S]  sequential: everything after a random point
+
+Each hidden span is replaced by a sentinel in the source; the target lists the sentinels,
+each followed by the tokens it hides. Source and target end with the end-of-text token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +28,20 @@ from tokenizers import Tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.demo.linear_training import faster_linear_layers
-from qwen3nb.demo.trainer import (
-    checkpoint_callbacks,
-    copy_files,
-    quietly,
-    silence,
-    training_arguments,
-)
-from qwen3nb.demo.ul2_denoising import DENOISERS, Example, denoise
+from qwen3nb.demo.trainer import Schedule, copy_files, faster_linear_layers, make_trainer, quietly
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
 __all__ = [
     "DECODER",
+    "DENOISERS",
     "UL2",
     "Ul2Settings",
+    "denoise",
+    "hide_spans",
+    "hide_suffix",
+    "seq2seq_config",
     "token_id",
     "train_decoder",
     "train_seq2seq",
@@ -43,15 +50,42 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Ul2Settings:
+class Denoiser:
+    """One way to hide tokens.
+
+    Attributes:
+        mode: the text at the front of the source.
+        share: share of the examples.
+        rate: share of hidden tokens; None for everything after a random point.
+        span: mean length of a hidden span.
+    """
+
+    mode: str
+    share: float
+    rate: float | None
+    span: int
+
+
+DENOISERS = (
+    Denoiser("[R]", 0.4, 0.15, 3),
+    Denoiser("[X]", 0.3, 0.50, 8),
+    Denoiser("[S]", 0.3, None, 0),
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """Token ids of a source and of its target."""
+
+    source: list[int]
+    target: list[int]
+
+
+@dataclass(frozen=True)
+class Ul2Settings(Schedule):
     """Size and training of the models.
 
     Attributes:
-        steps: optimisation steps.
-        save_every: steps between checkpoints; step 0 is saved separately.
-        batch: texts per step.
-        length: maximum tokens of a training text.
-        learning_rate: peak of the learning rate; linear warm-up, then cosine.
         vocabulary: size of the vocabulary without special tokens and sentinels.
         hidden: hidden size.
         layers: layers per stack.
@@ -145,8 +179,7 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
             [(train, settings.steps * settings.batch), (held_out, 4 * settings.batch)]
         )
     ]
-    _run_trainer(model, folder, tokenizer, train=examples[0], held_out=examples[1], name="UL2",
-                 settings=settings, checkpoints=True)  # fmt: skip
+    _train(model, folder, tokenizer, examples, settings, name="UL2", checkpoints=True)
     write_json(
         folder / "training.json",
         {
@@ -188,8 +221,7 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     picks = generator.integers(0, len(ids[0]), size=settings.steps * settings.batch)
     rows = [Example([*ids[0][pick], end], [*ids[0][pick], end]) for pick in picks]
     check = [Example([*row, end], [*row, end]) for row in ids[1][: 4 * settings.batch]]
-    _run_trainer(model, folder, tokenizer, train=rows, held_out=check, name="causal LM",
-                 settings=settings, checkpoints=False)  # fmt: skip
+    _train(model, folder, tokenizer, [rows, check], settings, name="causal LM", checkpoints=False)
     with quietly():
         model.save_pretrained(folder)
     return folder
@@ -217,30 +249,30 @@ def _denoised(
     ]
 
 
-def _run_trainer(
+def _train(
     model: Any,
     folder: Path,
     tokenizer: Tokenizer,
-    *,
-    train: Sequence[Example],
-    held_out: Sequence[Example],
-    name: str,
+    examples: Sequence[list[Example]],
     settings: Ul2Settings,
+    *,
+    name: str,
     checkpoints: bool,
 ) -> None:
+    """Train on the first examples; the others are for the evaluation loss."""
     end = token_id(tokenizer, END)
-    trainer = Trainer(
+    trainer = make_trainer(
+        Trainer,
+        folder,
+        settings,
+        name=name,
+        seed=settings.seed,
+        checkpoints=checkpoints,
         model=model,
-        args=training_arguments(
-            folder, steps=settings.steps, save_every=settings.save_every, batch=settings.batch,
-            learning_rate=settings.learning_rate, seed=settings.seed, checkpoints=checkpoints,
-        ),
-        train_dataset=list(train),
-        eval_dataset=list(held_out),
-        data_collator=lambda examples: _collate(examples, pad=end),
-        callbacks=checkpoint_callbacks(name, folder / "tokenizer"),
-    )  # fmt: skip
-    silence(trainer)
+        train_dataset=examples[0],
+        eval_dataset=examples[1],
+        data_collator=lambda batch: _collate(batch, pad=end),
+    )
     with quietly(), faster_linear_layers():
         trainer.train()
 
@@ -258,3 +290,74 @@ def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor
         "attention_mask": padded([[1] * len(row) for row in sources], 0),
         "labels": padded([example.target for example in examples], IGNORED),
     }
+
+
+def denoise(
+    ids: Sequence[int],
+    *,
+    modes: dict[str, list[int]],
+    sentinels: Sequence[int],
+    end: int,
+    generator: np.random.Generator,
+) -> Example:
+    """Create a training example from a text of at least four tokens.
+
+    Args:
+        ids: token ids of the text, without end token.
+        modes: token ids of each mode's text.
+        sentinels: token ids of the sentinels, in order.
+        end: id of the end-of-text token.
+        generator: draws the denoiser and the hidden tokens.
+    """
+    shares = [denoiser.share for denoiser in DENOISERS]
+    denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
+    if denoiser.rate is None:
+        source, target = hide_suffix(ids, sentinel=sentinels[0], generator=generator)
+    else:
+        source, target = hide_spans(
+            ids,
+            rate=denoiser.rate,
+            span=denoiser.span,
+            sentinels=sentinels,
+            generator=generator,
+        )
+    return Example([*modes[denoiser.mode], *source, end], [*target, end])
+
+
+def hide_suffix(
+    ids: Sequence[int], *, sentinel: int, generator: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """Hide everything after a random point, with at least a quarter on each side."""
+    quarter = max(1, len(ids) // 4)
+    point = int(generator.integers(quarter, len(ids) - quarter + 1))
+    return [*ids[:point], sentinel], [sentinel, *ids[point:]]
+
+
+def hide_spans(
+    ids: Sequence[int],
+    *,
+    rate: float,
+    span: int,
+    sentinels: Sequence[int],
+    generator: np.random.Generator,
+) -> tuple[list[int], list[int]]:
+    """Hide ``rate`` of the tokens in spans of about ``span``; the first token stays."""
+    hidden = min(max(1, round(len(ids) * rate)), len(ids) - 1)
+    count = min(max(1, round(hidden / span)), len(sentinels), len(ids) - hidden)
+    gone = _parts(hidden, count, generator)
+    kept = _parts(len(ids) - hidden, count, generator)
+    source: list[int] = []
+    target: list[int] = []
+    start = 0
+    for sentinel, stay, leave in zip(sentinels, kept, gone, strict=False):
+        source += [*ids[start : start + stay], sentinel]
+        target += [sentinel, *ids[start + stay : start + stay + leave]]
+        start += stay + leave
+    return source, target
+
+
+def _parts(total: int, count: int, generator: np.random.Generator) -> list[int]:
+    """Split ``total`` into ``count`` positive numbers, all splits equally likely."""
+    cuts = np.sort(generator.choice(total - 1, size=count - 1, replace=False)) + 1
+    edges = [0, *cuts.tolist(), total]
+    return [right - left for left, right in pairwise(edges)]

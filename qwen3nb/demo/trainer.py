@@ -1,46 +1,92 @@
-"""What the demo's trainings with the Trainer of transformers share: arguments and callbacks."""
+"""What the demo's trainings share: the Trainer of transformers, and faster layers on a CPU.
+
+PyTorch's products in float32 call MKL, which leaves half of an AMD processor idle with layers as
+narrow as the demo's (`qwen3nb.models.inference.onednn_linear`); they are two thirds of a step. Here
+forward and backward go through oneDNN where `linear_library` says so. The gradients are those of
+``F.linear`` but for the last bits.
+"""
 
 from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
+from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["checkpoint_callbacks", "copy_files", "quietly", "silence", "training_arguments"]
+__all__ = ["Schedule", "copy_files", "faster_linear_layers", "make_trainer", "quietly", "silence"]
+
+_Trainer = TypeVar("_Trainer", bound=Trainer)
 
 
-def training_arguments(
+@dataclass(frozen=True)
+class Schedule:
+    """What every training by the Trainer has.
+
+    Attributes:
+        steps: optimisation steps.
+        save_every: steps between checkpoints; step 0 is saved separately.
+        batch: texts, or pairs of them, per step.
+        length: maximum tokens of a text in training.
+        learning_rate: peak of the learning rate; linear warm-up, then cosine.
+    """
+
+    steps: int
+    save_every: int
+    batch: int
+    length: int
+    learning_rate: float
+
+
+def make_trainer(
+    kind: Callable[..., _Trainer],
     folder: Path,
+    schedule: Schedule,
     *,
-    steps: int,
-    save_every: int,
-    batch: int,
-    learning_rate: float,
+    name: str,
     seed: int,
+    callbacks: Sequence[TrainerCallback] = (),
     checkpoints: bool = True,
-) -> TrainingArguments:
-    """Arguments of the Trainer: one thread's work, a checkpoint and a log every few steps."""
-    return TrainingArguments(
+    **options: Any,
+) -> _Trainer:
+    """Return a trainer: one thread's work, a checkpoint and a log every few steps.
+
+    Args:
+        kind: its class.
+        folder: of the checkpoints, and of the tokenizer that is copied into each.
+        schedule: of the training.
+        name: shown at its progress bar.
+        seed: of the order of the texts.
+        callbacks: more of them.
+        checkpoints: whether to save any.
+        options: of the class, such as the model and the data.
+    """
+    arguments = TrainingArguments(
         output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=batch,
-        per_device_eval_batch_size=batch,
-        learning_rate=learning_rate,
+        max_steps=schedule.steps,
+        per_device_train_batch_size=schedule.batch,
+        per_device_eval_batch_size=schedule.batch,
+        learning_rate=schedule.learning_rate,
         lr_scheduler_type="cosine",
-        warmup_steps=max(1, steps // 10),
+        warmup_steps=max(1, schedule.steps // 10),
         weight_decay=0.01,
-        logging_steps=max(1, save_every // 5),
+        logging_steps=max(1, schedule.save_every // 5),
         eval_strategy="steps",
-        eval_steps=save_every,
+        eval_steps=schedule.save_every,
         save_strategy="steps" if checkpoints else "no",
-        save_steps=save_every,
+        save_steps=schedule.save_every,
         save_only_model=True,
         seed=seed,
         use_cpu=True,
@@ -50,11 +96,10 @@ def training_arguments(
         dataloader_pin_memory=False,
         label_names=["labels"],
     )
-
-
-def checkpoint_callbacks(name: str, tokenizer: Path) -> list[TrainerCallback]:
-    """A progress bar called ``name``, and the tokenizer's files in every checkpoint."""
-    return [_TrainingBar(name), _CopyTokenizer(tokenizer)]
+    own = [_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks]
+    trainer = kind(args=arguments, callbacks=own, **options)
+    silence(trainer)
+    return trainer
 
 
 def silence(trainer: Trainer) -> None:
@@ -123,3 +168,46 @@ def quietly() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def faster_linear_layers() -> AbstractContextManager[object]:
+    """Within it, ``F.linear`` without a bias runs, and differentiates, in the faster library."""
+    return _InOneDNN() if linear_library() == "onednn" else nullcontext()
+
+
+class _InOneDNN(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if function is F.linear and not kwargs and len(args) == 3 and args[2] is None:
+            return _Linear.apply(*args[:2])
+        return function(*args, **(kwargs or {}))
+
+
+class _Linear(torch.autograd.Function):
+    """States (..., I) times weight (O, I) transposed: (..., O)."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(states, weight)
+        return _product(states, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        states, weight = ctx.saved_tensors
+        of_states, of_weight = ctx.needs_input_grad
+        rows = gradient.flatten(0, -2), states.flatten(0, -2)
+        return (
+            _product(gradient, weight.T) if of_states else None,
+            _product(rows[1].T, rows[0].T).T.contiguous() if of_weight else None,
+        )
+
+
+def _product(states: Tensor, weight: Tensor) -> Tensor:
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, None, "none", [], "")
+    return out

@@ -1,37 +1,35 @@
-"""Evaluate a model on MTEB tasks or on custom test collections."""
+"""Evaluate a model on MTEB tasks, on test collections, or on data of one's own."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
-from qwen3nb.evaluation.known_models import known_or_loaded, loaded
+from qwen3nb.evaluation.known_models import known_or_loaded
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
-from qwen3nb.evaluation.recording import evaluating, record_path, stored
+from qwen3nb.evaluation.recording import Work, assemble, with_runs
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
-from qwen3nb.evaluation.retrieval.evaluate import DEPTH, METRICS, evaluate_collection, searched_run
+from qwen3nb.evaluation.retrieval.first_stage import First, first_stage
 from qwen3nb.evaluation.retrieval.rerank import rerank
-from qwen3nb.evaluation.run import EvaluationRun, Tally
-from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions, evaluate_each
+from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.utils.imports import load_library
 
-__all__ = ["evaluate"]
+__all__ = ["DEPTH", "evaluate"]
 
+DEPTH = 100  # documents per query of a collection
 Data = TestCollection | Path | str
 
 
@@ -57,8 +55,8 @@ def evaluate(
 
     On a tier, a reranker reranks BM25's candidates; see `rerank`.
 
-    A task with a record for the same model, data and software is not run again, and a model
-    named by its spec is not loaded if no task runs.
+    A task with a record for the same model, data, metrics and software is not run again, and a
+    model named by its spec is not loaded if no task runs.
     A task that fails does not stop the others; a task the model does not support (BM25 has
     no vectors to classify with) is skipped and listed.
 
@@ -98,115 +96,105 @@ def evaluate(
         ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
             that has its own.
     """
+    run: RunOptions = {
+        "output": output,
+        "seed": seed,
+        "batch_size": batch_size,
+        "config": config,
+        "fresh": fresh,
+        "runs": runs,
+        "strict": strict,
+        "show_progress": show_progress,
+    }
+    how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
     if not isinstance(model, str | Path | Model):
-        model = WrappedEncoder(
-            model, label=label, fingerprint=fingerprint, batch_size=batch_size,
-            show_progress=show_progress,
-        )  # fmt: skip
+        model = WrappedEncoder(model, label=label, fingerprint=fingerprint, **how)
     elif label or fingerprint:
         raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
-    if isinstance(data, Domain):
-        run = evaluate_domain(
-            [model], data, output=output, seed=seed, fresh=fresh, runs=runs,
-            batch_size=batch_size, show_progress=show_progress,
-        )  # fmt: skip
-        if strict:
-            run.raise_failures()
-        return run
-    if isinstance(model, str | Path):
-        load = partial(_loaded, model, with_mteb=data is None, batch_size=batch_size,
-                       show_progress=show_progress)  # fmt: skip
-        model = known_or_loaded(ModelEntry(str(model), str(model)), load=load, options={})
-    if data is None and not tasks and isinstance(model, Reranker):
-        return rerank(
-            model, tier=tier, limit=limit, output=output, seed=seed, config=config, fresh=fresh,
-            runs=runs, strict=strict, show_progress=show_progress,
-        )  # fmt: skip
-    if data is None:
-        return evaluate_tasks(
-            model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,
-            batch_size=batch_size, config=config, fresh=fresh, runs=runs, strict=strict,
-            show_progress=show_progress,
-        )  # fmt: skip
-    if tasks is not None or limit:
+    if data is not None and (tasks is not None or limit):
         raise ValueError(
             "expected either data, or tasks with an optional limit; got both "
             "(TestCollection.subset makes a collection smaller)"
         )
-    listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
-    if isinstance(model, Reranker):
-        return rerank(
-            model, listed, output=output, seed=seed, config=config, fresh=fresh, runs=runs,
-            strict=strict, show_progress=show_progress,
-        )  # fmt: skip
-    return _on_collections(
-        model, listed, folder=Path(output) if output else paths.results(), seed=seed,
-        config=config, fresh=fresh, runs=runs, strict=strict,
-    )  # fmt: skip
+    if isinstance(data, Domain):
+        return evaluate_domain([model], data, **run)
+    if isinstance(model, str | Path):
+        spec = str(model)
+
+        def load() -> Any:
+            if data is None:
+                load_library("mteb")  # before the model; see there
+            return load_model(spec, **how)
+
+        model = known_or_loaded(ModelEntry(spec, spec), load=load, options={})
+    if data is not None:
+        listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
+        if isinstance(model, Reranker):
+            return rerank(model, listed, **run)
+        names = [each.name if isinstance(each, TestCollection) else str(each) for each in listed]
+        jobs = [(name, partial(_find, model, d)) for name, d in zip(names, listed, strict=True)]
+        return evaluate_each(jobs, Run(**run), label=model.label, kind="collections")
+    if not tasks and isinstance(model, Reranker):
+        return rerank(model, tier=tier, limit=limit, **run)
+    return evaluate_tasks(model, tier=tier, tasks=tasks, limit=limit, **run)
 
 
-def _loaded(spec: str | Path, *, with_mteb: bool, **options: Any) -> Encoder | BM25 | Fusion:
-    """Load a model; MTEB before it, see `load_library`."""
-    if with_mteb:
-        load_library("mteb")
-    return load_model(spec, **options)
+def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:
+    for collection in find_collections(data):
+        yield model, CollectionItem(collection)
 
 
-def _on_collections(
-    model: Any,
-    data: Iterable[Data],
-    *,
-    folder: Path,
-    seed: int,
-    config: dict[str, Any] | None,
-    fresh: bool,
-    runs: bool,
-    strict: bool,
-) -> EvaluationRun:
-    tally, run = Tally(), uuid.uuid4().hex[:12]
-    for each in data:
-        with tally.attempt(each.name if isinstance(each, TestCollection) else str(each)):
-            for collection in find_collections(each):
-                with evaluating(record_path(model, collection.name, folder=folder, seed=seed)):
-                    result, reused = _on_collection(
-                        model, collection, folder=folder, seed=seed, fresh=fresh, runs=runs,
-                        config=config, run=run,
-                    )  # fmt: skip
-                tally.add(result, name=collection.name, reused=reused)
-    return tally.run_or_raise(model.label, kind="collections", saved=folder, strict=strict)
+@dataclass(frozen=True)
+class CollectionItem:
+    """A test collection: a BEIR folder, the MS MARCO dev set, texts of one's own."""
+
+    collection: TestCollection
+
+    @property
+    def name(self) -> str:
+        """Name of the collection."""
+        return self.collection.name
+
+    key = name
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The metrics of collections; the first is the main metric."""
+        return RECORDED["collection"]
+
+    def same(self, record: Result, folder: Path) -> bool:
+        """Whether a record is of the same texts, judgements and depth."""
+        same_data = record.task.revision == self.collection.revision
+        return same_data and record.config.get("depth") == DEPTH
+
+    def evaluate(self, model: Any, run: Run, earlier: Result | None) -> Result:
+        """Search the collection and score every query; the run is cached."""
+        collection, work = self.collection, Work(model)
+        stage = first_stage(collection, _as_first_stage(model), depth=DEPTH)
+        result = assemble(
+            work,
+            TaskInfo(
+                name=collection.name,
+                type="Retrieval",
+                dataset=collection.name,
+                revision=collection.revision,
+                main_metric=self.measures[0],
+                size={"documents": len(collection.documents), "queries": len(collection.queries)},
+                group=collection.group,
+                counts={**collection.counts, **stage.counts, **work.counts()},
+            ),
+            score_run(collection.qrels, stage.run, self.measures, zeros=True),
+            config={**(run.config or {}), "depth": DEPTH},
+            seed=run.seed,
+            run=run.id,
+        )
+        if not run.runs:
+            return result
+        return with_runs(result, run.folder, run=stage.run, qrels=collection.qrels)
 
 
-def _on_collection(
-    model: Any,
-    collection: TestCollection,
-    *,
-    folder: Path,
-    seed: int,
-    fresh: bool,
-    runs: bool,
-    **options: Any,
-) -> tuple[Result, bool]:
-    """Return the record of a collection, saved, and whether it was there."""
-    earlier = None if fresh else _stored(model, collection, folder=folder, seed=seed)
-    if earlier is not None and (not runs or has_runs(earlier, folder)):
-        return earlier, True
-    model = loaded(model)
-    result = evaluate_collection(model, collection, metrics=METRICS, seed=seed, **options)
-    if runs:
-        searched = searched_run(model, collection)
-        result = with_runs(result, folder, run=searched, qrels=collection.qrels)
-    if earlier is not None:
-        result = with_added_runs(earlier, result)
-    result.save(folder)
-    return result, earlier is not None
-
-
-def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) -> Result | None:
-    return stored(
-        record_path(model, collection.name, folder=folder, seed=seed),
-        identity=model.identity,
-        metrics=METRICS,
-        same=lambda result: (
-            result.task.revision == collection.revision and result.config.get("depth") == DEPTH
-        ),
-    )
+def _as_first_stage(model: Any) -> First:
+    """Express a loaded model as a first stage: itself, BM25, or the parts of a fusion."""
+    if isinstance(model, Fusion):
+        return [_as_first_stage(part) for part in model.parts]
+    return "bm25" if isinstance(model, BM25) else model

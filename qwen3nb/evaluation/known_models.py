@@ -20,11 +20,10 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.resolve import fetch_model, find_source
+from qwen3nb.models.kinds.source import Source, fingerprint
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import fetch_model, find_source
-from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.hardware import gpu_names
@@ -34,9 +33,15 @@ __all__ = ["KnownModel", "Model", "known_or_loaded", "loaded", "remember"]
 log = logging.getLogger(__name__)
 Model = Encoder | BM25 | Fusion
 _LIBRARIES = (
-    "torch", "transformers", "tokenizers", "sentence-transformers", "peft", "numpy", "bm25s",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "sentence-transformers",
+    "peft",
+    "numpy",
+    "bm25s",
     "PyStemmer",
-)  # fmt: skip
+)
 _WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
 _KEPT = {"label", "identity", "searches_only"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -124,11 +129,12 @@ def _digest(entry: ModelEntry, options: Mapping[str, Any]) -> str:
 
 def _content(source: Source) -> dict[str, Any]:
     """Return all that the settings of a model are made from."""
-    if source.kind == "hub":
+    if source.on_hub:
         source = fetch_model(source)
     parts = [_content(part) for part in source.parts]
     return {
         **vars(replace(source, folder=None, base=None, parts=())),
+        "kind": source.kind.name,
         "content": {} if parts else fingerprint(source),
         "of": parts,
     }

@@ -1,19 +1,46 @@
-"""The outcome of an evaluation: records, skipped items and failures."""
+"""One evaluation: how it is run, the loop over its items, and its outcome.
+
+An item is what one record is of: an MTEB task, a test collection, queries and documents of one's
+own, the candidates of a reranker. `evaluate_each` evaluates models on items: a record that is
+there is reused, one that fails stops no other.
+"""
 
 from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
 
+from qwen3nb import paths
+from qwen3nb.evaluation.known_models import loaded
+from qwen3nb.evaluation.recording import has_runs, record_path, stored
+from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
+from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["EvaluationError", "EvaluationRun", "Tally"]
+__all__ = [
+    "SEARCH_TYPES",
+    "EvaluationError",
+    "EvaluationRun",
+    "Item",
+    "Run",
+    "RunOptions",
+    "UnsupportedError",
+    "evaluate_each",
+    "stored_record",
+]
 
+SEARCH_TYPES = ("Retrieval", "Reranking")
+_WITH_BAR = ("tasks", "data sets")  # which there may be many of
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an error's class
 
 
@@ -27,6 +54,92 @@ class EvaluationError(RuntimeError):
     def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
         super().__init__(message)
         self.run = run
+
+
+class UnsupportedError(ValueError):
+    """A model does not support an item, which is skipped; the message says why."""
+
+
+class RunOptions(TypedDict, total=False):
+    """The fields of `Run`, as keywords of a function that evaluates."""
+
+    output: Path | str | None
+    seed: int
+    batch_size: int
+    config: Mapping[str, Any] | None
+    fresh: bool
+    runs: bool
+    strict: bool
+    show_progress: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How an evaluation is run, whatever the model and the data.
+
+    Attributes:
+        output: folder for records; by default `paths.results`.
+        seed: seed of the confidence intervals.
+        batch_size: texts per batch.
+        config: parameters to store in each record.
+        fresh: evaluate again even if a record exists.
+        runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
+            record that lacks them gets them, and stays as it is otherwise.
+        strict: whether to raise if an item failed; if not, see `EvaluationRun.failures`.
+        show_progress: whether to show progress bars.
+        id: shared by all records of the evaluation.
+    """
+
+    output: Path | str | None = None
+    seed: int = 0
+    batch_size: int = 32
+    config: Mapping[str, Any] | None = None
+    fresh: bool = False
+    runs: bool = False
+    strict: bool = True
+    show_progress: bool = True
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of the records."""
+        return Path(self.output) if self.output else paths.results()
+
+    @cached_property
+    def reachable(self) -> Callable[[], bool]:
+        """Whether the hub answers; it is asked once."""
+        return cache(hub_reachable)
+
+    def is_complete(self, record: Result) -> bool:
+        """Whether a record has all that this run keeps: with ``runs``, a search has its run."""
+        searched = record.task.type in SEARCH_TYPES
+        return not (self.runs and searched) or has_runs(record, self.folder)
+
+
+class Item(Protocol):
+    """What one record is of.
+
+    Attributes:
+        name: its name among the reused.
+        key: name of the record; see `qwen3nb.records.TaskInfo.key`.
+        measures: metrics that the record has; a record that lacks one is made again.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see above
+    @property
+    def key(self) -> str: ...  # noqa: D102
+    @property
+    def measures(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def same(self, record: Result, folder: Path) -> bool:
+        """Whether a record in ``folder`` is of the same data and settings."""
+
+    def evaluate(self, model: Any, run: Run, earlier: Result | None) -> Result:
+        """Return the record of a loaded model; ``earlier`` is one that lacks its runs only."""
+
+
+Job = tuple[str, Callable[[], Iterable[tuple[Any, Item]]]]
 
 
 @dataclass(frozen=True)
@@ -62,14 +175,9 @@ class EvaluationRun:
         records = f"{len(self.results)} record{'' if len(self.results) == 1 else 's'}"
         others = {"reused": self.reused, "skipped": self.skipped, "failed": self.failures}
         counts = [records, *(f"{len(part)} {name}" for name, part in others.items() if part)]
-        return "\n".join([f"<EvaluationRun: {', '.join(counts)}>", *self._lines()])
-
-    def _lines(self) -> Iterator[str]:
-        for result in self.results:
-            yield f"  {result!r}"
-        for name, reason in self.skipped.items():
-            yield f"  {name}: skipped, {reason}"
-        yield from self.failure_lines()
+        lines = [f"  {result!r}" for result in self.results]
+        lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
+        return "\n".join([f"<EvaluationRun: {', '.join(counts)}>", *lines, *self.failure_lines()])
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -101,63 +209,96 @@ class EvaluationRun:
         raise EvaluationError("\n".join([message, *self.failure_lines()]), run=self)
 
 
-class Tally:
-    """Collect records, skips and failures while an evaluation runs."""
+@hub_session()  # a hub that fails is not asked for each item
+def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> EvaluationRun:
+    """Evaluate models on items, one after the other; save each record as it finishes.
 
-    def __init__(self) -> None:
-        self._results: list[Result] = []
-        self._reused: list[str] = []
-        self._skipped: dict[str, str] = {}
-        self._failures: dict[str, str] = {}
+    A model that is only known is loaded when an item is evaluated. The traceback of a failure is
+    kept next to the item's record until it succeeds.
 
-    def add(self, result: Result, *, name: str, reused: bool = False) -> None:
-        """Add a record; ``name`` identifies it in the list of reused records."""
-        self._results.append(result)
-        self._reused += [name] * reused
+    Args:
+        jobs: names, each with a function that finds models and their items.
+        run: how.
+        label: label of the model, or of the data.
+        kind: plural noun for the items.
 
-    def skip(self, name: str, reason: str) -> None:
-        """Record that ``name`` was skipped, and why."""
-        self._skipped[name] = reason
-
-    @contextmanager
-    def attempt(self, name: str) -> Iterator[None]:
-        """Record an exception raised in the block as a failure of ``name``, and continue."""
+    Raises:
+        EvaluationError: an item failed, and ``run.strict``.
+    """
+    results: list[Result] = []
+    reused: list[str] = []
+    skipped: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    silent = not run.show_progress or kind not in _WITH_BAR
+    bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=silent)
+    for name, find in bar:
+        bar.set_postfix_str(name)
+        file: Path | None = None
         try:
-            yield
+            for model, item in find():
+                file = record_path(model, item.key, folder=run.folder, seed=run.seed)
+                with turn(file, what="evaluates"):  # another process finds what this one saves
+                    result, again = _evaluated(model, item, run, file)
+                results.append(result)
+                reused += [item.name] * again
+        except UnsupportedError as reason:
+            skipped[name] = str(reason)
         except Exception:  # noqa: BLE001 - one failing item must not stop the others
-            self._failures[name] = known_secrets().without(traceback.format_exc())
+            failures[name] = known_secrets().without(traceback.format_exc())
+            if file is not None:
+                write_text(_note(file), failures[name])
+    outcome = EvaluationRun(
+        Results(results),
+        tuple(reused),
+        skipped,
+        failures,
+        label=label,
+        kind=kind,
+        folder=str(run.folder),
+    )
+    if run.strict:
+        outcome.raise_failures()
+    return outcome
 
-    def failure(self, name: str) -> str | None:
-        """The traceback of ``name``; None if it did not fail."""
-        return self._failures.get(name)
 
-    def run(self, *, label: str = "", kind: str = "items", folder: object = "") -> EvaluationRun:
-        """Everything collected so far; for the arguments see `EvaluationRun`."""
-        return EvaluationRun(
-            Results(self._results),
-            tuple(self._reused),
-            dict(self._skipped),
-            dict(self._failures),
-            label=label,
-            kind=kind,
-            folder=str(folder),
+def stored_record(model: Any, item: Item, run: Run) -> Result | None:
+    """Return the stored record for this model, item and software, if any."""
+    return stored(
+        record_path(model, item.key, folder=run.folder, seed=run.seed),
+        identity=model.identity,
+        metrics=item.measures,
+        same=lambda record: item.same(record, run.folder),
+    )
+
+
+def _evaluated(model: Any, item: Item, run: Run, file: Path) -> tuple[Result, bool]:
+    """Return the record of an item, saved, and whether it was there."""
+    earlier = None if run.fresh else stored_record(model, item, run)
+    if earlier is not None and run.is_complete(earlier):
+        return earlier, True
+    result = item.evaluate(loaded(model), run, earlier)
+    if earlier is not None:
+        result = _with_added_runs(earlier, result)
+    result.save(run.folder)
+    _note(file).unlink(missing_ok=True)
+    return result, earlier is not None
+
+
+def _note(file: Path) -> Path:
+    """Return the file that keeps why the record in ``file`` could not be made."""
+    return file.with_suffix(".error.txt")
+
+
+def _with_added_runs(earlier: Result, again: Result) -> Result:
+    """Return a stored record with the runs of its repetition, which has the same scores.
+
+    Raises:
+        EvaluationError: the scores differ.
+    """
+    if earlier.scores != again.scores:
+        raise EvaluationError(
+            f"{earlier.task.key}: the record has other scores than its repetition, whose run is "
+            "therefore not added to it; use --fresh to replace the record"
         )
-
-    def run_or_raise(
-        self, label: str, *, kind: str, saved: object, strict: bool = True
-    ) -> EvaluationRun:
-        """Return the run; raise its failures if ``strict``.
-
-        Args:
-            label: label of the evaluated model.
-            kind: plural noun for the items, such as ``tasks`` or ``data sets``.
-            saved: folder of the saved records.
-            strict: whether to raise failures.
-
-        Raises:
-            EvaluationError: an item failed; lists each, with the last line of its traceback.
-        """
-        run = self.run(label=label, kind=kind, folder=saved)
-        if strict:
-            run.raise_failures()
-        return run
+    names = {name: again.config[name] for name in ("runs", "qrels")}
+    return replace(earlier, config=earlier.config | names)

@@ -12,22 +12,25 @@ import os
 import queue
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.nodes import Node, check_nodes, nodes_of, sent_environment
+from qwen3nb.cluster.processes import guarded
 from qwen3nb.cluster.runs import Delivery, Expected, Request, foreign_records, run_on_node, unpacked
-from qwen3nb.execution.attempt import LOG
-from qwen3nb.execution.subprocesses import STOPPED, Children
-from qwen3nb.models.sources.fingerprint import EXPECTED
+from qwen3nb.execution.publish import LOG
+from qwen3nb.models.kinds.source import EXPECTED
+from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
@@ -38,14 +41,16 @@ from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "Command",
-    "Ended",
     "Executor",
     "LocalExecutor",
     "RayExecutor",
+    "RunOutcome",
     "last_line",
     "on_cluster",
 ]
 
+STOPPED = -signal.SIGTERM  # status of what was not started, since all are stopped
+_PATIENCE = 5.0  # seconds in which a guard ends a run
 _REPEATS = 3  # of a run whose node was lost
 _AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits for one
 
@@ -72,69 +77,101 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a run ended.
+class RunOutcome:
+    """The outcome of a run.
 
     Attributes:
-        status: exit status, negative for a signal.
-        node: the node that it ran on; empty for this machine.
-        seconds: duration where it ran; None if that is not known apart.
+        name: name of its page.
+        exit_status: negative for a signal.
+        seconds: its duration where it ran; 0 if that is not known apart.
+        node: the node of a cluster that it ran on; empty for this machine.
+        notebook: the notebook, as a sweep names it.
+        log: file with its output.
+        reason: why it failed, on one line.
+        reused: whether its page was there already.
     """
 
-    status: int
+    name: str
+    exit_status: int = 0
+    seconds: float = 0.0
     node: str = ""
-    seconds: float | None = None
-
-
-class Executor(Protocol):
-    """Executes commands in any number of threads, until it is stopped."""
-
-    @property
-    def at_once(self) -> int:
-        """How many commands to give it at a time."""
+    notebook: str = ""
+    log: Path = Path()
+    reason: str = ""
+    reused: bool = False
 
     @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-
-    def run(self, command: Command, *, log: Path) -> Ended:
-        """Execute a command with its output in ``log``, and wait for its end."""
-
-    def stop(self) -> None:
-        """Kill what runs, with all its descendants, and refuse more."""
+    def status(self) -> str:
+        """``done``, ``reused`` or ``failed``."""
+        return "reused" if self.reused else "failed" if self.exit_status else "done"
 
 
 class LocalExecutor:
-    """Child processes of this one; each has a GPU to itself, if there are any."""
+    """Child processes of this one; each has a GPU to itself, if there are any.
 
-    def __init__(self, at_once: int, *, children: Children | None = None) -> None:
+    They run until they end, all are stopped, or this process is gone. Thread-safe.
+    """
+
+    def __init__(self, at_once: int) -> None:
         """Run at most ``at_once`` at a time, and one per GPU."""
         devices = gpus()
         self.at_once = min(at_once, len(devices) or at_once)
-        self._children = children or Children()
+        self.stopped = False
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._slots: queue.Queue[str] = queue.Queue()
         for device in devices[: self.at_once] or [""] * self.at_once:
             self._slots.put(device)
 
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._children.stopped
-
-    def run(self, command: Command, *, log: Path) -> Ended:
-        """Run a command as a child process."""
+    def run(self, command: Command, *, log: Path) -> RunOutcome:
+        """Run a command with its output in ``log``, and wait for its end."""
         gpu = self._slots.get()
         try:
             own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
             environment = {**os.environ, **_settings(cores() // self.at_once, log), **own}
             program = [sys.executable, "-m", "qwen3nb.cli.main", *command.arguments]
-            return Ended(self._children.run(program, log=log, environment=environment))
+            return RunOutcome(command.name, self.execute(program, log=log, environment=environment))
         finally:
             self._slots.put(gpu)
 
+    def execute(self, program: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> int:
+        """Run a program with its output in ``log`` and return the exit status.
+
+        The child has its own session: Ctrl-C reaches only the parent, which then stops it.
+        """
+        with log.open("wb") as file:
+            with self._lock:
+                if self.stopped:
+                    return STOPPED
+                process = subprocess.Popen(
+                    guarded(program),
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+                self._running.add(process)
+            status = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        return status
+
     def stop(self) -> None:
-        """Kill the children with their kernels."""
-        self._children.stop()
+        """End the running processes with all their descendants, and refuse new ones.
+
+        Files are written atomically, so no process needs a warning first.
+        """
+        with self._lock:
+            self.stopped = True
+            running = list(self._running)
+        for process in running:
+            process.terminate()
+        for process in running:
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:  # the guard is stopped, or a process cannot be killed
+                process.kill()
 
 
 def _settings(threads: int, log: Path) -> dict[str, str]:
@@ -179,19 +216,12 @@ def on_cluster(
         else:
             check_nodes(ray, nodes, models=models, adapters=adapters)
         share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
-        with _marked_results() as mark:
-            yield RayExecutor(ray, nodes, share, environment, mark, at_once=at_most)
-
-
-@contextmanager
-def _marked_results() -> Iterator[str]:
-    """Put a file into the folder of records, by which a node knows whether it sees that folder."""
-    mark = paths.results() / f".sweep-{uuid.uuid4().hex}"
-    write_text(mark, "")
-    try:
-        yield mark.name
-    finally:
-        mark.unlink(missing_ok=True)
+        # By this file, a node knows whether it sees the folder of records.
+        mark = write_text(paths.results() / f".sweep-{uuid.uuid4().hex}", "")
+        try:
+            yield RayExecutor(ray, nodes, share, environment, mark.name, at_once=at_most)
+        finally:
+            mark.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -230,26 +260,27 @@ class RayExecutor:
     """
 
     def __init__(
-        self, ray: Any, nodes: Sequence[Node], share: NodeShare, environment: dict[str, str],
-        mark: str, *, at_once: int,
-    ) -> None:  # fmt: skip
+        self,
+        ray: Any,
+        nodes: Sequence[Node],
+        share: NodeShare,
+        environment: dict[str, str],
+        mark: str,
+        *,
+        at_once: int,
+    ) -> None:
         """Run on a cluster that is connected and checked."""
         self.at_once = max(1, min(at_once, _AHEAD))
         self._ray, self._share, self._environment, self._mark = ray, share, environment, mark
         self._names = {node.id: node.name for node in nodes}
+        self.stopped = False
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
         self._resolving, self._models = threading.Lock(), dict[tuple[str, ...], Expected]()
         self._waiting: set[Any] = set()
-        self._stopped = False
 
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped
-
-    def run(self, command: Command, *, log: Path) -> Ended:
+    def run(self, command: Command, *, log: Path) -> RunOutcome:
         """Run a command on a node, and publish what it has written."""
         if command.here:
             return self._here.run(command, log=log)
@@ -260,22 +291,23 @@ class RayExecutor:
             except (errors.ObjectLostError, errors.OwnerDiedError):  # with its node, on the way
                 continue
             except errors.RayError as error:
-                return self._without_delivery(error, log)
-        return self._without_delivery(RuntimeError("its files were lost with their node"), log)
+                return self._without_delivery(command, error, log)
+        lost = RuntimeError("its files were lost with their node")
+        return self._without_delivery(command, lost, log)
 
-    def _run_on_node(self, command: Command, log: Path) -> Ended:
+    def _run_on_node(self, command: Command, log: Path) -> RunOutcome:
         delivery = self._delivery(command, log)
         if delivery is None:
-            return Ended(STOPPED)
+            return RunOutcome(command.name, STOPPED)
         if delivery.node not in self._names:  # it joined later
             self._names |= {node.id: node.name for node in nodes_of(self._ray)}
         node = self._names.get(delivery.node, delivery.node)
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
             if foreign := foreign_records(folder, self._expected(command), node=node):
                 write_text(log, "\n".join(foreign) + "\n")
-                return Ended(1, node, delivery.seconds)
+                return RunOutcome(command.name, 1, delivery.seconds, node)
             publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
-        return Ended(delivery.status, node, delivery.seconds)
+        return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
     def _expected(self, command: Command) -> Expected:
         """Return what the models of a command hold, as when it was first asked for."""
@@ -284,31 +316,17 @@ class RayExecutor:
                 self._models[command.models] = Expected.of(command.models)
         return self._models[command.models]
 
-    def _without_delivery(self, error: Exception, log: Path) -> Ended:
+    def _without_delivery(self, command: Command, error: Exception, log: Path) -> RunOutcome:
         """Return the end of a run that Ray gave up, and say why in its log."""
-        if self._stopped:
-            return Ended(STOPPED)
+        if self.stopped:
+            return RunOutcome(command.name, STOPPED)
         why = known_secrets().without(last_line(str(error), otherwise="no reason"))
         write_text(log, f"{type(error).__name__}: {why}\n")
-        return Ended(1)
+        return RunOutcome(command.name, 1)
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
-        """Return what came of a run; None if it was not started, since all are stopped."""
-        request = self._request(command, log)
-        with self._lock:
-            if self._stopped:
-                return None
-            reference = self._task(command).remote(request)
-            self._waiting.add(reference)
-        try:
-            delivery: Delivery = self._ray.get(reference)
-            return delivery
-        finally:
-            with self._lock:
-                self._waiting.discard(reference)
-
-    def _task(self, command: Command) -> Any:
-        return self._on_node.options(
+        """Return the delivery of a run; None if it was not started, since all are stopped."""
+        task = self._on_node.options(
             name=command.name,
             num_cpus=self._share.cpus,
             num_gpus=self._share.gpus,
@@ -317,9 +335,7 @@ class RayExecutor:
             retry_exceptions=False,
             scheduling_strategy="SPREAD",
         )
-
-    def _request(self, command: Command, log: Path) -> Request:
-        return Request(
+        request = Request(
             arguments=command.arguments,
             page=str(command.page.relative_to(paths.book())),
             environment=self._environment
@@ -330,15 +346,29 @@ class RayExecutor:
             book=str(paths.book()),
             mark=self._mark,
         )
+        with self._lock:
+            if self.stopped:
+                return None
+            reference = task.remote(request)
+            self._waiting.add(reference)
+        try:
+            delivery: Delivery = self._ray.get(reference)
+            return delivery
+        finally:
+            with self._lock:
+                self._waiting.discard(reference)
 
     def stop(self) -> None:
         """Kill the runs on all nodes."""
         with self._lock:
-            self._stopped = True
+            self.stopped = True
             waiting = list(self._waiting)
         self._here.stop()
         for reference in waiting:
             self._ray.cancel(reference, force=True)
+
+
+Executor = LocalExecutor | RayExecutor
 
 
 def last_line(text: str, *, otherwise: str) -> str:
@@ -356,8 +386,6 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
         page: path of its page.
         failed: whether the run failed; if not, the note of an earlier failure goes.
     """
-    from qwen3nb.records.failures import forget_failure
-
     _replace(folder / "log", log)
     tops = {"results": paths.results(), "book": paths.book()}
     own = (Path(SUMMARY), Path(CHECKSUMS))  # of what is here, which this machine writes
@@ -367,16 +395,12 @@ def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
         for file in sorted((folder / name).rglob("*"))
         if file.is_file() and file.relative_to(folder / name) not in own
     ]
-    for file, target in sorted(files, key=lambda pair: _turn(pair[1], page)):
+    last = {page: 2}
+    for file, target in sorted(files, key=lambda pair: last.get(pair[1], _is_record(pair[1]))):
         with turn(target):
             _publish_in_turn(file, target)
     if not failed:
         forget_failure(paths.page_key(page))
-
-
-def _turn(target: Path, page: Path) -> int:
-    """Return when a file is published: records after others, the page last."""
-    return 2 if target == page else int(_is_record(target))
 
 
 def _is_record(target: Path) -> bool:

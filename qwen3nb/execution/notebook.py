@@ -7,34 +7,35 @@ starts; papermill alone would warn and run with the defaults.
 A notebook is executed in ``results/partial``; only one that ran to its end is cleaned and
 moved into ``book/runs``, in one step. The page of a failed run says that it failed: an
 earlier page stays below a notice, otherwise the page is short and holds no number. Neither
-counts as finished, and the next success replaces it (see `qwen3nb.execution.attempt`). An
+counts as finished, and the next success replaces it (see `qwen3nb.execution.publish`). An
 interrupted run leaves the book as it was.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import list_checkpoints
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import (
-    Once,
+    Memo,
     cell_source,
     check_parameters,
     read_notebook,
     read_parameters,
 )
-from qwen3nb.execution.publish import is_widget_warning
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.lora import adapter_fingerprint
-from qwen3nb.models.sources.resolve import find_source, find_training
+from qwen3nb.models.kinds.resolve import find_source, find_training
+from qwen3nb.models.kinds.source import fingerprint
+from qwen3nb.models.kinds.transformer import adapter_fingerprint
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 ENGINE = "qwen3nb"
+_WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # warn that there are none
 
 
 class NotebookError(RuntimeError):
@@ -77,13 +79,13 @@ def is_ours(notebook: NotebookNode) -> bool:
 
 
 def page_path(
-    notebook: Path, values: Mapping[str, Any], *, name: str = "", once: Once | None = None
+    notebook: Path, values: Mapping[str, Any], *, name: str = "", once: Memo | None = None
 ) -> Path:
     """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``.
 
     It is named by `page_name`, unless ``name`` is given.
     """
-    once = once or Once()
+    once = once or Memo()
     folder, _, stem = once(paths.notebook_name, notebook).rpartition("/")
     name = name or page_name(stem, values, once(read_parameters, notebook), once=once)
     return once(paths.book) / (folder or "runs") / f"{name}.ipynb"
@@ -95,7 +97,7 @@ def partial_folder() -> Path:
 
 
 def run_key(
-    notebook: Mapping[str, Any], values: Mapping[str, Any], *, once: Once | None = None
+    notebook: Mapping[str, Any], values: Mapping[str, Any], *, once: Memo | None = None
 ) -> str:
     """Return a digest of everything a page depends on: source, parameters, model, code.
 
@@ -105,7 +107,7 @@ def run_key(
     one that reads the outputs of trainings on their logs and scores. Keys of many pages share
     what they hash through ``once``.
     """
-    once = once or Once()
+    once = once or Memo()
     parts: dict[str, Any] = {
         "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
         "parameters": dict(values),
@@ -113,8 +115,9 @@ def run_key(
     }
     if "checkpoint" in values:
         parts["model"] = once(_model_fingerprint, values["checkpoint"])
-    folders = [Path(each.strip()).expanduser() for each in str(values.get("data", "")).split(",")]
-    if files := sorted(file for each in folders if str(each) != "." for file in _files(each)):
+    data = [each.strip() for each in str(values.get("data", "")).split(",")]
+    inside = (file for each in data if each for file in Path(each).expanduser().rglob("*"))
+    if files := sorted(file for file in inside if file.is_file()):
         parts["data"] = [file_stamp(file) for file in files]
     if values.get("adapter"):
         parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
@@ -137,30 +140,25 @@ def _model_fingerprint(spec: str) -> dict[str, Any]:
 
 
 def _results_digests() -> list[list[str]]:
-    """Return the path and digest of every record and of every note of a failure."""
+    """Return the path and digest of every record and of every note of a failure.
+
+    The digest of a file that cannot be read is empty: its table says so.
+    """
     patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
-    files = sorted(file for each in patterns for file in paths.results().glob(each))
-    return [[str(file), _digest(file)] for file in files if file.is_file()]
-
-
-def _digest(file: Path) -> str:
-    """Return the digest of a file; empty if it cannot be read, which its table says."""
-    try:
-        return sha256_file(file)
-    except OSError:
-        return ""
-
-
-def _files(folder: Path) -> list[Path]:
-    """Return the files in a folder of data; none if there is no such folder."""
-    return [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
+    digests = []
+    for file in sorted(file for each in patterns for file in paths.results().glob(each)):
+        if file.is_file():
+            digests.append([str(file), ""])
+            with suppress(OSError):
+                digests[-1][1] = sha256_file(file)
+    return digests
 
 
 def resolved_parameters(
-    notebook: Path, parameters: Mapping[str, Any], *, once: Once | None = None
+    notebook: Path, parameters: Mapping[str, Any], *, once: Memo | None = None
 ) -> dict[str, Any]:
     """Check ``parameters`` against a notebook file; return all values, as `check_parameters`."""
-    once = once or Once()
+    once = once or Memo()
     return check_parameters(once(read_parameters, notebook), parameters, once=once)
 
 
@@ -169,14 +167,14 @@ def finished_page(
     parameters: Mapping[str, Any],
     *,
     name: str = "",
-    once: Once | None = None,
+    once: Memo | None = None,
 ) -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
     Also None if a later run of that page failed, or if the notebook must always run because
     it shows the current state (``metadata.qwen3nb.always``).
     """
-    once = once or Once()
+    once = once or Memo()
     values = resolved_parameters(notebook, parameters, once=once)
     page = page_path(notebook, values, name=name, once=once)
     if not page.is_file():
@@ -229,7 +227,7 @@ def run_notebook(
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
-    once = Once()
+    once = Memo()
     if not fresh and (page := finished_page(notebook, parameters, name=name, once=once)):
         settle(page)
         return page
@@ -269,7 +267,7 @@ class _WithoutNoise:
     def write(self, text: str) -> None:
         """Write a text without the lines that warn of missing widgets."""
         lines = text.splitlines(keepends=True)
-        self._terminal.write("".join(line for line in lines if not is_widget_warning(line)))
+        self._terminal.write("".join(line for line in lines if not _WIDGETS.search(line)))
 
     def flush(self) -> None:
         """Flush the terminal."""
@@ -282,7 +280,7 @@ def _execute(
     parameters: Mapping[str, Any],
     *,
     name: str,
-    once: Once,
+    once: Memo,
     output: TextIO | None,
     show_progress: bool,
 ) -> None:
@@ -317,7 +315,7 @@ def _failure(notebook: Path, partial: Path, error: Any) -> NotebookError:
     """Return why a run failed; if only some of its tasks did, its last lines name them."""
     import nbformat
 
-    from qwen3nb.execution.attempt import ran_to_its_end
+    from qwen3nb.execution.publish import ran_to_its_end
 
     if ran_to_its_end(nbformat.read(partial, as_version=4)):
         page = paths.book_runs() / partial.name

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.execution.parameters import Once, Parameter, declared_parameters
-from qwen3nb.models.sources.resolve import find_source, find_training
+from qwen3nb.execution.parameters import Memo, Parameter, declared_parameters
+from qwen3nb.models.kinds.resolve import find_source, find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import load_results
-from qwen3nb.utils.command_line import option_words
+from qwen3nb.utils.format import option_words
 from qwen3nb.utils.markdown import escaped
 
 __all__ = ["page_command", "page_name", "page_title"]
@@ -39,7 +39,7 @@ def page_name(
     values: Mapping[str, Any],
     declared: Mapping[str, Parameter],
     *,
-    once: Once | None = None,
+    once: Memo | None = None,
 ) -> str:
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
@@ -47,7 +47,7 @@ def page_name(
     a training names its tier only if another one is the richest with results, which is what the
     book shows. Names of many pages share what they resolve through ``once``.
     """
-    once = once or Once()
+    once = once or Memo()
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
@@ -61,7 +61,7 @@ def page_name(
     return _shortened("-".join(filter(None, map(_slug, parts))), parts)
 
 
-def _names_tier(values: Mapping[str, Any], once: Once) -> bool:
+def _names_tier(values: Mapping[str, Any], once: Memo) -> bool:
     if "checkpoint" in values or "training" in values:
         return True
     if any(values.get(name) for name in _SELECTIONS):
@@ -101,7 +101,7 @@ def _model_slug(spec: str) -> str:
         return spec
     if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
         return spec
-    return _folder_slug(folder)
+    return _folder_slug(folder.path)
 
 
 def _training_slug(spec: str) -> str:
@@ -117,7 +117,7 @@ def _folder_slug(folder: Path) -> str:
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
 
-def page_title(nb: Any, values: Mapping[str, Any], *, once: Once | None = None) -> str | None:
+def page_title(nb: Any, values: Mapping[str, Any], *, once: Memo | None = None) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
     ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
@@ -130,7 +130,7 @@ def page_title(nb: Any, values: Mapping[str, Any], *, once: Once | None = None) 
         for name in _SELECTIONS
         if values.get(name) and (name == "data" or _distinguishes(name, values[name], declared))
     ]
-    tier = [values["tier"]] if "tier" in values and _names_tier(values, once or Once()) else []
+    tier = [values["tier"]] if "tier" in values and _names_tier(values, once or Memo()) else []
     options = [
         _spelled(name, value)
         for name, value in values.items()

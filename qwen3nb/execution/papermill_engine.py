@@ -24,6 +24,7 @@ import copy
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,25 @@ from jupyter_client.manager import AsyncKernelManager
 from papermill import engines
 from papermill.clientwrap import PapermillNotebookClient
 
+from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.execution.papermill_argv import completed
 from qwen3nb.utils.secrets import Secrets, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
-__all__ = ["Engine"]
+__all__ = ["OPTIONS", "Engine", "completed"]
 
-
+# papermill's options with the number of their values; a test checks them against papermill.
+OPTIONS = {
+    **dict.fromkeys(("-p", "--parameters", "-r", "--parameters_raw"), 2),
+    **dict.fromkeys(
+        """
+        -f --parameters_file -y --parameters_yaml -b --parameters_base64 --engine -k --kernel
+        -l --language --cwd --autosave-cell-every --stdout-file --stderr-file --log-level
+        --start-timeout --start_timeout --execution-timeout
+        """.split(),  # noqa: SIM905 - a list of words reads better as lines
+        1,
+    ),
+}
 # The kernel of a run listens on this machine only: no warning that its port is not encrypted.
 _QUIET = ("--IPKernelApp.log_level=ERROR",)
 _log = logging.getLogger(__name__)
@@ -100,10 +112,9 @@ class Engine(engines.NBClientEngine):
         Raises:
             ParameterError: invalid parameters; no kernel was started.
         """
-        from qwen3nb import paths
         from qwen3nb.execution import notebook as notebooks
-        from qwen3nb.execution.attempt import Attempt, cell_error
-        from qwen3nb.execution.parameters import Once, check_parameters, declared_parameters
+        from qwen3nb.execution.parameters import Memo, check_parameters, declared_parameters
+        from qwen3nb.execution.publish import NotebookRun
         from qwen3nb.utils.files.turns import turn
 
         if not notebooks.is_ours(nb):
@@ -114,7 +125,7 @@ class Engine(engines.NBClientEngine):
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
-        by_papermill, once = once is None, once or Once()
+        by_papermill, once = once is None, once or Memo()
         values = check_parameters(declared_parameters(nb), given, once=once)
         output = Path(output_path).resolve() if output_path else None
         _refuse_book(output)
@@ -122,17 +133,17 @@ class Engine(engines.NBClientEngine):
         if output and output.parent == notebooks.partial_folder().resolve():
             page = notebooks.page_path(source, values, name=page_name, once=once)
         key = notebooks.run_key(_as_written(nb), values, once=once)
-        attempt = Attempt(paths.notebook_name(source), values, page, output, once=once)
+        run = NotebookRun(paths.notebook_name(source), values, page, output, once=once)
         options["kernel_manager_class"] = GuardedKernels
         options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
-        options["environment"] = attempt.environment(nb)
+        options["environment"] = run.environment(nb)
         # `run_notebook` has its turn already.
         alone = turn(output, what="runs") if output and page and by_papermill else nullcontext()
-        with alone, attempt.watched(nb):
+        with alone, run.watched(nb):
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         if nb.metadata.papermill.get("exception"):
-            attempt.fail(nb, *cell_error(nb))
-        elif output and attempt.succeed(nb, key=key):
+            run.fail(nb)
+        elif output and run.succeed(nb, key=key):
             engines.logger.info("Page: %s", page)
             # papermill writes its output once more after this; the page replaces it.
             atexit.register(output.unlink, missing_ok=True)
@@ -172,7 +183,6 @@ def _as_written(nb: Any) -> Any:
 
 
 def _refuse_book(output: Path | None) -> None:
-    from qwen3nb import paths
     from qwen3nb.execution.parameters import ParameterError
 
     if output and output.is_relative_to(paths.book().resolve()):
@@ -180,6 +190,56 @@ def _refuse_book(output: Path | None) -> None:
             f"{output} is inside the book, which holds only finished runs; give no output: "
             "the page is published when the run finishes"
         )
+
+
+def _positionals(arguments: Sequence[str]) -> list[int]:
+    """Return the positions of the positional arguments among papermill's ``arguments``."""
+    positions: list[int] = []
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        if argument == "--":
+            return [*positions, *range(position + 1, len(arguments))]
+        if argument in OPTIONS:
+            position += OPTIONS[argument]
+        elif argument == "-" or not argument.startswith("-"):
+            positions.append(position)
+        position += 1
+    return positions
+
+
+def completed(arguments: Sequence[str]) -> list[str]:
+    """Return papermill's ``arguments``, completed for a notebook of this package.
+
+    A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is no file here is looked up in
+    ``notebooks/``, so that a command works at the top of the study too; a missing output path
+    is added.
+    """
+    arguments = list(arguments)
+    given = _positionals(arguments)
+    if not given or {"--help", "-h", "--version"} & set(arguments):
+        return arguments
+    notebook = _located(arguments[given[0]])
+    if notebook is None:
+        return arguments
+    arguments[given[0]] = str(notebook)
+    if len(given) > 1 or "--help-notebook" in arguments:
+        return arguments
+    from qwen3nb.execution.notebook import partial_folder
+
+    folder = partial_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return [*arguments, str(folder / f"{notebook.stem}-{os.getpid()}.ipynb")]
+
+
+def _located(given: str) -> Path | None:
+    """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None."""
+    notebook, short = Path(given), len(Path(given).parts) < 3
+    if notebook.suffix == ".ipynb" and short and not notebook.is_file() and paths.find_root():
+        notebook = paths.notebooks() / given
+    folders = notebook.resolve().parents[1:3]  # of eval.ipynb, of guide/caching.ipynb
+    ours = notebook.is_file() and any(map(paths.is_study, folders))
+    return notebook if ours and notebook.suffix == ".ipynb" else None
 
 
 if Path(sys.argv[0]).name in ("papermill", "papermill.exe") or sys.argv[0].endswith(

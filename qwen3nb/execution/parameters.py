@@ -3,6 +3,11 @@
 The cell declares one parameter per line, ``name: type = value  # help``. papermill's ``-p``
 sets parameters, and the command line derives its options from them. This module reads a
 notebook as plain JSON, so that ``--help`` stays fast.
+
+Parameters of a name mean the same in all notebooks: `CHOICES` has those whose values can be
+listed, `MINIMUM` the numbers with a lower bound, and `CHECKS` all of them. A check takes the
+value and raises ``ValueError`` or ``OSError`` with what is expected. Modules that load numpy are
+imported inside the checks that need them.
 """
 
 from __future__ import annotations
@@ -10,19 +15,33 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import logging
+import os
+import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from qwen3nb.execution.parameter_checks import CHECKS, without_effect
+from qwen3nb import paths
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
+from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
+from qwen3nb.models.modeling.dtypes import DTYPES
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.rerankers.prompt_template import TEMPLATES
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
-    "Once",
+    "CHECKS",
+    "CHOICES",
+    "MINIMUM",
+    "Memo",
     "Parameter",
     "ParameterError",
     "cell_source",
@@ -53,7 +72,160 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Once:
+log = logging.getLogger(__name__)
+CHOICES: dict[str, tuple[str, ...]] = {
+    "average": ("last", "best"),
+    "correction": tuple(CORRECTIONS),
+    "dtype": tuple(DTYPES),
+    "pooling": ("auto", *POOLINGS),
+    "template": ("auto", *TEMPLATES),
+    "tier": tuple(TIERS),
+}
+
+MINIMUM: dict[str, int] = {
+    "batch_size": 1,
+    "batch_tokens": 0,
+    "count": 1,
+    "depth": 1,
+    "k": 1,
+    "limit": 0,
+    "max_length": 0,
+    "rounds": 1,
+    "seed": 0,
+    "texts": 1,
+}
+
+
+_OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "append_eos", "bidirectional"}
+_WITHOUT_EFFECT = {"bm25": {*_OF_TRANSFORMERS, "dimensions"}, "random": _OF_TRANSFORMERS}
+
+
+def _expect(holds: Callable[[Any], object], otherwise: str) -> Callable[[Any], object]:
+    """Return the check of what must hold of a value, which the message shows."""
+
+    def check(value: Any) -> None:
+        if not holds(value):
+            raise ValueError(otherwise.format(value))
+
+    return check
+
+
+def _at_least(name: str, minimum: int) -> Callable[[Any], object]:
+    expected = "0 or more" if minimum == 0 else f"at least {minimum}"
+    return _expect(lambda value: value >= minimum, f"{name} is {{}}; expected {expected}")
+
+
+def _split(value: str) -> list[str]:
+    return [each.strip() for each in value.split(",")]
+
+
+def _numbers(name: str, minimum: int) -> Callable[[str], object]:
+    check = _at_least(name, minimum)
+    return lambda value: [check(int(each)) for each in _split(value)]
+
+
+def _choice(name: str, value: str) -> str:
+    return one_of(name, value, CHOICES[name])
+
+
+def _choices(name: str, choices: Iterable[str]) -> Callable[[str], object]:
+    return lambda value: [one_of(name, each, choices) for each in _split(value)]
+
+
+def _model(value: str) -> None:
+    from qwen3nb.models.kinds.prompts import prompt_warning
+    from qwen3nb.models.kinds.resolve import find_source
+
+    if warning := prompt_warning(find_source(value)):
+        log.warning(warning)  # at the terminal; the notebook's own is on its page
+
+
+def _training(value: str) -> None:
+    from qwen3nb.models.kinds.resolve import find_training
+
+    find_training(value)
+
+
+def _indexes(value: str) -> None:
+    from qwen3nb.models.search.faiss_index import FAMILIES
+
+    _choices("index", FAMILIES)(value)
+
+
+def _writable(value: str) -> None:
+    folder = Path(value or paths.results()).expanduser()
+    nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise ValueError(
+            f"output_dir {value!r} cannot be written to: {nearest} is not a writable folder"
+        )
+
+
+def _task_names(names: list[str]) -> None:
+    """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
+    known = {name for tier in TIERS.values() for name in tier.tasks}
+    if unknown := [each for each in names if each not in known]:
+        select_tasks(names=unknown)
+
+
+def _mteb_tasks(value: str) -> None:
+    """Check names of MTEB tasks; data sets of the mirror, with a slash, are resolved later."""
+    _task_names([each for each in split_names(value) if "/" not in each and each != ALL])
+
+
+def _data(value: str) -> None:
+    """Check folders and names of MTEB tasks."""
+    names = [each for each in _split(value) if not Path(each).expanduser().is_dir()]
+    if lost := [each for each in names if "/" in each]:
+        raise ValueError(
+            f"data {lost[0]!r}: no such folder. A data set of ir_datasets is first written to one, "
+            "in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and "
+            "qrels/test.tsv (query-id, corpus-id, score)"
+        )
+    _task_names(names)
+
+
+def _first_stage(value: str) -> None:
+    for each in _split(value):
+        if each not in ("bm25", "given") and not Path(each).is_file():
+            _model(each)
+
+
+CHECKS: dict[str, Callable[[Any], object]] = {
+    **{name: partial(_choice, name) for name in CHOICES},
+    **{name: _at_least(name, minimum) for name, minimum in MINIMUM.items()},
+    **{name: _numbers(name, 1) for name in ("averages", "ef_search", "nprobe", "rescore")},
+    # Of one model a number; of several that are compared, a list.
+    "dimensions": lambda value: (
+        _numbers("dimensions", 1) if isinstance(value, str) else _at_least("dimensions", 0)
+    )(value),
+    "threads": _numbers("threads", 0),
+    "poolings": _choices("pooling", POOLINGS),
+    "checkpoint": _model,
+    "training": _training,
+    "adapter": _expect(
+        lambda value: not value or (Path(value).expanduser() / "adapter_config.json").is_file(),
+        "adapter {!r}: no folder with adapter_config.json",
+    ),
+    "indexes": _indexes,
+    "data": _data,
+    "first_stage": _first_stage,
+    "tasks": _mteb_tasks,
+    "types": lambda value: value and select_tasks(types=split_names(value)),
+    "benchmark": lambda value: value and select_tasks(benchmark=value),
+    "device": _expect(
+        lambda value: re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value),
+        "unknown device {!r}; choose one of auto, cpu, mps, cuda, cuda:N",
+    ),
+    "output_dir": _writable,
+    "outputs": _expect(
+        lambda value: not value or Path(value).expanduser().is_dir(), "outputs {!r}: no such folder"
+    ),
+    "alpha": _expect(lambda value: 0 < value < 1, "alpha is {}; expected between 0 and 1"),
+}
+
+
+class Memo:
     """Results of functions, each computed once for the same arguments.
 
     Made anew for each pass over many runs: by the next pass, what its results were read from, such
@@ -177,7 +349,7 @@ def cell_source(cell: Mapping[str, Any]) -> str:
 
 
 def check_parameters(
-    declared: Mapping[str, Parameter], given: Mapping[str, Any], *, once: Once | None = None
+    declared: Mapping[str, Parameter], given: Mapping[str, Any], *, once: Memo | None = None
 ) -> dict[str, Any]:
     """Return the values of all parameters, with defaults filled in.
 
@@ -196,10 +368,10 @@ def check_parameters(
         if (problem := _mistyped(name, value, declared)) is not None
     ]
     values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
-    once = once or Once()
+    once = once or Memo()
     problems = problems or [*_invalid(values, once), *_secret(given, once)]
     defaults = {name: parameter.default for name, parameter in declared.items()}
-    if problems := problems or without_effect(values, defaults, once):
+    if problems := problems or _without_effect(values, defaults, once):
         raise ParameterError("\n".join(problems))
     return values
 
@@ -211,13 +383,13 @@ def _mistyped(name: str, value: Any, declared: Mapping[str, Parameter]) -> str |
         hint = f"; did you mean {near[0]!r}?" if near else "."
         return f"unknown parameter {name!r}{hint} The parameters are: {', '.join(declared)}"
     expected = declared[name].type
-    if _fits(value, expected):
+    if type(value) in _TYPES[expected]:
         return None
     raw = "; papermill's `-r` passes the value as a string" if expected == "str" else ""
     return f"{name} is {value!r} ({type(value).__name__}); expected {expected}{raw}"
 
 
-def _invalid(values: Mapping[str, Any], once: Once) -> list[str]:
+def _invalid(values: Mapping[str, Any], once: Memo) -> list[str]:
     """Return the messages of all failed checks."""
     problems = []
     for name, check in CHECKS.items():
@@ -229,7 +401,7 @@ def _invalid(values: Mapping[str, Any], once: Once) -> list[str]:
     return problems
 
 
-def _secret(given: Mapping[str, Any], once: Once) -> list[str]:
+def _secret(given: Mapping[str, Any], once: Memo) -> list[str]:
     """Return the messages of all values that hold a secret."""
     secrets = once(known_secrets)
     return [
@@ -237,6 +409,25 @@ def _secret(given: Mapping[str, Any], once: Once) -> list[str]:
         "in the book. Give what does not, or rename the folder"
         for name, value in given.items()
         if (kinds := secrets.kinds(str(value)))
+    ]
+
+
+def _without_effect(
+    values: Mapping[str, Any], defaults: Mapping[str, Any], once: Memo
+) -> list[str]:
+    """Say which values the checkpoint would ignore: its page would promise what is not so."""
+    from qwen3nb.models.kinds.resolve import find_source
+
+    given = {name for name, default in defaults.items() if values[name] != default}
+    if "checkpoint" not in values or not given & _WITHOUT_EFFECT["bm25"]:
+        return []
+    source = once(find_source, values["checkpoint"])
+    parts = [_WITHOUT_EFFECT.get(each.kind.name, set()) for each in source.parts or (source,)]
+    return [
+        f"{name} is {values[name]!r}, which {source.spec} has no use for; "
+        f"leave it at {defaults[name]!r}"
+        for name in defaults
+        if name in given and all(name in part for part in parts)
     ]
 
 
@@ -272,9 +463,3 @@ def read_config(file: Path) -> dict[str, Any]:
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise ParameterError(f"{file}: expected parameters as `name: value`")
     return values
-
-
-def _fits(value: Any, type_name: str) -> bool:
-    if isinstance(value, bool) and type_name != "bool":
-        return False
-    return isinstance(value, _TYPES[type_name])

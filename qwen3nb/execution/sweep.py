@@ -13,23 +13,23 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.evaluation.mteb.preflight import weight_bytes
-from qwen3nb.execution.attempt import Attempt, named_models
+from qwen3nb.evaluation.mteb.plan import weight_bytes
 from qwen3nb.execution.executors import (
     Command,
-    Ended,
     Executor,
     LocalExecutor,
+    RunOutcome,
     last_line,
     on_cluster,
 )
+from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
 from qwen3nb.execution.notebook import (
     finished_page,
     page_path,
@@ -37,9 +37,9 @@ from qwen3nb.execution.notebook import (
     resolved_parameters,
     settle,
 )
-from qwen3nb.execution.parameters import Once, ParameterError
-from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
-from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.execution.parameters import Memo, ParameterError, read_notebook
+from qwen3nb.execution.publish import NotebookRun, named_models
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.files.turns import turn
@@ -47,7 +47,7 @@ from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["Job", "Outcome", "check_jobs", "failures_text", "fitting", "reusable", "sweep"]
+__all__ = ["Job", "check_jobs", "failures_text", "fitting", "reusable", "sweep"]
 
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
@@ -77,46 +77,25 @@ class Job:
     @property
     def page(self) -> Path:
         """Path of the page."""
-        return self.resolved(Once())[1]
+        return self.resolved(Memo())[1]
 
     @property
     def values(self) -> dict[str, Any]:
         """Values of all parameters, with defaults filled in."""
         return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
-    def resolved(self, once: Once) -> tuple[dict[str, Any], Path]:
+    def resolved(self, once: Memo) -> tuple[dict[str, Any], Path]:
         """Return the values and the page; jobs share what they resolve through ``once``."""
         notebook = once(paths.find_notebook, self.notebook)
         values = resolved_parameters(notebook, self.parameters, once=once)
         return values, page_path(notebook, values, name=self.page_name, once=once)
 
-    def finished(self, once: Once | None = None) -> bool:
+    def finished(self, once: Memo | None = None) -> bool:
         """Return whether a finished page with the same inputs exists."""
-        once = once or Once()
+        once = once or Memo()
         notebook = once(paths.find_notebook, self.notebook)
         name = self.page_name
         return finished_page(notebook, self.parameters, name=name, once=once) is not None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a job.
-
-    Attributes:
-        job: the job.
-        status: ``done``, ``reused`` or ``failed``.
-        seconds: duration of the job.
-        log: file with its output.
-        reason: why it failed, on one line.
-        node: the node of a cluster that it ran on; empty for this machine.
-    """
-
-    job: Job
-    status: str
-    seconds: float
-    log: Path
-    reason: str = ""
-    node: str = ""
 
 
 def sweep(
@@ -127,7 +106,7 @@ def sweep(
     show_progress: bool = True,
     ray: str = "",
     gpus_each: float = 1.0,
-) -> list[Outcome]:
+) -> list[RunOutcome]:
     """Run every job and return the outcomes in the order of ``jobs``.
 
     Args:
@@ -142,11 +121,11 @@ def sweep(
     Raises:
         ParameterError: a job is invalid; nothing was run.
         ClusterError: no cluster, or its nodes would not compute the same; nothing was run.
-        Stopped: interrupted by Ctrl-C, SIGTERM or SIGHUP. Running jobs were killed; pages are
+        Interrupted: interrupted by Ctrl-C, SIGTERM or SIGHUP. Running jobs were killed; pages are
             intact.
     """
     check_jobs(jobs)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, RunOutcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
         with (
@@ -158,7 +137,7 @@ def sweep(
                 outcomes[index] = outcome
                 _print_outcome(outcome, bar)
     except KeyboardInterrupt as interruption:
-        raise Stopped(
+        raise Interrupted(
             f"stopped after {len(outcomes)} of {len(jobs)} runs. "
             "Repeat the command to resume; finished runs are not run again",
             interruption,
@@ -179,17 +158,23 @@ def _executor(
             "a node of a cluster writes to no folder of results; this machine publishes what it "
             "made. Give no output_dir; QWEN3NB_RESULTS moves all results"
         )
-    models = dict.fromkeys(str(own["checkpoint"]) for own in values if "checkpoint" in own)
-    adapters = dict.fromkeys(str(own["adapter"]) for own in values if own.get("adapter"))
+    models, adapters = (
+        tuple(dict.fromkeys(str(own[name]) for own in values if own.get(name)))
+        for name in ("checkpoint", "adapter")
+    )
     return on_cluster(
-        ray, at_most=len(jobs), at_once=at_once, gpus_each=gpus_each,
-        models=tuple(models), adapters=tuple(adapters),
-    )  # fmt: skip
+        ray,
+        at_most=len(jobs),
+        at_once=at_once,
+        gpus_each=gpus_each,
+        models=models,
+        adapters=adapters,
+    )
 
 
 def _outcomes(
     jobs: Sequence[Job], executor: Executor, *, fresh: bool
-) -> Iterator[tuple[int, Outcome]]:
+) -> Iterator[tuple[int, RunOutcome]]:
     """Yield the index and outcome of each job as it ends; stop all if that is interrupted."""
     with ThreadPoolExecutor(executor.at_once) as pool:
         waiting = {pool.submit(_run, job, executor, fresh): i for i, job in enumerate(jobs)}
@@ -207,19 +192,19 @@ def _outcomes(
             raise
 
 
-def _print_outcome(outcome: Outcome, bar: Any) -> None:
+def _print_outcome(outcome: RunOutcome, bar: Any) -> None:
     bar.update(1)
     if not bar.disable:
         where = f"  on {outcome.node}" if outcome.node else ""
-        bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.job.name}{where}")
+        bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.name}{where}")
         if outcome.reason:
             bar.write(f"          {outcome.reason}\n          see {paths.shown(outcome.log)}")
 
 
-def failures_text(failed: Iterable[Outcome]) -> str:
+def failures_text(failed: Iterable[RunOutcome]) -> str:
     """Return why each run failed and where its log is, two lines each."""
     return "\n".join(
-        f"{each.job.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
+        f"{each.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
     )
 
 
@@ -232,7 +217,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     """
     pages: dict[Path, Job] = {}
     one_gpu_each = bool(gpus())
-    once = Once()
+    once = Memo()
     for job in jobs:
         values, page = job.resolved(once)
         other = pages.setdefault(page, job)
@@ -258,36 +243,33 @@ def fitting(jobs: Sequence[Job]) -> int:
 
 
 def _memory(job: Job) -> int:
-    """Return the bytes that a job may need."""
-    return _BASE_MEMORY + _TIMES_WEIGHTS * _weights(job)
-
-
-def _weights(job: Job) -> int:
-    """Return the size in bytes of the model weights of a job on disk."""
+    """Return the bytes that a job may need: for libraries and kernel, and for its weights."""
     values = job.values
-    return weight_bytes(find_source(values["checkpoint"])) if "checkpoint" in values else 0
+    weights = weight_bytes(find_source(values["checkpoint"])) if "checkpoint" in values else 0
+    return _BASE_MEMORY + _TIMES_WEIGHTS * weights
 
 
-def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
+def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
+    """Run a job unless its page is finished, perhaps by another sweep that had its turn."""
     log = paths.results() / "logs" / f"{job.name}.log"
     with turn(log, what="sweeps", give_up=lambda: executor.stopped):
-        return _run_in_turn(job, executor, log, fresh=fresh)
+        started = time.time()
+        if not fresh and reusable(job):
+            seconds = time.time() - started
+            return RunOutcome(job.name, 0, seconds, notebook=job.notebook, log=log, reused=True)
+        earlier = failed_run(job.name)
+        ended = executor.run(_command(job, fresh=fresh), log=log)
+        failed = ended.exit_status != 0 and not executor.stopped  # killed by us: not a failure
+        return replace(
+            ended,
+            notebook=job.notebook,
+            log=log,
+            seconds=ended.seconds or time.time() - started,
+            reason=_reason(job, ended, started=started, log=log, earlier=earlier) if failed else "",
+        )
 
 
-def _run_in_turn(job: Job, executor: Executor, log: Path, *, fresh: bool) -> Outcome:
-    """Run a job unless its page is finished, perhaps by another sweep that had its turn."""
-    started = time.time()
-    if not fresh and reusable(job):
-        return Outcome(job, "reused", time.time() - started, log)
-    earlier = failed_run(job.name)
-    ended = executor.run(_command(job, fresh=fresh), log=log)
-    failed = ended.status != 0 and not executor.stopped  # killed by us: not a failure
-    reason = _reason(job, ended, started=started, log=log, earlier=earlier) if failed else ""
-    seconds = time.time() - started if ended.seconds is None else ended.seconds
-    return Outcome(job, "failed" if ended.status else "done", seconds, log, reason, ended.node)
-
-
-def reusable(job: Job, once: Once | None = None) -> bool:
+def reusable(job: Job, once: Memo | None = None) -> bool:
     """Return whether a job needs no run; if so, remove what a killed run left beside its page."""
     try:
         finished = job.finished(once)
@@ -299,48 +281,40 @@ def reusable(job: Job, once: Once | None = None) -> bool:
 
 
 def _command(job: Job, *, fresh: bool) -> Command:
+    values, notebook = job.values, paths.find_notebook(job.notebook)
     arguments = ["run", job.notebook, *(["--fresh"] if fresh else [])]
     if job.page_name:
         arguments += ["--page", job.page_name]
     for name, value in job.parameters.items():
         arguments += ["-p", name, str(value)]
+    reads = read_notebook(notebook)["metadata"]["qwen3nb"].get("reads")
     return Command(
-        job.name,
-        tuple(arguments),
-        job.page,
-        _memory(job),
-        _stays_here(job),
-        named_models(job.values),
+        name=job.name,
+        arguments=tuple(arguments),
+        page=job.page,
+        memory=_memory(job),
+        here=reads == "results" or "output" in values,  # the records and models are this machine's
+        models=named_models(values),
     )
 
 
-def _stays_here(job: Job) -> bool:
-    """Whether a job reads the records, or writes a model: both are this machine's."""
-    notebook = nbformat.read(paths.find_notebook(job.notebook), as_version=4)
-    return notebook.metadata["qwen3nb"].get("reads") == "results" or "output" in job.values
-
-
-def _reason(job: Job, ended: Ended, *, started: float, log: Path, earlier: FailedRun | None) -> str:
+def _reason(
+    job: Job, ended: RunOutcome, *, started: float, log: Path, earlier: FailedRun | None
+) -> str:
     """Return why a job failed; write its page if the process died before doing so."""
-    note, status = failed_run(job.name), ended.status
+    note, status = failed_run(job.name), ended.exit_status
+    how = (
+        f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    )
     if note is None or note == earlier:
         notebook = paths.find_notebook(job.notebook)
         partial = partial_folder() / f"{job.name}.ipynb"
         executed = partial if partial.is_file() else None
-        attempt = Attempt(
+        run = NotebookRun(
             paths.notebook_name(notebook), job.values, job.page, executed, started, str(log)
         )
-        attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _printed(log))
+        text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
+        printed = last_line(text, otherwise="it printed nothing")
+        run.fail(nbformat.read(notebook, as_version=4), how, printed)
         note = failed_run(job.name)
-    return known_secrets().without(note.reason if note else _ended(status))
-
-
-def _ended(status: int) -> str:
-    if status < 0:
-        return f"killed by {signal.Signals(-status).name}"
-    return f"ended with status {status}"
-
-
-def _printed(log: Path) -> str:
-    text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
-    return last_line(text, otherwise="it printed nothing")
+    return known_secrets().without(note.reason if note else how)

@@ -24,10 +24,12 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import ConfigDict, Field, Strict, StrictBool, StrictStr, TypeAdapter, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.execution.parameters import (
@@ -37,8 +39,18 @@ from qwen3nb.execution.parameters import (
     typed_parameters,
 )
 from qwen3nb.execution.sweep import Job
+from qwen3nb.utils.schema import field_problem
 
 __all__ = ["SweepPlan", "read_plan"]
+
+_Names = tuple[Annotated[str, Strict(), Field(min_length=1)], ...]
+
+
+class PlannedRun(NamedTuple):
+    """One more run: a notebook, with its own parameters."""
+
+    notebook: StrictStr
+    parameters: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 @dataclass(frozen=True)
@@ -50,26 +62,27 @@ class SweepPlan:
         tiers: for the notebooks that declare ``tier``.
         notebooks: names; ``eval`` if these and ``runs`` are empty.
         parameters: for every notebook that declares them.
-        typed: the same, as strings from the command line.
         runs: further notebooks with their own parameters.
         at_once: parallel processes; 0: as many as fit.
         book: whether to build the book afterwards.
         ray: address of a Ray cluster; empty: runs on this machine.
         gpus_each: GPUs of a run on a cluster that has any.
         pass_env: names of secret variables that kernels get all the same.
+        typed: as ``parameters``, but strings from the command line.
     """
 
-    checkpoints: tuple[str, ...] = ()
-    tiers: tuple[str, ...] = ()
-    notebooks: tuple[str, ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    typed: Mapping[str, str] = field(default_factory=dict)
-    runs: tuple[tuple[str, Mapping[str, Any]], ...] = ()
-    at_once: int = 0
-    book: bool = True
-    ray: str = ""
-    gpus_each: float = 1.0
-    pass_env: tuple[str, ...] = ()
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    checkpoints: _Names = ()
+    tiers: _Names = ()
+    notebooks: _Names = ()
+    parameters: dict[str, Any] = field(default_factory=dict)
+    runs: tuple[PlannedRun, ...] = ()
+    at_once: Annotated[int, Strict(), Field(ge=0)] = 0
+    book: StrictBool = True
+    ray: StrictStr = ""
+    gpus_each: Annotated[float, Strict(), Field(gt=0)] = 1.0
+    pass_env: _Names = ()
+    typed: dict[str, str] = field(default_factory=dict)
 
     def jobs(self) -> list[Job]:
         """Return all runs, without duplicates.
@@ -163,75 +176,6 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
-def _strings(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise ValueError("a list of strings")
-    return tuple(value)
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("a table")
-    return value
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("an integer of 0 or more")
-    return value
-
-
-def _yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a string")
-    return value
-
-
-def _share(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError("a number above 0")
-    return float(value)
-
-
-def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    wanted = "[[runs]] tables with `notebook`, a name, and optionally `parameters`, a table"
-    if not isinstance(value, list):
-        raise ValueError(wanted)
-    runs = []
-    for each in value:
-        if not isinstance(each, dict) or not {"notebook"} <= set(each) <= {
-            "notebook",
-            "parameters",
-        }:
-            raise ValueError(wanted)
-        name, own = each["notebook"], each.get("parameters", {})
-        if not isinstance(name, str) or not isinstance(own, dict):
-            raise ValueError(wanted)
-        runs.append((name, own))
-    return tuple(runs)
-
-
-# Reader of each key of the file; its error says what is expected.
-KEYS: dict[str, Callable[[Any], Any]] = {
-    "checkpoints": _strings,
-    "tiers": _strings,
-    "notebooks": _strings,
-    "parameters": _table,
-    "runs": _runs,
-    "at_once": _count,
-    "book": _yes_or_no,
-    "ray": _string,
-    "gpus_each": _share,
-    "pass_env": _strings,
-}
-
-
 def read_plan(file: Path) -> SweepPlan:
     """Read the plan in a TOML file.
 
@@ -242,14 +186,13 @@ def read_plan(file: Path) -> SweepPlan:
         given = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ParameterError(f"{file}: not TOML ({error})") from None
-    if unknown := [name for name in given if name not in KEYS]:
+    known = [name for name in SweepPlan.__dataclass_fields__ if name != "typed"]
+    if unknown := [name for name in given if name not in known]:
         raise ParameterError(
-            f"{file}: unknown key {', '.join(map(repr, unknown))}; known keys: {', '.join(KEYS)}"
+            f"{file}: unknown key {', '.join(map(repr, unknown))}; known keys: {', '.join(known)}"
         )
-    read = {}
-    for name, value in given.items():
-        try:
-            read[name] = KEYS[name](value)
-        except ValueError as error:
-            raise ParameterError(f"{file}: {name} is {value!r}; expected {error}") from None
-    return SweepPlan(**read)
+    try:
+        plan: SweepPlan = TypeAdapter(SweepPlan).validate_python(given)
+    except ValidationError as error:
+        raise ParameterError(f"{file}: {field_problem(error, given)}") from None
+    return plan

@@ -8,21 +8,25 @@ any machine. The README is the model card (`qwen3nb.report.card`).
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.inside import copy_present, read_object
+from qwen3nb.checkpoints.folder import ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.declared import POOLING_NAMES
-from qwen3nb.models.gate.tokenizer import TOKENIZER, check_tokenizer, rust_tokenizer
+from qwen3nb.models.gate.tokenizer import (
+    TOKENIZER,
+    check_loaded,
+    check_tokenizer,
+    rust_tokenizer,
+)
+from qwen3nb.models.kinds.prompts import exported_prompts
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
-from qwen3nb.models.sources.prompt_names import exported_prompts
 from qwen3nb.utils.atomic_files import write_json, write_text
 from qwen3nb.utils.choices import one_of
 
@@ -78,7 +82,7 @@ class ExportOptions:
         append_eos: whether the end-of-text token is appended to every input; truncation
             keeps it.
         prompts: prompts by name, such as ``query``, ``document`` (or ``passage``) and
-            ``symmetric``; see `qwen3nb.models.sources.prompt_names`.
+            ``symmetric``; see `qwen3nb.models.kinds.prompts`.
     """
 
     pooling: str = "mean"
@@ -96,7 +100,9 @@ class ExportOptions:
             raise ValueError(f"expected a max_length of at least 1; got {self.max_length}")
 
 
-def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOptions) -> Tokenizer:
+def copy_tokenizer(
+    source: ModelFolder, target: Path, *, rows: int, options: ExportOptions
+) -> Tokenizer:
     """Copy the tokenizer files, check that they match the embedding, and return the tokenizer.
 
     The files are copied, not saved again: transformers 5 writes files that transformers
@@ -109,31 +115,33 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
             ``rows``, see `qwen3nb.models.gate.tokenizer`; no padding token; or no room for a
             text between prefix and end token.
     """
-    file = source / TOKENIZER
-    if not os.path.lexists(file):
+    if not source.has(TOKENIZER):
         raise CheckpointError(
             f"{source}: no {TOKENIZER}; copy the tokenizer of the training into the checkpoint"
         )
-    check_tokenizer(source, rows=rows)
-    tokenizer = rust_tokenizer(file)
+    check_tokenizer(source)
+    tokenizer = rust_tokenizer(source.path / TOKENIZER)
+    check_loaded(tokenizer, rows=rows, folder=source)
     named_token(source, "pad_token")
     copy_present(TOKENIZER_FILES, source, target)
-    _configure(target / TOKENIZER_CONFIG, options)
+    _configure(source, target, options)
     if options.prefix or options.append_eos:
         _surround(tokenizer, source, target, options)
     return tokenizer
 
 
-def _configure(file: Path, options: ExportOptions) -> None:
+def _configure(folder: ModelFolder, target: Path, options: ExportOptions) -> None:
     """Let the tokenizer's configuration say how the export reads a text."""
-    before = read_object(file) if file.is_file() else {}
+    before = folder.object(TOKENIZER_CONFIG)
     side = {"padding_side": "left"} if options.pooling == "last" else {}
     after = before | {"model_max_length": options.max_length} | side
     if after != before:
-        write_json(file, after, indent=2)
+        write_json(target / TOKENIZER_CONFIG, after, indent=2)
 
 
-def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: ExportOptions) -> None:
+def _surround(
+    tokenizer: Tokenizer, source: ModelFolder, target: Path, options: ExportOptions
+) -> None:
     end = named_token(source, "eos_token") if options.append_eos else None
     try:
         surround(tokenizer, prefix=options.prefix, end=end)
@@ -145,23 +153,22 @@ def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: ExportO
             f"max_length {options.max_length} leaves no room for text: prefix and end token take "
             f"{added} tokens"
         )
-    fields = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
+    fields = source.object(TOKENIZER)
     fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
     write_text(target / "tokenizer.json", json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
 
 
-def named_token(folder: Path, role: str) -> str:
+def named_token(folder: ModelFolder, role: str) -> str:
     """Return the token that the tokenizer configuration names for a role such as ``eos_token``.
 
     Raises:
         CheckpointError: it does not name one.
     """
     for name in (TOKENIZER_CONFIG, "special_tokens_map.json"):
-        if (folder / name).is_file():
-            token = read_object(folder / name).get(role)
-            token = token.get("content") if isinstance(token, dict) else token
-            if isinstance(token, str):
-                return token
+        token = folder.object(name).get(role)
+        token = token.get("content") if isinstance(token, dict) else token
+        if isinstance(token, str):
+            return token
     raise CheckpointError(f"{folder}: tokenizer_config.json names no {role}")
 
 

@@ -7,7 +7,6 @@ removed and the extraction fails.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -18,17 +17,11 @@ import torch
 
 import qwen3nb
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import (
-    SINGLE,
-    Checkpoint,
-    open_checkpoint,
-    trainer_state,
-)
-from qwen3nb.checkpoints.inside import read_object
+from qwen3nb.checkpoints.checkpoint import trainer_state
+from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint
+from qwen3nb.checkpoints.names import EMBEDDINGS, embedding_name, encoder_name
 from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, with_checksums
-from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.checkpoints.writer import Piece, write_pieces
 from qwen3nb.extraction.export import (
     ExportOptions,
@@ -38,10 +31,10 @@ from qwen3nb.extraction.export import (
 )
 from qwen3nb.extraction.onnx_graph import require_onnx, write_graph
 from qwen3nb.extraction.verify import Verification, verify_export
-from qwen3nb.models.gate.model_folder import check_model_folder
+from qwen3nb.models.kinds.prompts import mistyped_roles
+from qwen3nb.models.kinds.transformer import check_seq2seq
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
-from qwen3nb.models.sources.prompt_names import mistyped_roles
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
 from qwen3nb.utils.choices import one_of
 
@@ -126,12 +119,11 @@ def extract_encoder(
         one_of("allowance", name, ALLOWANCES)
     source = open_checkpoint(checkpoint)
     output = Path(output)
-    _check_output(output, source.folder)
-    config = _read_config(source, export)
-    check_model_folder(source.folder, kind="seq2seq")
+    _check_output(output, source.path)
+    config = _checked_config(source, export)
     pieces = _plan(source, dtype=_STORED[export.dtype], allow=allow)
     with new_folder(output) as work:
-        tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=export)
+        tokenizer = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
         warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
         weights = write_pieces(
             [source],
@@ -151,8 +143,8 @@ def extract_encoder(
         )
         extraction = Extraction(
             folder=output,
-            label=label or _default_label(source.folder),
-            parameters=sum(source.tensors[p.sources[0]].count for p in pieces if p.name),
+            label=label or _default_label(source.path),
+            parameters=sum(source.weights.tensors[p.sources[0]].count for p in pieces if p.name),
             verification=verification,
             warnings=tuple(warnings),
         )
@@ -177,17 +169,16 @@ def _check_output(output: Path, source: Path) -> None:
         )
 
 
-def _read_config(source: Checkpoint, options: ExportOptions) -> Qwen3EncoderConfig:
+def _checked_config(source: ModelFolder, options: ExportOptions) -> Qwen3EncoderConfig:
+    """Check the source, and return the configuration of its encoder."""
     if not is_seq2seq(source.config):
         raise CheckpointError(
-            f"{source.folder}: model_type is {source.config.get('model_type')!r}; expected "
+            f"{source.path}: model_type is {source.config.get('model_type')!r}; expected "
             f"one of {', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder "
             "to extract"
         )
-    try:
-        return build_config(source.config, pooling=options.pooling, normalize=options.normalize)
-    except ValueError as error:
-        raise CheckpointError(f"{source.folder}: {error}") from None
+    check_seq2seq(source)
+    return build_config(source.config, pooling=options.pooling, normalize=options.normalize)
 
 
 def _default_label(folder: Path) -> str:
@@ -195,18 +186,19 @@ def _default_label(folder: Path) -> str:
     return f"{folder.parent.name}-{folder.name}" if folder.parent.name else folder.name
 
 
-def _plan(source: Checkpoint, *, dtype: str, allow: Collection[str]) -> list[Piece]:
+def _plan(source: ModelFolder, *, dtype: str, allow: Collection[str]) -> list[Piece]:
     """Return the tensors to write, and those to check without writing.
 
     Raises:
         CheckpointError: tensors of the decoder are missing, or there are others.
     """
     embedding = embedding_name(source, allow=allow)
-    encoder = {new: name for name in source.tensors if (new := encoder_name(name)) is not None}
+    tensors = source.weights.tensors
+    encoder = {new: name for name in tensors if (new := encoder_name(name)) is not None}
     if embedding is not None:
         encoder["embed_tokens.weight"] = embedding
     problems = []
-    rest = sorted(source.tensors.keys() - set(encoder.values()) - set(EMBEDDINGS))
+    rest = sorted(source.weights.tensors.keys() - set(encoder.values()) - set(EMBEDDINGS))
     if "unexpected" not in allow:
         unexpected = [name for name in rest if not name.startswith("model.decoder.")]
         problems += [f"{name}: unexpected (--allow unexpected)" for name in unexpected]
@@ -216,18 +208,18 @@ def _plan(source: Checkpoint, *, dtype: str, allow: Collection[str]) -> list[Pie
         shown = "\n  ".join(sorted(problems)[:8])
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise CheckpointError(
-            f"{source.folder}: the weights do not match config.json\n  {shown}{more}"
+            f"{source.path}: the weights do not match config.json\n  {shown}{more}"
         )
-    checked = set() if "decoder" in allow or "unexpected" in allow else set(source.tensors)
+    checked = set() if "decoder" in allow or "unexpected" in allow else set(source.weights.tensors)
     return [
         *(Piece(new, dtype, (name,)) for new, name in encoder.items()),
         *(Piece(None, dtype, (name,)) for name in sorted(checked - set(encoder.values()))),
     ]
 
 
-def _decoder_problems(source: Checkpoint) -> list[str]:
+def _decoder_problems(source: ModelFolder) -> list[str]:
     """Return what is missing from or unexpected in the decoder; its shapes are not checked."""
-    decoder = {name for name in source.tensors if name.startswith("model.decoder.")}
+    decoder = {name for name in source.weights.tensors if name.startswith("model.decoder.")}
     decoder -= set(EMBEDDINGS)
     if not decoder:
         return []
@@ -245,7 +237,7 @@ def _decoder_problems(source: Checkpoint) -> list[str]:
     ]
 
 
-def _tokenizer_warnings(source: Checkpoint, options: ExportOptions) -> list[str]:
+def _tokenizer_warnings(source: ModelFolder, options: ExportOptions) -> list[str]:
     """Return warnings about mismatches between tokenizer, configuration and pooling."""
     warnings = []
     if options.pooling == "last" and not options.append_eos:
@@ -254,10 +246,10 @@ def _tokenizer_warnings(source: Checkpoint, options: ExportOptions) -> list[str]
             "own last token (use --append-eos if the training appended one)"
         )
     try:
-        end = named_token(source.folder, "eos_token")
+        end = named_token(source, "eos_token")
     except CheckpointError:
         return [*warnings, "the tokenizer configuration names no eos_token"]
-    added = read_object(source.folder / "tokenizer.json").get("added_tokens") or ()
+    added = source.object("tokenizer.json").get("added_tokens") or ()
     ids = [each.get("id") for each in added if each.get("content") == end]
     configured = source.config.get("eos_token_id")
     if ids and isinstance(configured, int) and configured not in ids:
@@ -269,7 +261,7 @@ def _tokenizer_warnings(source: Checkpoint, options: ExportOptions) -> list[str]
 
 def _provenance(
     extraction: Extraction,
-    source: Checkpoint,
+    source: ModelFolder,
     *,
     config: Qwen3EncoderConfig,
     options: ExportOptions,
@@ -277,7 +269,6 @@ def _provenance(
     import sentence_transformers
     import transformers
 
-    averaging = source.folder / AVERAGING
     return {
         "schema": "qwen3nb.export/1",
         "qwen3nb": qwen3nb.__version__,
@@ -286,10 +277,10 @@ def _provenance(
         "dimension": config.hidden_size,
         **asdict(options),
         "source": {
-            "folder": paths.shown(source.folder),
-            "digest": source.digest(),
-            "step": trainer_state(source.folder).get("global_step"),
-            "averaging": read_object(averaging) if os.path.lexists(averaging) else None,
+            "folder": paths.shown(source.path),
+            "digest": source.weights.digest,
+            "step": trainer_state(source.path).get("global_step"),
+            "averaging": source.object(AVERAGING) or None,
         },
         "verification": extraction.verification.as_dict(),
         "warnings": list(extraction.warnings),

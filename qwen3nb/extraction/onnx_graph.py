@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import torch
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.atomic_files import new_file, write_bytes
 
@@ -69,7 +69,7 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
     """
     source = open_checkpoint(folder)
     file = folder / GRAPH
-    size = 4 * sum(entry.count for entry in source.tensors.values())
+    size = 4 * sum(entry.count for entry in source.weights.tensors.values())
     beside = new_file(file.with_name(_BESIDE)) if size > one_file else nullcontext()
     with beside as data:
         model = _Graph(source, data).model()
@@ -79,7 +79,7 @@ def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
 class _Graph:
     """The operations and weights of a graph; a method returns the name of what it computes."""
 
-    def __init__(self, source: Checkpoint, data: BinaryIO | None) -> None:
+    def __init__(self, source: ModelFolder, data: BinaryIO | None) -> None:
         self._source, self._data = source, data
         self._config = source.config
         self._nodes: list[Any] = []
@@ -105,9 +105,11 @@ class _Graph:
             self._weights,
         )
         return helper.make_model(
-            graph, producer_name="qwen3nb", ir_version=_IR,
+            graph,
+            producer_name="qwen3nb",
+            ir_version=_IR,
             opset_imports=[helper.make_opsetid("", _OPSET)],
-        )  # fmt: skip
+        )
 
     def _encoder(self, ids: str, mask: str) -> str:
         states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
@@ -213,7 +215,7 @@ class _Graph:
         return self._constants[key]
 
     def _weight(self, name: str, *, transposed: bool = False) -> str:
-        weight = self._source.read(name).float()
+        weight = self._source.weights.read(name).float()
         return self._tensor(name, weight.t() if transposed else weight)
 
     def _tensor(self, name: str, value: Tensor) -> str:

@@ -13,24 +13,45 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
-from qwen3nb.checkpoints.tensor_io import check_float
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.weights import check_float
 from qwen3nb.hub.errors import hub_error
 from qwen3nb.hub.session import hub_session
-from qwen3nb.models.gate.tokenizer import check_tokenizer
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.gate.tokenizer import (
+    TOKENIZER,
+    check_loaded,
+    check_tokenizer,
+    rust_tokenizer,
+)
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
 __all__ = ["Upload", "plan_push", "push"]
 
 _SECRET_NAMES = (
-    ".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", "id_ecdsa*",
-    ".netrc", "_netrc", ".git-credentials", ".pypirc", ".npmrc", "*credentials*", "*secret*",
-    "token", "stored_tokens", "*.kdbx",
-)  # fmt: skip
+    ".env*",
+    "*.env",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "id_rsa*",
+    "id_ed25519*",
+    "id_ecdsa*",
+    ".netrc",
+    "_netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    "*credentials*",
+    "*secret*",
+    "token",
+    "stored_tokens",
+    "*.kdbx",
+)
 _PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
 _TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -58,15 +79,17 @@ def plan_push(folder: Path | str) -> list[Upload]:
     """
     folder = Path(folder)
     opened = open_checkpoint(folder)
-    if read_provenance(folder) is None:
+    if read_provenance(opened) is None:
         raise CheckpointError(
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
     fingerprint(find_source(str(folder)))  # refuses what changed since it was verified
-    for entry in opened.tensors.values():
+    for entry in opened.weights.tensors.values():
         check_float(entry)
-    embedding = opened.tensors.get("embed_tokens.weight")
-    check_tokenizer(folder, rows=embedding.shape[0] if embedding and embedding.shape else 0)
+    embedding = opened.weights.tensors.get("embed_tokens.weight")
+    check_tokenizer(opened)
+    tokenizer = rust_tokenizer(opened.path / TOKENIZER)
+    check_loaded(tokenizer, rows=embedding.shape[0] if embedding else 0, folder=opened)
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     secrets = known_secrets()
     problems = [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint
+from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.onnx_graph import GRAPH
 from qwen3nb.extraction.verify_graph import GraphVerification, verify_graph
@@ -87,7 +87,7 @@ class Verification:
 
 
 def verify_export(
-    source: Checkpoint,
+    source: ModelFolder,
     embedding: str,
     export: Path,
     *,
@@ -123,22 +123,26 @@ def verify_export(
     difference, leak, probe = _compare(export, rows, theirs, source)
     vectors = torch.cat(
         [
-            pool(states[None], torch.ones(1, len(states)), how=options.pooling,
-                 normalize=options.normalize)
+            pool(
+                states[None],
+                torch.ones(1, len(states)),
+                how=options.pooling,
+                normalize=options.normalize,
+            )
             for states in theirs["right"][: len(TEXTS)]
         ]
-    )  # fmt: skip
+    )
     other = _sentence_transformers_difference(export, vectors)
     scale = 1.0 if options.normalize else max(1.0, float(vectors.abs().max()))
     if not other <= MAX_DIFFERENCE * scale:
         raise CheckpointError(
-            f"{source.folder}: vectors that sentence-transformers computes from the export differ "
+            f"{source}: vectors that sentence-transformers computes from the export differ "
             f"by {other:.2e}, more than {MAX_DIFFERENCE * scale:.0e}; nothing was written"
         )
     graph = None
     if (export / GRAPH).is_file():
         graph = verify_graph(
-            export / GRAPH, rows, theirs, vocabulary=config.vocab_size, origin=source.folder
+            export / GRAPH, rows, theirs, vocabulary=config.vocab_size, origin=source.path
         )
     lengths = tuple(len(row) for row in rows)
     return Verification(difference, other, rounding, leak, lengths, probe, graph)
@@ -174,7 +178,7 @@ def _inputs(
 
 
 def _source_states(
-    source: Checkpoint,
+    source: ModelFolder,
     embedding: str,
     rows: Sequence[Sequence[int]],
     config: Qwen3EncoderConfig,
@@ -193,13 +197,19 @@ def _source_states(
 
 
 def _source_model(
-    source: Checkpoint, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
+    source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
     kept = (
-        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rms_norm_eps",
-        "num_attention_heads", "num_key_value_heads", "max_position_embeddings",
-    )  # fmt: skip
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "rms_norm_eps",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "max_position_embeddings",
+    )
     fields = {key: getattr(config, key) for key in kept}
     theta = config.rope_parameters["rope_theta"]
     with torch.device("meta"):
@@ -209,18 +219,21 @@ def _source_model(
     encoder = model.model.encoder
     prefix = "model.encoder."
     state = {
-        name.removeprefix(prefix): source.read(name).to(dtype).float()
-        for name in source.tensors
+        name.removeprefix(prefix): source.weights.read(name).to(dtype).float()
+        for name in source.weights.tensors
         if name.startswith(f"{prefix}layers.") or name == f"{prefix}norm.weight"
     }
-    state["embed_tokens.weight"] = source.read(embedding).to(dtype).float()
+    state["embed_tokens.weight"] = source.weights.read(embedding).to(dtype).float()
     encoder.load_state_dict(state, strict=True, assign=True)
     encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # with real buffers
     return model.eval()
 
 
 def _compare(
-    export: Path, rows: Sequence[Sequence[int]], theirs: dict[str, list[Tensor]], source: Checkpoint
+    export: Path,
+    rows: Sequence[Sequence[int]],
+    theirs: dict[str, list[Tensor]],
+    source: ModelFolder,
 ) -> tuple[float, float, dict[str, Any]]:
     """Return the largest difference, leak and probe of the export, loaded by the stock class."""
     from transformers import AutoModel
@@ -237,13 +250,13 @@ def _compare(
     difference = float(torch.stack(apart).max())  # NaN, if any is
     if not difference <= MAX_DIFFERENCE:
         raise CheckpointError(
-            f"{source.folder}: the export differs from its source by {difference:.2e}, "
+            f"{source}: the export differs from its source by {difference:.2e}, "
             f"more than {MAX_DIFFERENCE:.0e}; nothing was written"
         )
     leak = causal_leak(model, vocab_size=model.config.vocab_size)
     if not leak > 0:
         raise CheckpointError(
-            f"{source.folder}: the export runs causally under this release of transformers; "
+            f"{source}: the export runs causally under this release of transformers; "
             "install 5.2 or newer. Nothing was written"
         )
     return difference, leak, _probe(model)
@@ -275,7 +288,10 @@ def _sentence_transformers_difference(export: Path, vectors: Tensor) -> float:
             f"sentence-transformers cannot load the export ({error}); nothing was written"
         ) from None
     theirs = model.encode(
-        list(TEXTS), prompt="", batch_size=len(TEXTS), convert_to_tensor=True,
+        list(TEXTS),
+        prompt="",
+        batch_size=len(TEXTS),
+        convert_to_tensor=True,
         show_progress_bar=False,
-    )  # fmt: skip
+    )
     return float((theirs.float() - vectors).abs().max())

@@ -325,9 +325,12 @@ class HubGuard:
         others = [
             (facts, key)
             for key, facts in self._files.items()
-            if replace(key, path="") == replace(call.key, path="") and key != call.key
-            and facts.git is not None and facts.size is not None and facts.size <= _SMALL
-        ]  # fmt: skip
+            if replace(key, path="") == replace(call.key, path="")
+            and key != call.key
+            and facts.git is not None
+            and facts.size is not None
+            and facts.size <= _SMALL
+        ]
         for facts, key in sorted(others, key=lambda each: (each[0].size, each[1].path))[:3]:
             digest = FileDigest(facts)
             digest.update(self._content(call, key))

@@ -42,9 +42,7 @@ def cached_snapshot(
     """
     from huggingface_hub import snapshot_download
 
-    options: dict[str, Any] = {
-        "repo_type": kind, "revision": revision, "allow_patterns": files
-    }  # fmt: skip
+    options: dict[str, Any] = {"repo_type": kind, "revision": revision, "allow_patterns": files}
     with hub_session():
         try:
             folder = Path(snapshot_download(id_, **options))
@@ -87,9 +85,12 @@ def download_into(
                 if files is None or any(fnmatch(name, each) for each in files)
             }
             snapshot_download(
-                id_, repo_type=kind, revision=commit, local_dir=folder,
+                id_,
+                repo_type=kind,
+                revision=commit,
+                local_dir=folder,
                 allow_patterns=files,
-            )  # fmt: skip
+            )
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             raise hub_error(error) from None
     problems = _problems({folder / name: facts for name, facts in wanted.items()})

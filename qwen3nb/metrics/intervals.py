@@ -11,11 +11,11 @@ bootstrap does not.
                 values that spread it is Student's.
     student     Student's interval of a mean, for values with other bounds, and for the draws of an
                 algorithm such as clustering, which lack no rare queries.
-    wilson      macro F1, and scores in older records. Wilson's score interval, with the variance
-                of a share, m (1 − m), scaled to that of the scores.
+    wilson      macro F1. Wilson's score interval, with the variance of a share, m (1 − m), scaled
+                to that of the influence values.
     fisher      correlations. Student's interval on Fisher's z scale; the standard error is the
                 larger of that of normal data and that of the sample's own influence values.
-    percentile  the bootstrap interval of records written before these methods.
+    percentile  the percentile bootstrap, which the others are compared with.
 
 What no method can see: values that spread by more than 5 % of the way to a bound, of which rare
 ones are far from all the others. Of fewer than 20 queries, coverage may fall below .93 too. For one
@@ -56,7 +56,6 @@ __all__ = [
     "mean_of_intervals",
     "no_worse",
     "student_interval",
-    "wilson_interval",
     "within",
 ]
 
@@ -173,15 +172,6 @@ def _ratio(numerator: Array, denominator: Array) -> Array:
     return np.divide(numerator, denominator, out=zeros, where=denominator > 0)
 
 
-def wilson_interval(values: Array, *, level: float) -> Interval | None:
-    """Wilson's interval of the mean of scores (n,) from 0 to 1, as in records that name it."""
-    values = values.clip(0, 1)
-    extreme = float(((values < _TINY) | (values > 1 - _TINY)).mean())
-    n = len(values)
-    variance = float(values.var()) if np.ptp(values) else 0.0
-    return _wilson(float(values.mean()), variance, extreme=extreme, n=n, freedom=n - 1, level=level)
-
-
 def mean_of_intervals(
     values: Sequence[float], ends: Sequence[Interval], *, weights: Array | None = None
 ) -> Interval:
@@ -212,19 +202,15 @@ def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | N
         parts.append((2 * (actual & assigned) - scores[-1] * size) / size.mean())
     spread = float((np.mean(parts, axis=0) ** 2).mean())
     freedom = max(1, len(truth) - len(scores))
-    return _wilson(
-        float(np.mean(scores)), spread, freedom=freedom, extreme=1.0, n=len(truth), level=level
-    )
+    return _wilson(float(np.mean(scores)), spread, freedom=freedom, n=len(truth), level=level)
 
 
-def _wilson(
-    mean: float, variance: float, *, extreme: float, n: int, freedom: int, level: float
-) -> Interval | None:
+def _wilson(mean: float, variance: float, *, n: int, freedom: int, level: float) -> Interval | None:
     """Ends m of ``|mean − m| = t sqrt(ratio m (1 − m) / freedom)``.
 
-    The ratio of the variance to that of a share, mean (1 − mean), is estimated from n scores. Of
-    few scores of which most are 0 (or 1) it is likely too small, as the rare ones are missing; it
-    is therefore moved towards 1, by more the larger the share ``extreme`` of scores at a bound.
+    The ratio of the variance to that of a share, mean (1 − mean), is estimated from n values. Of
+    few values it is likely too small, as the rare ones are missing; it is therefore moved
+    towards 1.
     """
     if n < 2:
         return None
@@ -233,7 +219,7 @@ def _wilson(
         return mean, mean
     ratio = variance / largest if largest > _TINY else 1.0
     if ratio < 1:
-        ratio = min(1.0, ratio + (1 - ratio) * (extreme + ratio / 2) / math.sqrt(n))
+        ratio = min(1.0, ratio + (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n))
     weight = ratio * _quantile(freedom, level) ** 2 / freedom
     centre = (mean + weight / 2) / (1 + weight)
     half = math.sqrt(weight * largest + weight**2 / 4) / (1 + weight)

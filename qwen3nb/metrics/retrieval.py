@@ -22,6 +22,8 @@ from qwen3nb.metrics.run_arrays import RunArrays
 
 __all__ = [
     "METRICS",
+    "RECORDED",
+    "Measure",
     "Qrels",
     "Run",
     "rank_documents",
@@ -106,6 +108,57 @@ METRICS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
 }
 
 
+class Measure(str):
+    """A metric of `METRICS` at a depth: a name such as ``nDCG@10``, which it prints and equals.
+
+    >>> measure = Measure("nDCG@10")
+    >>> measure, measure.depth, {measure: 0.5}["nDCG@10"]
+    ('nDCG@10', 10, 0.5)
+
+    Attributes:
+        metric: its name in `METRICS`.
+        depth: number of documents that count.
+
+    Raises:
+        ValueError: an unknown metric, or no depth; lists the choices.
+    """
+
+    metric: str
+    depth: int
+
+    def __new__(cls, name: str) -> Measure:
+        """Return the measure that has a name."""
+        match = _NAME.fullmatch(name)
+        if match is None or match["name"] not in METRICS:
+            raise ValueError(
+                f"unknown metric {name!r}; choose one of {', '.join(METRICS)} with a depth, "
+                "as in nDCG@10"
+            )
+        measure = super().__new__(cls, name)
+        measure.metric, measure.depth = match["name"], int(match["k"])
+        return measure
+
+    def score(self, grades: Sequence[int], ideal: Sequence[int]) -> float:
+        """Return the value of one query; see `METRICS`."""
+        return METRICS[self.metric](grades, ideal, self.depth)
+
+
+def _measures(*names: str) -> tuple[Measure, ...]:
+    return tuple(map(Measure, names))
+
+
+# What records have, by what is evaluated, in the order of their tables. A measure that is added
+# here is computed for the next record; a stored one that lacks it is made again.
+RECORDED: dict[str, tuple[Measure, ...]] = {
+    "task": _measures("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "MAP@100"),
+    "collection": _measures(
+        "nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "P@10", "MAP@100"
+    ),
+    "own data": _measures("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20"),
+    "reranking": _measures("nDCG@10", "MRR@10"),
+}
+
+
 def rank_documents(scores: Mapping[str, float]) -> list[str]:
     """Return document ids from best to worst.
 
@@ -151,15 +204,15 @@ def score_run(
     Args:
         qrels: grade per query and document.
         run: score per query and document; higher is better.
-        metrics: names such as ``nDCG@10``; the part before ``@`` is one of `METRICS`.
+        metrics: names of a `Measure`, such as ``nDCG@10``.
         zeros: whether a query with judgements, none of them relevant, scores 0.
 
     Raises:
         ValueError: an unknown metric (lists the choices), or a score that is not finite.
     """
-    wanted = {metric: _parse(metric) for metric in metrics}
-    values: dict[str, dict[str, float]] = {metric: {} for metric in wanted}
-    deepest = max((k for _, k in wanted.values()), default=0)
+    wanted = [Measure(metric) for metric in metrics]
+    values: dict[str, dict[str, float]] = {str(measure): {} for measure in wanted}
+    deepest = max((measure.depth for measure in wanted), default=0)
     for query, judged in qrels.items():
         ideal = sorted((grade for grade in judged.values() if grade > 0), reverse=True)
         if not ideal:
@@ -174,8 +227,8 @@ def score_run(
         grades = [
             max(judged[document], 0) if document in judged else UNJUDGED for document in ranked
         ]
-        for metric, (function, k) in wanted.items():
-            values[metric][query] = function(grades, ideal, k)
+        for measure in wanted:
+            values[measure][query] = measure.score(grades, ideal)
     return values
 
 
@@ -214,13 +267,3 @@ def score_rankings(
         run[str(index)] = scores
     values = score_run(qrels, run, metrics)
     return {name: sum(each.values()) / max(len(each), 1) for name, each in values.items()}
-
-
-def _parse(metric: str) -> tuple[Callable[[Sequence[int], Sequence[int], int], float], int]:
-    match = _NAME.fullmatch(metric)
-    if match is None or match["name"] not in METRICS:
-        raise ValueError(
-            f"unknown metric {metric!r}; choose one of {', '.join(METRICS)} with a depth, "
-            "as in nDCG@10"
-        )
-    return METRICS[match["name"]], int(match["k"])

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.gate.model_folder import check_model_folder
+from qwen3nb.models.kinds.prompts import named_prompts, prompt_warning
+from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
+from qwen3nb.models.kinds.source import Source, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.prompt_families import prompt_warning
-from qwen3nb.models.sources.prompt_names import named_prompts
-from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
-from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.imports import load_library
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     from qwen3nb.models.search.fusion import Fusion
 
 log = logging.getLogger(__name__)
-# What a kind of model loads first, if not transformers: a static table needs less.
-_LIBRARIES = {"sentence-transformers": "sentence_transformers", "static": "torch"}
 
 
 def load_encoder(
@@ -97,39 +92,39 @@ def load_encoder(
     """
     source = _resolved(spec, base=base, instruction=instruction, prompts=prompts)
     source = replace(source, label=label or source.label)
-    options: dict[str, Any] = {
-        "dimensions": dimensions, "cache": cache, "show_progress": show_progress
-    }  # fmt: skip
-    if source.kind == "random":
-        from qwen3nb.models.encoders.random_baseline import RandomEncoder
-
-        dimension = int(source.spec.partition(":")[2] or 128)
-        return RandomEncoder(source, seed=seed, dimension=dimension, **options)
-    load_library(_LIBRARIES.get(source.kind, "transformers.modeling_utils"))
+    if source.kind.library:
+        load_library(source.kind.library)
     if prompts is None and not prefix and (warning := prompt_warning(source)):
         log.warning(warning)
-    adapter = source.kind == "adapter"
-    model = source.base if source.base is not None else source
-    if model.folder is not None:
-        check_model_folder(model.folder, kind="causal" if adapter else model.kind)
-    options["content"] = fingerprint(source)
-    if bidirectional:
-        _check_causal(source)
-        options["bidirectional"] = True
-    if pooling in (None, "auto"):
-        pooling = "last" if adapter else None
-    return _runner(source)(
-        source,
-        pooling=one_of("pooling", pooling, POOLINGS) if pooling else None,
-        max_length=max_length or source.max_length,
-        device=device,
-        dtype=dtype,
-        batch_size=batch_size,
-        prefix=prefix,
-        append_eos=append_eos or adapter,
-        normalize=normalize,
-        **options,
-    )
+    if bidirectional and not source.kind.directed:
+        raise SpecError(
+            f"{source.label} is of kind {source.kind.name!r}; bidirectional is for causal language "
+            "models; other models have a fixed direction"
+        )
+    source.kind.check(source)
+    content = fingerprint(source)
+    options: dict[str, Any] = {
+        "pooling": None if pooling in (None, "auto") else one_of("pooling", pooling, POOLINGS),
+        "max_length": max_length or source.max_length,
+        "device": device,
+        "dtype": dtype,
+        "batch_size": batch_size,
+        "prefix": prefix,
+        "append_eos": append_eos,
+        "normalize": normalize,
+        "bidirectional": bidirectional,
+        "seed": seed,
+        "dimensions": dimensions,
+        "cache": cache,
+        "show_progress": show_progress,
+        "content": content,
+    }
+    try:
+        encoder: Encoder = source.kind.load(source, options)
+    except Exception:
+        unchanged(source, content)  # or it stumbled over files that are being replaced
+        raise
+    return encoder
 
 
 def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
@@ -138,15 +133,14 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
     The options are those of `load_encoder`; a fusion passes them to its encoders.
     """
     source = find_source(str(spec))
-    if source.kind == "fusion":
+    if source.parts:
         from qwen3nb.models.search.fusion import Fusion
 
         parts = [load_model(part.spec, **options) for part in source.parts]
         return Fusion(source, [part for part in parts if not isinstance(part, Fusion)])
-    if source.kind == "bm25":
-        from qwen3nb.models.search.bm25 import BM25
-
-        return BM25(source)
+    if source.kind.searches:
+        model: BM25 = source.kind.load(source, options)
+        return model
     return load_encoder(spec, **options)
 
 
@@ -163,41 +157,14 @@ def _resolved(
         SpecError: no such model, or one without vectors.
     """
     source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
-    if source.kind in ("bm25", "fusion"):
+    if source.kind.searches:
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
-    if source.kind == "hub":
+    if source.on_hub:
         source = fetch_model(source)  # only its files show what it is
-    if source.kind == "reranker":
-        raise SpecError(
-            f"{source.folder}: a cross-encoder, which scores pairs and has no vectors; "
-            "`qwen3nb rerank` and load_reranker run it"
-        )
-    if source.kind == "adapter":
+    if source.kind.adapts:
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
         )
     if prompts is not None:
         source = replace(source, prompts=named_prompts(prompts))
     return source if instruction is None else replace(source, instruction=instruction)
-
-
-def _check_causal(source: Source) -> None:
-    if source.kind not in ("decoder", "adapter"):
-        raise SpecError(
-            f"{source.label} is of kind {source.kind!r}; bidirectional is for causal language "
-            "models; other models have a fixed direction"
-        )
-
-
-def _runner(source: Source) -> Callable[..., Encoder]:
-    """Return the class that runs models of this kind."""
-    if source.kind == "static":
-        from qwen3nb.models.encoders.static import StaticEncoder
-
-        return StaticEncoder
-    from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
-    from qwen3nb.models.encoders.transformer import TransformerEncoder
-
-    if source.kind == "sentence-transformers":
-        return SentenceTransformerEncoder
-    return TransformerEncoder

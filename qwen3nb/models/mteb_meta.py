@@ -6,11 +6,10 @@ It says what is known of the model, and nothing else: MTEB's leaderboard shows N
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from qwen3nb.models.sources.resolve import registry
-from qwen3nb.models.sources.source import Source
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.models.kinds.source import Source, registry
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -77,7 +76,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 
 def _parameters(model: Any) -> int | None:
     """Return the number of parameters; 0 for BM25 and random vectors, which have none."""
-    return 0 if model.source.kind in ("bm25", "random") else getattr(model, "parameters", None)
+    return 0 if model.source.kind.weightless else getattr(model, "parameters", None)
 
 
 def _megabytes(model: Any) -> int | None:
@@ -89,15 +88,11 @@ def _megabytes(model: Any) -> int | None:
 
 def _framework(source: Source) -> list[str]:
     """Return MTEB's names of what the model is written in, as it names them for hub models."""
-    if source.kind == "random":
-        return ["NumPy"]
-    if source.folder is None:  # BM25, or an object of the user's
-        return []
-    sentence = (source.folder / "modules.json").is_file()
-    stored = any(source.folder.glob("*.safetensors"))
-    return [
-        *["Sentence Transformers"] * sentence, "PyTorch", "Transformers", *["safetensors"] * stored
-    ]  # fmt: skip
+    folder, names = source.folder, source.kind.framework
+    if folder is None:
+        return list(names)
+    sentence = ["Sentence Transformers"] * folder.has("modules.json")
+    return [*sentence, *names, *["safetensors"] * any(folder.path.glob("*.safetensors"))]
 
 
 def _license(source: Source) -> str | None:
@@ -113,11 +108,11 @@ def _license(source: Source) -> str | None:
     return name if name in get_args(Licenses) or name.startswith("https://") else None
 
 
-def _card_license(folder: Path | None) -> Any:
+def _card_license(folder: ModelFolder | None) -> Any:
     """Return ``license`` of the front matter of a model card; None without one that can be read."""
     import yaml
 
-    card = folder / "README.md" if folder is not None else None
+    card = folder.path / "README.md" if folder is not None else None
     if card is None or not card.is_file():
         return None
     with card.open(encoding="utf-8", errors="replace") as file:

@@ -12,8 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json, write_json
+from qwen3nb.utils.schema import Number, Unicode, field_problem
 
 __all__ = ["FailedRun", "failed_run", "failed_runs", "forget_failure", "note_failure"]
 
@@ -34,15 +37,16 @@ class FailedRun:
         more: where to read more: the log, the partly executed notebook.
     """
 
-    page: str
-    notebook: str
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    page: Unicode
+    notebook: Unicode
     parameters: dict[str, Any]
-    error: str
-    message: str
-    started: str
-    failed: str
-    seconds: float
-    more: tuple[str, ...] = ()
+    error: Unicode
+    message: Unicode
+    started: Unicode
+    failed: Unicode
+    seconds: Number
+    more: tuple[Unicode, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -81,31 +85,20 @@ def failed_runs(folder: Path | str | None = None) -> list[FailedRun]:
 
 
 def _read(file: Path) -> FailedRun:
+    value: Any = None
     try:
-        return _checked(read_json(file))
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        value = read_json(file)
+        run: FailedRun = TypeAdapter(FailedRun).validate_python(value)
+        return run
+    except (OSError, ValueError) as error:
+        why = field_problem(error, value) if isinstance(error, ValidationError) else error
         return FailedRun(
-            page=file.stem, notebook="", parameters={}, error="damaged note",
-            message=f"{paths.shown(file)} is not the note of a failed run ({error}); delete it",
-            started="", failed="", seconds=0.0,
-        )  # fmt: skip
-
-
-def _checked(value: Any) -> FailedRun:
-    """Return a note from its JSON.
-
-    Raises:
-        TypeError: not an object, or a field that is unknown or of another type.
-        KeyError: a field is missing.
-    """
-    run = FailedRun(**{**value, "more": tuple(value["more"])})
-    texts = (run.page, run.notebook, run.error, run.message, run.started, run.failed, *run.more)
-    if not all(isinstance(each, str) and _is_unicode(each) for each in texts):
-        raise TypeError("expected texts")
-    if not isinstance(run.parameters, dict) or not isinstance(run.seconds, int | float):
-        raise TypeError("expected an object of parameters and a number of seconds")
-    return run
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+            page=file.stem,
+            notebook="",
+            parameters={},
+            error="damaged note",
+            message=f"{paths.shown(file)} is not the note of a failed run ({why}); delete it",
+            started="",
+            failed="",
+            seconds=0.0,
+        )

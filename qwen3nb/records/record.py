@@ -4,6 +4,10 @@
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
     results/checksums.jsonl                    of every record that was ever written there
 
+The dataclasses below are the schema: their annotations are the types and bounds that a file is
+checked against before anything uses it, and their fields are what is written. A record with
+anything else is refused as a whole, by the name of the field.
+
 A record stores the score of every query; its aggregates are derived from these scores and
 can be recomputed (`verification.problems`). What has a row per query, the scores and each
 query's best documents, is in files beside the JSON (`qwen3nb.records.side_files`), which holds
@@ -14,6 +18,7 @@ checksum is the SHA-256 of everything else in its JSON.
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import re
@@ -23,26 +28,62 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    SkipValidation,
+    StrictBool,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
+from typing_extensions import TypedDict
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.errors import ResultError
-from qwen3nb.records.fields import field_problem
-from qwen3nb.records.query_scores import QueryScores, StoredScores
-from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
-from qwen3nb.records.top_documents import StoredTop, encode_top
+from qwen3nb.records.side_files import (
+    QueryScores,
+    ScoresEntry,
+    SideEntry,
+    SideFile,
+    StoredScores,
+    StoredTop,
+    encode_top,
+    named_files,
+    remove_unnamed,
+    write_side_file,
+)
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.schema import (
+    Amount,
+    Count,
+    FileName,
+    Label,
+    Moment,
+    Name,
+    Names,
+    Number,
+    PathText,
+    Text,
+    Unicode,
+    WrittenAs,
+    bounded_json,
+    field_problem,
+    shortened,
+)
 from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "CHECKSUMS",
-    "FIRST_SCHEMA",
     "SCHEMA",
-    "SECOND_SCHEMA",
     "Environment",
     "MTEBScore",
     "ModelInfo",
@@ -58,9 +99,7 @@ __all__ = [
 
 CHECKSUMS = "checksums.jsonl"
 SCHEMA = "qwen3nb.result/3"
-SECOND_SCHEMA = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
-FIRST_SCHEMA = "qwen3nb.result/1"
-_SIZES = ("documents", "queries", "texts")  # among the task's other fields in the first schema
+ONE_FILE = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
 _VERSIONS = (
     "qwen3nb",
     "torch",
@@ -74,7 +113,74 @@ _VERSIONS = (
     "scikit-learn",
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LARGEST = 1 << 29  # bytes of a record's JSON; older ones hold the scores of all queries
+_LARGEST = 1 << 29  # bytes of a record's JSON; one file may hold the scores of all queries
+_ALWAYS_IN_TASK = ("splits", "subsets", "languages", "mteb")
+_ONLY_THESE = ConfigDict(extra="forbid")
+
+
+class _UsedParameters(TypedDict, total=False):
+    """Parameters of a run that a page, a name or a command is made from; there may be others."""
+
+    tier: Text
+    tasks: Text
+    benchmark: Text
+    types: Text
+    languages: Text
+    splits: Text
+    subsets: Text
+    pooling: Text
+    prefix: Text
+    device: Text
+    dtype: Text
+    baseline: Text
+    checkpoint: PathText
+    data: PathText
+    limit: Count
+    max_length: Count
+    batch_size: Count
+    seed: Count
+    depth: Count
+    parts: Count | None
+    dimensions: Count | None
+    append_eos: StrictBool
+    bidirectional: StrictBool
+    queries: dict[Unicode, Unicode]
+    top: dict[Unicode, list[Unicode]]
+    notes: list[Unicode]
+    runs: dict[FileName, Name]
+    qrels: dict[FileName, Name]
+    first_run: _FirstRun
+
+
+class _FirstRun(TypedDict):
+    name: FileName
+    sha256: Name
+
+
+class _FirstStage(TypedDict):
+    kind: Name
+    depth: Count
+
+
+class _Reranking(_UsedParameters, total=False):
+    """Those of a reranking, whose record has a first stage."""
+
+    collection: Required[Label]
+    group: Required[Name]
+    counts: dict[Name, Count]
+    first: _FirstStage
+    longest_query: dict[str, Any] | None
+
+
+_Parameters = Annotated[
+    Annotated[_UsedParameters, Tag("search")] | Annotated[_Reranking, Tag("reranking")],
+    Discriminator(lambda config: "reranking" if "first" in config else "search"),
+]
+
+
+@with_config(ConfigDict(extra="ignore"))
+class _Settings(TypedDict, total=False):
+    model: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,11 +195,14 @@ class ModelInfo:
         parameters: number of parameters; None if the model has none.
     """
 
-    label: str
-    identity: str
-    spec: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    parameters: int | None = None
+    __pydantic_config__ = _ONLY_THESE
+    label: Label
+    identity: Label
+    spec: PathText = ""
+    settings: Annotated[dict[str, Any], WrittenAs(_Settings), AfterValidator(bounded_json)] = field(
+        default_factory=dict
+    )
+    parameters: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +213,10 @@ class MTEBScore:
     in older records.
     """
 
-    metric: str
-    value: float
-    file: str = ""
+    __pydantic_config__ = _ONLY_THESE
+    metric: Name
+    value: Number
+    file: Name = ""
 
 
 @dataclass(frozen=True)
@@ -132,21 +242,22 @@ class TaskInfo:
             as queries without a relevant document; empty if there is nothing to tell.
     """
 
-    name: str
-    type: str
-    main_metric: str
-    dataset: str = ""
-    revision: str = ""
-    unit: str = "queries"
-    size: dict[str, int] = field(default_factory=dict)
+    __pydantic_config__ = _ONLY_THESE
+    name: Label
+    type: Name
+    main_metric: Label
+    dataset: Text = ""
+    revision: Text = ""
+    unit: Name = "queries"
+    size: dict[Name, Count] = field(default_factory=dict)
     mteb: MTEBScore | None = None
-    group: str = ""
-    categories: dict[str, str] = field(default_factory=dict)
-    splits: tuple[str, ...] = ()
-    subsets: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    selection: str = ""
-    counts: dict[str, int] = field(default_factory=dict)
+    group: Name = ""
+    categories: dict[Unicode, Text] = field(default_factory=dict)
+    splits: Names = ()
+    subsets: Names = ()
+    languages: Names = ()
+    selection: Name = ""
+    counts: dict[Name, Count] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -169,23 +280,25 @@ class Part:
         mteb: the main score that MTEB reports for it.
     """
 
-    split: str
-    subset: str
-    languages: tuple[str, ...]
+    __pydantic_config__ = _ONLY_THESE
+    split: Name
+    subset: Name
+    languages: Names
     score: Aggregate
-    mteb: float
+    mteb: Number
 
 
 @dataclass(frozen=True)
 class Environment:
     """The software and hardware that produced a record."""
 
-    versions: dict[str, str] = field(default_factory=dict)
-    python: str = ""
-    platform: str = ""
-    device: str = "cpu"
-    precision: str = "float32"
-    linear: str = ""  # onednn or mkl, in float32 on a CPU; the GPU, and whether with TF32
+    __pydantic_config__ = _ONLY_THESE
+    versions: dict[Name, Name] = field(default_factory=dict)
+    python: Name = ""
+    platform: Text = ""
+    device: Name = "cpu"
+    precision: Name = "float32"
+    linear: Name = ""  # onednn or mkl, in float32 on a CPU; the GPU, and whether with TF32
 
     @classmethod
     def current(
@@ -215,12 +328,13 @@ class RunCost:
         peak_memory_bytes: peak memory of the process; None if the platform does not report it.
     """
 
-    seconds: float = 0.0
-    texts: int = 0
-    encoded: int = 0
-    cached: int = 0
-    texts_per_second: float | None = None
-    peak_memory_bytes: int | None = None
+    __pydantic_config__ = _ONLY_THESE
+    seconds: Amount = 0.0
+    texts: Count = 0
+    encoded: Count = 0
+    cached: Count = 0
+    texts_per_second: Amount | None = None
+    peak_memory_bytes: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -248,15 +362,17 @@ class Result:
 
     model: ModelInfo
     task: TaskInfo
-    metrics: dict[str, Aggregate]
-    per_query: Mapping[str, Mapping[str, float]]
-    seed: int
-    config: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[Name, Aggregate]
+    per_query: SkipValidation[Mapping[str, Mapping[str, float]]]
+    seed: Count
+    config: Annotated[dict[str, Any], WrittenAs(_Parameters), AfterValidator(bounded_json)] = field(
+        default_factory=dict
+    )
     environment: Environment = field(default_factory=Environment)
     cost: RunCost = field(default_factory=RunCost)
-    run: str = ""
-    finished: str = ""
-    checksum: str = field(default="", compare=False)
+    run: Text = ""
+    finished: Moment = ""
+    checksum: Name = field(default="", compare=False)
     parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
@@ -294,8 +410,7 @@ class Result:
         """
         path = self.path(folder)
         value = {"schema": SCHEMA, **_without_rows(self)}
-        if problem := field_problem(json.loads(json.dumps(value))):
-            raise ResultError(f"{path.name}: {problem}")
+        _checked(json.loads(json.dumps(value)), path.name, per_query={})
         _refuse_secrets(value, where=str(path))
         with turn(path):
             replaced = named_files(path)
@@ -310,15 +425,15 @@ class Result:
         rows: dict[str, Any] = {"per_query": self.scores.plain()}
         if isinstance(top := self.config.get("top"), Mapping):
             rows["config"] = self.config | {"top": {query: list(top[query]) for query in top}}
-        value = {"schema": SECOND_SCHEMA, **_without_rows(self), **rows}
+        value = {"schema": ONE_FILE, **_without_rows(self), **rows}
         return value | {"checksum": checksum(value)}
 
     @classmethod
     def load(cls, file: Path) -> Result:
-        """Read a record of the current or a previous schema; its scores are read when needed.
+        """Read a record; its scores are read when they are needed.
 
         Raises:
-            ResultError: not JSON, not of a known schema, or a field is missing.
+            ResultError: not JSON, not of a known schema, or a field that is missing or wrong.
         """
         return read_record(file)[0]
 
@@ -333,13 +448,59 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
     try:
         _check_file(file)
         value = read_json(file)
-        return Result(**_typed(_with_rows(value, file))), value
+        schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
+        if schema == ONE_FILE:
+            return _checked(value, file, per_query=QueryScores.of(value["per_query"])), value
+        if schema != SCHEMA:
+            raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
+        scores = _validated(ScoresEntry | None, value["scores"], file, "scores")
+        top = _validated(SideEntry | None, value["top"], file, "top")
+        stored, best = (
+            SideFile.of(file, each.file, each.sha256) if each else None for each in (scores, top)
+        )
+        per_query = StoredScores(stored, scores) if stored else {}
+        result = _checked(value, file, per_query=per_query)
+        if best:
+            result = replace(result, config={**result.config, "top": StoredTop(best, top)})
+        return result, value
     except ResultError:
         raise
     except OSError as error:
         raise ResultError(f"{file}: cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ResultError(f"{file}: not a result record ({reprlib.repr(error)})") from None
+
+
+_reader = functools.cache(TypeAdapter)
+
+
+def _validated(kind: Any, value: Any, where: Path | str, *within: str) -> Any:
+    """Return a JSON value as ``kind``.
+
+    Raises:
+        ResultError: names the file and the field.
+    """
+    try:
+        return _reader(kind).validate_python(value)
+    except ValidationError as error:
+        raise ResultError(f"{where}: {field_problem(error, value, within=within)}") from None
+
+
+def _checked(value: dict[str, Any], where: Path | str, *, per_query: Any) -> Result:
+    """Return the record in a JSON value.
+
+    Raises:
+        ResultError: names the file and the field.
+    """
+    result: Result = _validated(Result, {**value, "per_query": per_query}, where)
+    lacking = [name for name in ("config", "environment", "cost") if name not in value]
+    lacking += [f"task.{name}" for name in _ALWAYS_IN_TASK if name not in value["task"]]
+    if lacking:
+        raise ResultError(f"{where}: {lacking[0]}: is missing")
+    if result.task.main_metric not in result.metrics:
+        main = shortened(result.task.main_metric)
+        raise ResultError(f"{where}: task.main_metric: {main} is not among the metrics")
+    return result
 
 
 def _check_file(file: Path) -> None:
@@ -380,65 +541,14 @@ def _write_rows(result: Result, path: Path) -> dict[str, Any]:
     entries: dict[str, Any] = {"scores": None, "top": None}
     if scores := result.scores:
         file = write_side_file(path, "scores", scores.encoded())
-        entries["scores"] = scores.entry(file)
+        counts = dict(scores.counts)
+        entry = ScoresEntry(file.name, file.sha256, scores.size, scores.ids, counts)
+        entries["scores"] = asdict(entry)
     top = result.config.get("top")
     if isinstance(top, Mapping):
         file = write_side_file(path, "top", encode_top(top))
-        entries["top"] = {"file": file.name, "sha256": file.sha256, "queries": len(top)}
+        entries["top"] = asdict(SideEntry(file.name, file.sha256, len(top)))
     return entries
-
-
-def _with_rows(value: Any, file: Path) -> dict[str, Any]:
-    """Return the fields of a record's JSON of any schema, with its rows per query."""
-    schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
-    if schema not in (SCHEMA, SECOND_SCHEMA, FIRST_SCHEMA):
-        raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
-    if schema != SCHEMA:
-        value = _from_first(value) if schema == FIRST_SCHEMA else value
-    if problem := field_problem(value):
-        raise ResultError(f"{file}: {problem}")
-    if schema != SCHEMA:
-        return value | {"per_query": QueryScores.of(value["per_query"])}
-    scores, top = value["scores"], value["top"]
-    config = value["config"] | ({"top": StoredTop.named(file, top)} if top else {})
-    per_query = StoredScores.named(file, scores) if scores else {}
-    return value | {"per_query": per_query, "config": config}
-
-
-def _typed(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record's JSON with the types that `Result` expects."""
-    fields = {name: value[name] for name in Result.__dataclass_fields__ if name in value}
-    task = dict(fields["task"])
-    for name in ("splits", "subsets", "languages"):
-        task[name] = tuple(task[name])
-    if task["mteb"] is not None:
-        task["mteb"] = MTEBScore(**task["mteb"])
-    return fields | {
-        "model": ModelInfo(**fields["model"]),
-        "task": TaskInfo(**task),
-        "environment": Environment(**fields["environment"]),
-        "cost": RunCost(**fields["cost"]),
-        "metrics": {name: _aggregate(item) for name, item in fields["metrics"].items()},
-        "parts": tuple(_part(item) for item in fields.get("parts", ())),
-    }
-
-
-def _aggregate(item: dict[str, Any]) -> Aggregate:
-    parts = tuple(item.get("parts", ()))
-    return Aggregate(**{**item, "columns": tuple(item["columns"]), "parts": parts})
-
-
-def _part(item: dict[str, Any]) -> Part:
-    languages = tuple(item["languages"])
-    return Part(**{**item, "languages": languages, "score": _aggregate(item["score"])})
-
-
-def _from_first(value: dict[str, Any]) -> dict[str, Any]:
-    """Convert a record of the first schema, which stored sizes among the task's other fields."""
-    task = dict(value["task"])
-    size = {name: task.pop(name) for name in _SIZES if name in task}
-    unknown: dict[str, Any] = {"splits": [], "subsets": [], "languages": [], "mteb": None}
-    return value | {"task": unknown | task | {"size": size}, "checksum": ""}
 
 
 def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:

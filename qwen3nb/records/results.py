@@ -119,7 +119,7 @@ class Results(Sequence[Result]):
             for record in self
             for name in (record.metrics if all_metrics else (record.task.main_metric,))
         ]
-        return pd.DataFrame(rows, columns=list(_COLUMNS))
+        return pd.DataFrame(rows, columns=_COLUMNS)
 
     def write_scores(self, file: Path | str) -> Path:
         """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.
@@ -135,19 +135,16 @@ class Results(Sequence[Result]):
         return write_scores(self, file)
 
 
-_COLUMNS = (
-    "model", "task", "type", "metric", "value", "low", "high", "n", "unit", "seed", "identity",
-    "revision", "finished",
-)  # fmt: skip
+_COLUMNS = """
+    model task type metric value low high n unit seed identity revision finished
+""".split()  # noqa: SIM905 - a list of words reads better as a line
 
 
 def _row(record: Result, metric: str) -> tuple[object, ...]:
-    value = record.metrics[metric]
-    return (
-        record.model.label, record.task.key, record.task.type, metric, value.value, value.low,
-        value.high, value.n, record.task.unit, record.seed, record.model.identity[:8],
-        record.task.revision, record.finished,
-    )  # fmt: skip
+    value, model, task = record.metrics[metric], record.model, record.task
+    score = (value.value, value.low, value.high, value.n)
+    of_run = (record.seed, model.identity[:8], task.revision, record.finished)
+    return (model.label, task.key, task.type, metric, *score, task.unit, *of_run)
 
 
 def _listed(names: Names) -> list[str]:

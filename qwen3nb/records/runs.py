@@ -3,8 +3,6 @@
     <model>/seed_<n>/<task>.<digest>.trec     the run, beside its record
     <model>/seed_<n>/<task>.<digest>.qrels    the judgements that it is scored by
     first_stages/<task>-<digest>.trec         a first stage's run, shared by all rerankers
-    <model>/seed_<n>/<task>.trec              a reranked run, as older versions wrote it
-    <model>/seed_<n>/<task>.first.trec        that of its first stage, likewise
 
 A name has the digest of the content: whoever writes a file writes the same, and a record that is
 about to be replaced keeps its run until then.
@@ -25,7 +23,6 @@ __all__ = [
     "first_stage_file",
     "reranked_run_file",
     "rescored_problems",
-    "run_digests",
     "run_problems",
 ]
 
@@ -39,31 +36,13 @@ def first_stage_file(folder: Path, name: str) -> Path:
 
 def first_run_file(file: Path, config: Mapping[str, Any]) -> Path:
     """Return the file of the first stage's run for the record in ``file``."""
-    shared = config.get("first_run")
-    if isinstance(shared, dict):
-        return first_stage_file(file.parent.parent.parent, str(shared.get("name")))
-    return file.with_suffix(".first.trec")
+    name = (config.get("first_run") or {}).get("name", "")
+    return first_stage_file(file.parent.parent.parent, name)
 
 
 def reranked_run_file(file: Path, config: Mapping[str, Any]) -> Path:
-    """Return the file of the reranked run of the record in ``file``."""
-    names = [str(name) for name in config.get("runs") or ()]
-    return file.with_name(names[0]) if names else file.with_suffix(".trec")
-
-
-def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None:
-    """Return the SHA-256 of each run, and of the qrels, of the record in ``file``.
-
-    None if it names no run: a search without, or a reranking of an older version.
-    """
-    digests, shared = config.get("runs"), config.get("first_run")
-    if not isinstance(digests, dict):
-        return None
-    named = {**digests, **dict(config.get("qrels") or {})}
-    own = {file.with_name(name): str(each) for name, each in named.items()}
-    if isinstance(shared, dict):
-        own[first_run_file(file, config)] = str(shared.get("sha256"))
-    return own
+    """Return the file of the run of the record in ``file``, which has one."""
+    return file.with_name(next(iter(config.get("runs") or ("",))) or f"{file.stem}.trec")
 
 
 def run_problems(file: Path, result: Result, *, known: dict[Path, str]) -> Iterator[str]:
@@ -71,9 +50,11 @@ def run_problems(file: Path, result: Result, *, known: dict[Path, str]) -> Itera
 
     ``known`` holds the digests of runs that records share; new ones are added.
     """
-    if (digests := run_digests(file, result.config)) is None:
-        yield from _older_run_problems(file, result)
-        return
+    config = result.config
+    named = {**(config.get("runs") or {}), **(config.get("qrels") or {})}
+    digests = {file.with_name(name): digest for name, digest in named.items()}
+    if first := config.get("first_run"):
+        digests[first_run_file(file, config)] = first["sha256"]
     for run, digest in digests.items():
         if not run.is_file():
             yield f"its run {run.name} is missing"
@@ -109,33 +90,3 @@ def rescored_problems(file: Path, result: Result) -> Iterator[str]:
 def _rows(file: Path) -> Iterator[list[str]]:
     with file.open(encoding="utf-8") as lines:
         yield from (line.split() for line in lines)
-
-
-def _older_run_problems(file: Path, result: Result) -> Iterator[str]:
-    """Compare the runs beside a record that has no digests of them with its queries."""
-    runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
-    documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
-    if not documents:
-        return
-    queries = set(next(iter(result.per_query.values()), {}))
-    for end, listed in documents.items():
-        name = runs[end].name
-        if listed is None:
-            yield f"its run {name} has a line that is cut or malformed"
-        elif set(listed) != queries:
-            yield f"its run {name} has {len(listed)} queries, its scores {len(queries)}"
-    first, last = documents.get(".first.trec"), documents.get(".trec")
-    if first and last and first != last:
-        yield f"its run {runs['.trec'].name} has other documents than the first stage's"
-
-
-def _documents(run: Path) -> dict[str, set[str]] | None:
-    """Documents per query of a TREC run; None if a line is cut."""
-    text = run.read_text(encoding="utf-8", errors="replace")
-    documents: dict[str, set[str]] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) != 6:
-            return None
-        documents.setdefault(fields[0], set()).add(fields[2])
-    return documents if text.endswith("\n") else None

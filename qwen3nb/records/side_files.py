@@ -6,56 +6,106 @@
     results/<label>-<identity>/seed_<n>/<task>.<digest>.trec     of a search, see `runs`
     results/<label>-<identity>/seed_<n>/<task>.<digest>.qrels    likewise
 
+The scores have a column of 64-bit floats per metric, null where the query has no score; the best
+documents a list of ids, best first; both the queries' ids in ``query_id``. They are read when they
+are needed.
+
 A file's name holds the first digits of its SHA-256, and the record holds all of them. A record
 is replaced in three steps, each atomic: the new files are written under names of their own, then
 the JSON that names them replaces the old one, then the old files go. Whenever a process is
 killed, the JSON on disk names the files it was written with.
+
+    >>> QueryScores.of({"nDCG@10": {"a": 0.5, "b": 1.0}, "MRR@10": {"b": 1.0}})
+    <QueryScores: 2 queries; columns nDCG@10, MRR@10>
+    >>> QueryScores.of({"nDCG@10": {"a": 0.5, "b": 1.0}}).array("nDCG@10")
+    array([0.5, 1. ])
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import reprlib
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
 
 from qwen3nb import paths
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.utils.atomic_files import read_json, write_bytes
+from qwen3nb.utils.schema import Count, Name, Text, Unicode, shortened
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 __all__ = [
-    "DOCUMENTS",
-    "KINDS",
-    "QUERY_ID",
+    "QueryScores",
+    "ScoresEntry",
+    "SideEntry",
     "SideFile",
-    "encode_table",
+    "StoredScores",
+    "StoredTop",
+    "encode_top",
     "named_files",
     "remove_unnamed",
     "run_path",
     "side_file_problems",
-    "string_column",
     "write_side_file",
 ]
 
-KINDS = ("scores", "top")
-QUERY_ID, DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
+_KINDS = ("scores", "top")
+_QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
+_RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
+_RECENT_TOP = 32  # tables of best documents that do: about 10 MB of 6,980 queries each
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.({'|'.join(KINDS)})\.parquet"
+_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.({'|'.join(_KINDS)})\.parquet"
 _NAME = re.compile(_STEM + _END)
-_RUN_END = (  # older versions wrote runs without digest
-    rf"(\.[0-9a-f]{{{_DIGITS}}}|\.first)?\.trec|\.[0-9a-f]{{{_DIGITS}}}\.qrels"
+_RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
+_RUN = re.compile(_STEM + r"\.(trec|qrels)")
+_WRONG_IDS = (
+    "{}: its query ids are not those that its record names: one of them was changed after it was "
+    "written. Restore both, or run the task again with --fresh"
 )
-_RUN = re.compile(rf"{_STEM}\.(trec|qrels)")
+
+
+@dataclass(frozen=True)
+class SideEntry:
+    """What a record's JSON says of a file beside it.
+
+    Attributes:
+        file: its name.
+        sha256: its digest.
+        queries: number of its rows.
+    """
+
+    file: Text
+    sha256: Name
+    queries: Count
+
+
+@dataclass(frozen=True)
+class ScoresEntry(SideEntry):
+    """What it says of the scores.
+
+    Attributes:
+        ids: digest of the query ids and their order.
+        columns: number of queries with a score, by column.
+    """
+
+    ids: Name
+    columns: dict[Unicode, Count]
 
 
 @dataclass(frozen=True)
@@ -71,14 +121,17 @@ class SideFile:
     sha256: str
 
     @classmethod
-    def of(cls, record: Path, entry: dict[str, Any]) -> SideFile:
-        """Return the file that an entry of a record's JSON names."""
-        name, digest = entry["file"], entry["sha256"]
-        if not (isinstance(name, str) and _NAME.fullmatch(name) and isinstance(digest, str)):
+    def of(cls, record: Path, name: str, sha256: str) -> SideFile:
+        """Return the file that the JSON of ``record`` names.
+
+        Raises:
+            ResultError: its name is not that of such a file.
+        """
+        if not _NAME.fullmatch(name):
             raise ResultError(
-                f"{record}: {reprlib.repr(name)} is not the name of a file beside a record"
+                f"{record}: {shortened(name)} is not the name of a file beside a record"
             )
-        return cls(str(record.absolute().with_name(name)), digest)
+        return cls(str(record.absolute().with_name(name)), sha256)
 
     @property
     def name(self) -> str:
@@ -128,14 +181,6 @@ class SideFile:
         except pa.ArrowException as error:
             raise ResultError(f"{self.shown}: not Parquet ({error})") from None
 
-    def column(self, name: str) -> pa.ChunkedArray:
-        """Return one column.
-
-        Raises:
-            ResultError: as `open`, or the column is missing.
-        """
-        return self.columns((name,))[0]
-
     def columns(self, names: Iterable[str]) -> list[pa.ChunkedArray]:
         """Return columns, for which the file is read once.
 
@@ -178,15 +223,393 @@ def string_column(values: Iterable[str], *, what: str) -> pa.Array:
             raise ResultError(f"{what}: expected strings, got {text!r}")
     try:
         return pa.array(texts, pa.large_string())
-    except UnicodeEncodeError:
-        wrong = next(text for text in texts if _is_invalid(text))
+    except UnicodeEncodeError as error:
         raise ResultError(
-            f"{what} {wrong!r} has a lone surrogate, which is not valid Unicode; rename it"
+            f"{what} {error.object!r} has a lone surrogate, which is not valid Unicode; rename it"
         ) from None
 
 
-def _is_invalid(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+class _Queries:
+    """Query ids in the order of the rows; equal ids of several records are one object."""
+
+    def __init__(self, ids: tuple[str, ...]) -> None:
+        self.ids = ids
+        self._parts: dict[str, npt.NDArray[np.intp]] = {}
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        return {query: row for row, query in enumerate(self.ids)}
+
+    @cached_property
+    def _ordered(self) -> list[tuple[str, int]]:
+        return sorted(self.rows.items())
+
+    def of_part(self, part: str) -> npt.NDArray[np.intp]:
+        """Rows of the queries whose id begins with ``part``, by id."""
+        if part not in self._parts:
+            rows = [row for query, row in self._ordered if query.startswith(part)]
+            self._parts[part] = np.array(rows, np.intp)
+        return self._parts[part]
+
+
+_known: WeakValueDictionary[str, _Queries] = WeakValueDictionary()  # by digest, while in use
+
+
+def _digest(ids: Iterable[str]) -> str:
+    """SHA-256 of ids, each preceded by its length."""
+    text = "".join(f"{len(query)}:{query}" for query in ids)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _shared(ids: tuple[str, ...], digest: str) -> _Queries:
+    queries = _Queries(ids)
+    return _known.setdefault(digest, queries)
+
+
+class QueryScores(Mapping[str, Mapping[str, float]]):
+    """Column, then query id, to score; also as an array per column.
+
+    Create one with `of`; that of a record is `Result.scores`.
+
+    Attributes:
+        ids: digest of the query ids and their order.
+        counts: number of queries with a score, by column.
+    """
+
+    ids: str
+    counts: Mapping[str, int]
+
+    def __init__(self, queries: tuple[str, ...], arrays: Mapping[str, Array]) -> None:
+        """Hold arrays of float64, a value per query, NaN for a query without one."""
+        self.ids = _digest(queries)
+        self._queries = _shared(queries, self.ids)
+        self._arrays = {name: _read_only(array) for name, array in arrays.items()}
+        self.counts = {name: _present(array) for name, array in self._arrays.items()}
+
+    @classmethod
+    def of(cls, scores: Mapping[str, Mapping[str, float]]) -> QueryScores:
+        """Return the scores of ``scores``, itself if it is one already.
+
+        Raises:
+            ResultError: an id that is no string, or a value that no finite 64-bit float equals.
+        """
+        if isinstance(scores, QueryScores):
+            return scores
+        queries = tuple(dict.fromkeys(query for column in scores.values() for query in column))
+        if wrong := [query for query in queries if not isinstance(query, str)]:
+            raise ResultError(f"query ids: expected strings, got {shortened(wrong[0])}")
+        rows = {query: row for row, query in enumerate(queries)}
+        return cls(queries, {name: _filled(name, scores[name], rows) for name in scores})
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """All query ids, in the order of the arrays."""
+        return self._queries.ids
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """The place of each query in `queries`."""
+        return self._queries.rows
+
+    @property
+    def size(self) -> int:
+        """Number of queries."""
+        return len(self.queries)
+
+    def array(self, column: str) -> Array:
+        """Return a column in the order of `queries`, read-only; NaN for a query without a score.
+
+        Raises:
+            KeyError: there is no such column.
+        """
+        return self._arrays[column]
+
+    def sample(self, columns: Sequence[str], part: str = "") -> Array:
+        """Return the values (n, columns) of the queries whose id begins with ``part``, by id.
+
+        Raises:
+            KeyError: there is no such column.
+            ValueError: columns that do not cover the same queries, or a value that is not finite.
+        """
+        rows = self._queries.of_part(part)
+        values = np.stack([self.array(column)[rows] for column in columns], axis=1)
+        absent = np.isnan(values)
+        for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):
+            if differs:
+                raise ValueError(f"columns {columns[0]!r} and {name!r} cover different queries")
+        if absent.any():
+            rows, values = rows[~absent[:, 0]], values[~absent[:, 0]]
+        if not np.isfinite(values).all():
+            query = self.queries[rows[np.argwhere(~np.isfinite(values))[0, 0]]]
+            raise ValueError(f"query {query!r} has a value that is not finite")
+        return values
+
+    def __getitem__(self, column: str) -> _QueryColumn:
+        if column not in self.counts:
+            raise KeyError(column)
+        return _QueryColumn(self, column)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, QueryScores) and self.ids == other.ids:
+            return self.counts == other.counts and all(
+                np.array_equal(self.array(name), other.array(name), equal_nan=True) for name in self
+            )
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # a mapping
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
+
+    def __deepcopy__(self, memo: Any) -> QueryScores:
+        return self  # nothing in it can change
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return QueryScores, (self.queries, {name: self.array(name) for name in self})
+
+    def __repr__(self) -> str:
+        """Number of queries, and the columns."""
+        if not self:
+            return "<QueryScores: none>"
+        return f"<QueryScores: {self.size} queries; columns {', '.join(self)}>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per query, by its id, and a column per metric."""
+        import pandas as pd
+
+        columns = {name: self.array(name) for name in self}
+        return pd.DataFrame(columns, index=list(self.queries))
+
+    def plain(self) -> dict[str, dict[str, float]]:
+        """Return everything as dictionaries."""
+        return {name: dict(self[name].items()) for name in self}
+
+    def encoded(self) -> bytes:
+        """Return the scores as the bytes of a Parquet file.
+
+        Raises:
+            ResultError: a query id is not a string of valid Unicode, or a column has the name of
+                the ids' column.
+        """
+        import pyarrow as pa
+
+        if _QUERY_ID in self:
+            raise ResultError(
+                f"a column of scores is called {_QUERY_ID!r}, as is that of the query ids"
+            )
+        string_column(self, what="column")
+        columns = {name: pa.array(self.array(name), from_pandas=True) for name in self}
+        return encode_table({_QUERY_ID: string_column(self.queries, what="query id")} | columns)
+
+
+class StoredScores(QueryScores):
+    """The scores in the file beside a record, read on first use."""
+
+    def __init__(self, file: SideFile, entry: ScoresEntry) -> None:
+        """Name the file and what the record says of it; nothing is read."""
+        self.file = file
+        self.stated = entry
+        self.ids = entry.ids
+        self.counts = entry.columns
+
+    @cached_property
+    def _queries(self) -> _Queries:  # type: ignore[override]  # read on first use
+        if known := _known.get(self.ids):
+            return known
+        (ids,) = self.file.columns((_QUERY_ID,))
+        return self._named(tuple(ids.to_pylist()))
+
+    def _named(self, ids: tuple[str, ...]) -> _Queries:
+        if _digest(ids) != self.ids:
+            raise ResultError(_WRONG_IDS.format(self.file.shown))
+        return _shared(ids, self.ids)
+
+    @property
+    def size(self) -> int:
+        """Number of queries."""
+        return self.stated.queries
+
+    def array(self, column: str) -> Array:
+        """Return a column in the order of `queries`, read-only; NaN for a query without a score.
+
+        Raises:
+            KeyError: there is no such column.
+            ResultError: the file is missing, or not the one that the record was written with.
+        """
+        return _stored_column(self.file, column, rows=self.size, count=self.counts[column])
+
+    def loaded(self) -> QueryScores:
+        """Return all scores, held in memory, from one reading of the file.
+
+        Raises:
+            ResultError: as `array`, or the query ids are not those of the record.
+        """
+        ids, *columns = self.file.columns((_QUERY_ID, *self.counts))
+        arrays = {
+            name: _checked(self.file, name, column.to_numpy(), rows=self.size, count=count)
+            for (name, count), column in zip(self.counts.items(), columns, strict=True)
+        }
+        return QueryScores(self._named(tuple(ids.to_pylist())).ids, arrays)
+
+    def encoded(self) -> bytes:
+        """Return the bytes of the file."""
+        return self.file.read()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoredScores, (self.file, self.stated)
+
+
+@lru_cache(maxsize=_RECENT)
+def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Array:
+    (values,) = file.columns((column,))
+    return _checked(file, column, values.to_numpy(), rows=rows, count=count)
+
+
+def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: int) -> Array:
+    array = _read_only(values)
+    if (len(array), _present(array)) != (rows, count):
+        raise ResultError(
+            f"{file.shown}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
+            f"its record says {count} in {rows}"
+        )
+    return array
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _present(array: Array) -> int:
+    return int(len(array) - np.isnan(array).sum())
+
+
+def _filled(name: str, column: Mapping[str, float], rows: Mapping[str, int]) -> Array:
+    """The values of a column, in their rows."""
+    values = np.array([_number(value, name, query) for query, value in column.items()], float)
+    if not np.isfinite(values).all():
+        query = list(column)[int(np.argmin(np.isfinite(values)))]
+        raise ResultError(f"column {name!r}: query {query!r} has a value that is not finite")
+    array = np.full(len(rows), np.nan)
+    array[[rows[query] for query in column]] = values
+    return array
+
+
+def _number(value: float, name: str, query: str) -> float:
+    if type(value) is float:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if number != value:
+        raise ResultError(
+            f"column {name!r}: query {query!r} has the value {shortened(value)}; "
+            "expected a 64-bit float"
+        )
+    return number
+
+
+class _QueryColumn(Mapping[str, float]):
+    """Query id to score, of one column."""
+
+    def __init__(self, scores: QueryScores, name: str) -> None:
+        """Of the column ``name`` of ``scores``."""
+        self._scores = scores
+        self._name = name
+
+    def __getitem__(self, query: str) -> float:
+        value = float(self._scores.array(self._name)[self._scores.rows[query]])
+        if value != value:  # NaN: the query has no score in this column
+            raise KeyError(query)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        queries = self._scores.queries
+        if len(self) == len(queries):
+            return iter(queries)
+        present = ~np.isnan(self._scores.array(self._name))
+        return (query for query, is_there in zip(queries, present, strict=True) if is_there)
+
+    def __len__(self) -> int:
+        return self._scores.counts[self._name]
+
+    def items(self) -> ItemsView[str, float]:
+        """Pairs of query and score, in the order of the queries."""
+        return self._plain().items()
+
+    def values(self) -> ValuesView[float]:
+        """Scores in the order of the queries."""
+        return self._plain().values()
+
+    def _plain(self) -> dict[str, float]:
+        array = self._scores.array(self._name)
+        return dict(zip(self, array[~np.isnan(array)].tolist(), strict=True))
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        # pandas would take any mapping but a dict for the list of its keys.
+        raise TypeError(f"{self!r} is a mapping; pass dict(…) of it, or array({self._name!r})")
+
+    def __repr__(self) -> str:
+        return f"<QueryColumn {self._name}: {len(self)} queries>"
+
+
+class StoredTop(Mapping[str, list[str]]):
+    """Query id to the ids of its best documents, in the file beside a record."""
+
+    def __init__(self, file: SideFile, entry: SideEntry) -> None:
+        """Name the file and what the record says of it; nothing is read."""
+        self.file = file
+        self.stated = entry
+
+    def __getitem__(self, query: str) -> list[str]:
+        return list(_stored_lists(self.file)[query])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_stored_lists(self.file))
+
+    def __len__(self) -> int:
+        return self.stated.queries
+
+    def __deepcopy__(self, memo: Any) -> StoredTop:
+        return self  # nothing in it can change
+
+    def __repr__(self) -> str:
+        return f"<StoredTop: {len(self)} queries>"
+
+
+@lru_cache(maxsize=_RECENT_TOP)
+def _stored_lists(file: SideFile) -> dict[str, list[str]]:
+    queries, documents = (each.to_pylist() for each in file.columns((_QUERY_ID, _DOCUMENTS)))
+    return dict(zip(queries, documents, strict=True))
+
+
+def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
+    """Return the best documents of each query as the bytes of a Parquet file.
+
+    Raises:
+        ResultError: an id is not a string of valid Unicode.
+    """
+    import pyarrow as pa
+
+    if isinstance(top, StoredTop):
+        return top.file.read()
+    lists = [list(each) for each in top.values()]
+    ends = np.cumsum([0, *map(len, lists)])
+    documents = string_column(chain.from_iterable(lists), what="document id")
+    return encode_table(
+        {
+            _QUERY_ID: string_column(top, what="query id"),
+            _DOCUMENTS: pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), documents),
+        }
+    )
 
 
 def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
@@ -205,24 +628,17 @@ def named_files(record: Path) -> tuple[Path, ...]:
     """Return the files that the record on disk names, in the order in which to copy them.
 
     They come before the record itself, so that a copy is complete once it has its JSON. A record
-    that is missing, unreadable or of an earlier schema names none.
+    that is missing or unreadable names none.
     """
     try:
         value = read_json(record)
-        entries = [value[kind] for kind in KINDS if value.get(kind)]
-        tables = [Path(SideFile.of(record, entry).path) for entry in entries]
-        return (*tables, *_named_runs(record, value["config"]))
+        entries = [value[kind] for kind in _KINDS if value.get(kind)]
+        tables = [SideFile.of(record, each["file"], each["sha256"]).path for each in entries]
+        runs = [*value["config"].get("runs", ()), *value["config"].get("qrels", ())]
+        named = [record.with_name(name) for name in runs if _RUN.fullmatch(name)]
+        return (*map(Path, tables), *named)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
-
-
-def _named_runs(record: Path, config: dict[str, Any]) -> list[Path]:
-    """Return the run and the qrels that a record names; one of an older reranking names none."""
-    if "first" in config and "runs" not in config:
-        older = (record.with_suffix(end) for end in (".trec", ".first.trec"))
-        return [run for run in older if run.is_file()]
-    names = [*config.get("runs", ()), *config.get("qrels", ())]
-    return [record.with_name(name) for name in names if _RUN.fullmatch(name)]
 
 
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
@@ -245,44 +661,36 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
             file.unlink(missing_ok=True)
 
 
-def side_file_problems(record: Path, value: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the files that a record's JSON names.
+def side_file_problems(per_query: object, top: object) -> Iterator[str]:
+    """Yield what is wrong with the files of a record's scores and best documents.
 
     Missing, changed, or not the table that the record describes; rows are not read.
     """
-    for kind in KINDS:
-        if entry := value.get(kind):
+    for stored in (per_query, top):
+        if isinstance(stored, StoredScores | StoredTop):
             try:
-                file = SideFile.of(record, entry)
-                yield from _table_problems(file, kind, entry)
+                yield from _table_problems(stored)
             except ResultError as error:
                 yield str(error)
 
 
-def _table_problems(file: SideFile, kind: str, entry: dict[str, Any]) -> Iterator[str]:
+def _table_problems(stored: StoredScores | StoredTop) -> Iterator[str]:
     """Compare rows and columns of a file with what its record says of them."""
-    table = file.open()
-    expected = {QUERY_ID: "string", **_columns(kind, entry)}
-    columns = {field.name: _simple(field.type) for field in table.schema_arrow}
+    table, shown = stored.file.open(), stored.file.shown
+    others = {_DOCUMENTS: "list"}
+    if isinstance(stored, StoredScores):
+        others = dict.fromkeys(stored.counts, "double")
+    expected = {_QUERY_ID: "string", **others}
+    columns = {
+        field.name: str(field.type).removeprefix("large_").partition("<")[0]
+        for field in table.schema_arrow
+    }
     if columns != expected:
-        yield f"{file.shown}: its columns are {_cut(columns)}; its record expects {_cut(expected)}"
-    rows, stated = table.metadata.num_rows, entry["queries"]
+        ours, theirs = shortened(columns), shortened(expected)
+        yield f"{shown}: its columns are {ours}; its record expects {theirs}"
+    rows, stated = table.metadata.num_rows, stored.stated.queries
     if rows != stated:
-        yield f"{file.shown}: it has {rows} rows; its record says {stated}"
-
-
-def _columns(kind: str, entry: dict[str, Any]) -> dict[str, str]:
-    """The columns beside the query ids, by name, with their types."""
-    return dict.fromkeys(entry["columns"], "double") if kind == "scores" else {DOCUMENTS: "list"}
-
-
-def _simple(of: pa.DataType) -> str:
-    return str(of).removeprefix("large_").partition("<")[0]
-
-
-def _cut(columns: dict[str, str]) -> str:
-    text = ", ".join(f"{name} ({of})" for name, of in columns.items())
-    return reprlib.repr(text)
+        yield f"{shown}: it has {rows} rows; its record says {stated}"
 
 
 def _age(file: Path) -> float:

@@ -1,11 +1,23 @@
-"""Find, load and verify the records on disk."""
+"""Find, load and verify the records on disk.
+
+Many records are verified on all cores, each in a process of its own. The processes are started as
+commands rather than forked: a kernel that verifies has threads and libraries that a fork would
+break, and a script needs no ``if __name__ == "__main__"``. They speak JSON lines: this module,
+run as a command, gets a list of files and answers with what is wrong with each.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from qwen3nb import paths
@@ -13,20 +25,20 @@ from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.verification import (
-    RecordCheck,
     Verifier,
     folder_problems,
     problems,
     removed_records,
     unchanged_record,
 )
-from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores
 
 # Seconds after which records are verified on all cores, if the rest would take this long on one.
 _PATIENCE = 1.0
 _START_UP = 3.0
+_CHUNK = 16  # records in a line to a process
+_CHECKSUMS_ONLY = "--checksums"
 
 # Settings by which one model gets several rows if its records differ in them, each with the
 # value that an older record without the setting implies.
@@ -121,13 +133,13 @@ def verify_folder(folder: Path, *, checksums_only: bool = False) -> dict[Path, l
 def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict[Path, list[str]]:
     """Return the problems of each file that has any; see `qwen3nb.records.verification`."""
     with closing(check_files(list(files), checksums_only=checksums_only)) as checked:
-        return {file: list(each.problems) for file, each in checked if each.problems}
+        return {file: problems for file, problems in checked if problems}
 
 
 def check_files(
     files: Sequence[Path], *, checksums_only: bool = False
-) -> Generator[tuple[Path, RecordCheck]]:
-    """Yield each record's file with what is found in it, in the order of ``files``.
+) -> Generator[tuple[Path, list[str]]]:
+    """Yield each record's file with what is wrong with it, in the order of ``files``.
 
     Many records are verified on all cores: once the first have shown that the rest would take
     longer than processes take to start.
@@ -141,17 +153,87 @@ def check_files(
         if spent > _PATIENCE and spent / done * len(rest) > _START_UP and cores() > 1:
             checked = checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
             with closing(checked):
-                for other, check in zip(rest, checked, strict=True):
-                    yield other, _settled(check, other, verifier)
+                for other, wrong in zip(rest, checked, strict=True):
+                    yield other, _settled(wrong, other, verifier)
             return
 
 
-def _settled(check: RecordCheck, file: Path, verifier: Verifier) -> RecordCheck:
-    """Return a check without problems; else check again, as the record may have been replaced."""
-    if not check.problems:
-        return check
+def _settled(problems: list[str], file: Path, verifier: Verifier) -> list[str]:
+    """Check a record that has problems again, as it may have been replaced meanwhile."""
+    if not problems:
+        return problems
     with turn(file):
         return verifier.check(file)
+
+
+def checks_of_processes(
+    files: Sequence[Path], *, checksums_only: bool, processes: int
+) -> Generator[list[str]]:
+    """Yield what is found in each file, in their order; no process is left when it ends.
+
+    Raises:
+        ChildProcessError: a process ended early, such as one killed for lack of memory.
+    """
+    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
+    workers = [_start(checksums_only=checksums_only) for _ in range(min(processes, len(chunks)))]
+    idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+    threads = ThreadPoolExecutor(len(workers))
+    try:
+        for checks in threads.map(lambda chunk: _checks(chunk, idle), chunks):
+            yield from checks
+    finally:
+        for worker in workers:
+            worker.kill()
+        threads.shutdown(cancel_futures=True)
+        for worker in workers:
+            worker.communicate()
+
+
+def _start(*, checksums_only: bool) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "qwen3nb.records.store"]
+    return subprocess.Popen(
+        [*command, _CHECKSUMS_ONLY] if checksums_only else command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C ends the command, which ends them
+    )
+
+
+def _checks(chunk: Sequence[Path], idle: SimpleQueue[subprocess.Popen[str]]) -> list[list[str]]:
+    """Let the next idle process check some files."""
+    worker = idle.get()
+    assert worker.stdin is not None  # noqa: S101 - both are pipes
+    assert worker.stdout is not None  # noqa: S101
+    try:
+        worker.stdin.write(json.dumps([str(file) for file in chunk]) + "\n")
+        worker.stdin.flush()
+        answer = worker.stdout.readline()
+    except BrokenPipeError:
+        answer = ""
+    finally:
+        idle.put(worker)
+    if not answer:
+        raise ChildProcessError(
+            f"a process that verifies records ended with status {worker.wait()} before its "
+            f"answer on {chunk[0]} and the {len(chunk) - 1} files after it; "
+            "verify these by themselves"
+        )
+    checks: list[list[str]] = json.loads(answer)
+    return checks
+
+
+def _serve(*, checksums_only: bool) -> None:
+    """Answer each line of files with their checks, until there is no more."""
+    verifier = Verifier(checksums_only=checksums_only)
+    for line in sys.stdin:
+        checks = [verifier.check(Path(file)) for file in json.loads(line)]
+        try:
+            print(json.dumps(checks), flush=True)
+        except BrokenPipeError:  # the command was killed
+            os._exit(1)
 
 
 def latest(results: Iterable[Result]) -> list[Result]:
@@ -168,3 +250,7 @@ def latest(results: Iterable[Result]) -> list[Result]:
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result
     return list(newest.values())
+
+
+if __name__ == "__main__":
+    _serve(checksums_only=_CHECKSUMS_ONLY in sys.argv[1:])

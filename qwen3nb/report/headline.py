@@ -1,22 +1,50 @@
-"""What the landing page says: who leads, with a figure, and the findings of all pages."""
+"""What the landing page says: who leads, with a figure, and the findings of all pages.
+
+Findings are derived from records alone; one that the records do not support is omitted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.differences import ALPHA
+from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
+from qwen3nb.analysis.training.checkpoint_scores import trajectories
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
-from qwen3nb.report.comparison.lead import lead_figure, leaderboard_conclusion
-from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
+from qwen3nb.report.comparison.conclusion import leaderboard_conclusion
+from qwen3nb.report.comparison.figures import lead_figure
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.studies.reranking import METRIC, rerank_differences
-from qwen3nb.report.training.interference import InterferenceReport, interference_report
-from qwen3nb.report.training.interference_words import interference_conclusion
+from qwen3nb.report.training.interference import (
+    InterferenceReport,
+    interference_conclusion,
+    interference_report,
+)
 
-__all__ = ["headline_findings", "headline_lead", "interference_finding", "rerank_finding"]
+__all__ = ["Finding", "findings", "findings_html", "headline_findings", "headline_lead"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding.
+
+    Attributes:
+        headline: the finding in one sentence.
+        evidence: the numbers behind it.
+        page: link to these numbers, relative to the page that shows the finding; may be empty.
+    """
+
+    headline: str
+    evidence: str
+    page: str = ""
 
 
 def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
@@ -51,16 +79,28 @@ def headline_findings(
         folder: folder of all other pages, relative to the landing page.
     """
     seed = comparison.procedure.seed
-    others = (
-        interference_finding(interference_report(seed=seed)),
-        rerank_finding(load_results(), seed=seed, links=links),
-    )
-    more = [
-        replace(each, page=folder + each.page) if each.page == "interference.html" else each
-        for each in others
-        if each
-    ]
-    return findings_html(findings(comparison, task=task, links=links, more=more))
+    joint = interference_finding(interference_report(seed=seed))
+    if joint is not None:
+        joint = replace(joint, page=folder + joint.page)
+    more = [joint, rerank_finding(load_results(), seed=seed, links=links)]
+    shown = findings(comparison, task=task, links=links, more=list(filter(None, more)))
+    return findings_html(shown)
+
+
+def findings_html(findings: Sequence[Finding]) -> str:
+    """Return findings as HTML cards, escaped."""
+    if not findings:
+        return '<p class="q-note">These records support no further finding.</p>'
+    cards = []
+    for each in findings:
+        headline = escaped_text(each.headline)
+        if each.page:
+            headline = f'<a href="{html.escape(each.page, quote=True)}">{headline}</a>'
+        cards.append(
+            f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
+            f"<p>{escaped_text(each.evidence)}</p></div>"
+        )
+    return f'<div class="q-findings">{"".join(cards)}</div>'
 
 
 def interference_finding(report: InterferenceReport) -> Finding | None:
@@ -69,8 +109,7 @@ def interference_finding(report: InterferenceReport) -> Finding | None:
     The headline is the finding of `interference_conclusion`, below it are its numbers, and what
     the kill gate's words mean.
     """
-    groups = report.interference.groups
-    if all(group.overall.tir is None for group in groups):
+    if all(group.overall.tir is None for group in report.interference.groups):
         return None
     headline, _, numbers = interference_conclusion(report).text.partition(": ")
     return Finding(headline, numbers, "interference.html")
@@ -83,8 +122,12 @@ def rerank_finding(
     measured = [each for each in results if f"first {METRIC}" in each.per_query]
     if not measured:
         return None
+
+    def page(result: Result) -> tuple[str, str]:  # the reranker and the first stage
+        return result.model.identity, str(result.task.key).partition(".")[2]
+
     best = max(measured, key=lambda each: (each.main.n, each.main.value or 0.0))
-    family = [each for each in measured if _reranking(each) == _reranking(best)]
+    family = [each for each in measured if page(each) == page(best)]
     gain = rerank_differences(family, seed=seed)[family.index(best)]
     task, size = short_task(gain.task), f"{abs(gain.difference):.3f}"
     if not gain.significant(ALPHA):
@@ -100,6 +143,134 @@ def rerank_finding(
     )
 
 
-def _reranking(result: Result) -> tuple[str, str]:
-    """Return the reranker and the first stage: what the records of one page share."""
-    return result.model.identity, str(result.task.key).partition(".")[2]
+def findings(
+    comparison: Comparison,
+    *,
+    task: str,
+    links: Mapping[str, str] | None = None,
+    more: Sequence[Finding] = (),
+) -> list[Finding]:
+    """Return three findings on one task or mean: what training, extraction and averaging give.
+
+    Who leads is said above them, by `leaderboard_conclusion`.
+
+    Args:
+        comparison: comparison of the models, the same as on every other page.
+        task: the task to report on, or a benchmark, whose mean it then is.
+        links: page of each run id.
+        more: findings of other pages; they come after the one on training.
+    """
+    results = sorted(comparison.scored(task), key=_value, reverse=True)
+    sources = {}
+    for result in results:
+        provenance = read_provenance(paths.root() / str(result.model.spec))
+        if provenance is not None:
+            sources[result.model.identity] = provenance.get("source", {})
+    on_task = _OnTask(results, comparison, sources, links or {}, short_task(task))
+    every = [on_task.training(), *more, on_task.extracted(), on_task.averaging()]
+    return [each for each in every if each is not None][:3]
+
+
+def _value(result: Result) -> float:
+    return result.main.value or 0.0
+
+
+def _text(result: Result) -> str:
+    main = result.main
+    ends = f" [{main.low:.3f}, {main.high:.3f}]" if main.low is not None else ""
+    return f"{main.value:.3f}{ends}"
+
+
+@dataclass(frozen=True)
+class _OnTask:
+    """The records on the task that the findings are about, one per model, the best first."""
+
+    results: Sequence[Result]
+    comparison: Comparison
+    sources: Mapping[str, Mapping[str, Any]]  # the source of each extracted model, by identity
+    links: Mapping[str, str]
+    where: str  # the task
+
+    def source(self, result: Result) -> Mapping[str, Any] | None:
+        """Return the source of an extracted model that is still on disk; None for any other."""
+        return self.sources.get(result.model.identity)
+
+    def name(self, result: Result) -> str:
+        return self.comparison.names[result.model.identity, result.seed]
+
+    def gap(self, one: Result, other: Result) -> PairedDifference | None:
+        """Return the paired difference; None unless both scores are over the same queries."""
+        return self.comparison.between(one, other) if comparable(one, other) else None
+
+    def verdict(self, gap: PairedDifference, up: str, down: str, neither: str) -> str:
+        if not gap.significant(self.comparison.procedure.alpha):
+            return neither
+        return up if gap.difference > 0 else down
+
+    def training(self) -> Finding | None:
+        """Compare the best later checkpoint of a training with its start.
+
+        Of several trainings, that of the best checkpoint. The p-value is corrected, as everywhere,
+        over a family of comparisons that has those of the other checkpoints, too.
+        """
+        keys = list(dict.fromkeys(result.task.key for result in self.results))
+        series = []
+        for each in trajectories(self.results, tasks=keys):
+            for steps in each.records.values():
+                start = min(steps)
+                later = [record for step, record in steps.items() if step > start]
+                if later:
+                    series.append((each.training, max(later, key=_value), steps[start]))
+        if not series:
+            return None
+        training, best, first = max(series, key=lambda each: _value(each[1]))
+        gap = self.gap(best, first)
+        if gap is None:
+            return None
+        contrastive = "contrastive" in training.lower()
+        name = "Contrastive training" if contrastive else f"Training {training}"
+        change = f"{gap.metric} by {abs(gap.difference):.3f} on {self.where}"
+        none = f"makes no difference in {gap.metric} that these {gap.n} queries show"
+        return Finding(
+            f"{name} {self.verdict(gap, f'lifts {change}', f'lowers {change}', none)}",
+            f"{self.name(best)} {_text(best)}, against {_text(first)} of {self.name(first)}, "
+            f"its start: {gap}.",
+            self.links.get(best.run, ""),
+        )
+
+    def extracted(self) -> Finding | None:
+        """Compare the best extracted encoder with the best other model."""
+        own = [each for each in self.results if self.source(each) is not None]
+        others = [each for each in self.results if self.source(each) is None]
+        gap = self.gap(own[0], others[0]) if own and others else None
+        if gap is None:
+            return None
+        verdict = self.verdict(gap, "above", "below", "not significantly different from")
+        return Finding(
+            f"The best extracted encoder, {self.name(own[0])}, is {verdict} the best baseline on "
+            + self.where,
+            f"{own[0].task.main_metric} {_text(own[0])}, against {_text(others[0])} of "
+            f"{self.name(others[0])}: {gap}.",
+            self.links.get(own[0].run, ""),
+        )
+
+    def averaging(self) -> Finding | None:
+        """Compare an averaged model with the best of the checkpoints that went into it."""
+        for result in self.results:
+            averaging = (self.source(result) or {}).get("averaging") or {}
+            digests = set(averaging.get("digests", {}).values())
+            parts = [
+                each
+                for each in self.results
+                if (source := self.source(each)) and source.get("digest") in digests
+            ]
+            gap = self.gap(result, parts[0]) if parts else None
+            if gap is None:
+                continue
+            verdict = self.verdict(gap, "helps", "hurts", "makes no significant difference")
+            return Finding(
+                f"Averaging {averaging['num_checkpoints']} checkpoints {verdict} on {self.where}",
+                f"{self.name(result)} against {self.name(parts[0])}, the best of them: {gap}.",
+                self.links.get(result.run, ""),
+            )
+        return None

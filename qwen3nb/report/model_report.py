@@ -6,7 +6,7 @@ Everything in it comes from records, which also go to `paths.results` as after e
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,11 +29,9 @@ from qwen3nb.records.verification import scores_of
 from qwen3nb.report.card.card import card_text
 from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
-from qwen3nb.report.leaderboard.suite import Summary, summarise
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import number
-from qwen3nb.report.render.table import Table, with_ranks
-from qwen3nb.utils.format import json_text, number_text
+from qwen3nb.report.leaderboard.one_model import Summary, summarise
+from qwen3nb.report.render.table import Table
+from qwen3nb.utils.format import json_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import write_public
 
@@ -99,14 +97,15 @@ class ModelReport:
         keys = {result.task.key for result in own}
         rows = []
         for name, records in self.by_model.items():
-            main = {r.task.key: r.main.value for r in records if r.task.key in keys}
-            values = {pair: r.metrics[pair[1]] for r in records for pair in _shown(r)}
-            cells = [number(values[p]) if p in values else Cell("not run") for p in columns]
-            rows.append((Cell(name), *cells, _mean(main, keys)))
-        heads = ("model", *(f"{task}\n{metric}" for task, metric in columns), "Avg\nmain metrics")
+            of_type = [record for record in records if record.task.key in keys]
+            values = {pair: r.metrics[pair[1]] for r in of_type for pair in _shown(r)}
+            main = {r.task.key: r.main.value for r in of_type if r.main.value is not None}
+            mean = sum(main.values()) / len(main) if len(main) == len(keys) else None
+            rows.append((name, *(values.get(pair, "not run") for pair in columns), mean))
+        heads = (f"{task}\n{metric}" for task, metric in columns)
         methods = interval_words(value.interval for r in own for value in r.metrics.values())
         note = f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type."
-        return Table(heads, with_ranks(rows), note)
+        return Table.of(rows, ("model", *heads, "Avg\nmain metrics"), best=True, note=note)
 
     def summaries(self) -> list[Summary]:
         """Means by type and over all tasks, per model."""
@@ -157,30 +156,14 @@ class ModelReport:
         if read_provenance(Path(self.spec)) is not None:
             files["MODEL_CARD.md"] = card_text(self.spec, self.results, tier=self.tier, facts=facts)
         written = [write_public(folder / name, text) for name, text in files.items()]
-        return [*written, *([folder / "mteb"] if self._copy_mteb(folder / "mteb") else [])]
-
-    def _copy_mteb(self, target: Path) -> int:
-        """Copy MTEB's files of these models, which limited tasks lack; return their number."""
-        revisions = {result.model.identity for result in self.results}
-        source = self.folder / "mteb" / "results"
-        copied = 0
-        for file in sorted(source.glob("*/*/*.json")):
-            if any(file.parent.name.startswith(r[:8]) for r in revisions):
+        revisions = tuple({result.model.identity[:8] for result in self.results})
+        source, target = self.folder / "mteb" / "results", folder / "mteb"
+        for file in source.glob("*/*/*.json"):  # limited tasks have none
+            if file.parent.name.startswith(revisions):
                 to = target / file.relative_to(source)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, to)
-                copied += 1
-        return copied
-
-
-def _mean(scores: Mapping[str, float | None], keys: Collection[str]) -> Cell:
-    """Return the mean over ``keys``, or a dash if a score is missing."""
-    values = [scores.get(key) for key in keys]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return Cell("–")
-    mean = sum(known) / len(known)
-    return Cell(number_text(mean), value=mean)
+        return [*written, *([target] if target.is_dir() else [])]
 
 
 def _shown(result: Result) -> list[tuple[str, str]]:
@@ -229,8 +212,12 @@ def report_model(
     keys = [task_key(task, limit=limit) for task in suite_tasks(tier=tier, tasks=names)]
     own = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
     config: dict[str, Any] = {
-        "tier": tier, "tasks": names, "limit": limit, "seed": seed, "batch_size": batch_size,
-    }  # fmt: skip
+        "tier": tier,
+        "tasks": names,
+        "limit": limit,
+        "seed": seed,
+        "batch_size": batch_size,
+    }
     identities, failures = [own.identity], {}
     for spec in (own, *baselines):
         name = spec if isinstance(spec, str) else spec.label
@@ -251,7 +238,12 @@ def report_model(
     if not ordered or ordered[0].model.identity != own.identity:
         raise EvaluationError(f"{own.label} has no result; {failures.get(own.label, '')}")
     return ModelReport(
-        model=own.label, spec=str(model), results=Results(ordered), tasks=tuple(keys), tier=tier,
-        config={**config, "baselines": list(baselines), **options}, failures=failures,
+        model=own.label,
+        spec=str(model),
+        results=Results(ordered),
+        tasks=tuple(keys),
+        tier=tier,
+        config={**config, "baselines": list(baselines), **options},
+        failures=failures,
         folder=folder,
-    )  # fmt: skip
+    )

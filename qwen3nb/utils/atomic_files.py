@@ -3,9 +3,10 @@
 Every record, page and model goes through `write_text` or `new_folder`: it is written under
 a temporary name in the same folder, flushed to disk, then renamed. A crash leaves the old
 content or the new, never a part of it. What a killed writer leaves is removed by the next one
-that writes the same name; see `sweep_leftovers`. Errors name the file itself.
+that writes the same name; see `sweep_leftovers`. Errors name the file itself, and what to do.
 """
 
+import errno
 import hashlib
 import io
 import json
@@ -21,13 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from qwen3nb.utils.files.file_errors import named
-from qwen3nb.utils.files.file_locks import lock
+from qwen3nb.utils.files.turns import lock
 
 __all__ = [
     "canonical",
+    "explained",
     "file_stamp",
     "may_replace",
+    "named",
     "new_file",
     "new_folder",
     "read_json",
@@ -46,6 +48,51 @@ _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE; RENAME_SWAP of macOS is 2 as well
+
+_TO_DO = {
+    errno.ENOSPC: "free some space there, then run the same command again",
+    errno.EDQUOT: "free some of your quota there, then run the same command again",
+    errno.EFBIG: "the file system, or ulimit -f, allows no larger file; choose another folder",
+    errno.EROFS: "choose a folder that can be written",
+    errno.EACCES: "choose another folder, or ask for its permissions",
+    errno.EPERM: "choose another folder, or ask for its permissions",
+    errno.EIO: "the disk or its connection fails; check it, or choose a folder on another disk",
+    errno.EMFILE: "allow more open files (ulimit -n 4096), then run the same command again",
+    errno.ENFILE: "close other programs, then run the same command again",
+}
+
+
+@contextmanager
+def named(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
+    """Let an error of the block that names no file name ``path``.
+
+    One that names ``instead_of``, a temporary file or folder, or a file below it, names ``path``
+    or the file below that.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        name = error.filename2 or error.filename
+        if name is None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        if instead_of is not None and Path(str(name)).is_relative_to(instead_of):
+            final = path / Path(str(name)).relative_to(instead_of)
+            raise OSError(error.errno, error.strerror, str(final)) from error
+        raise
+
+
+def explained(error: OSError) -> str:
+    """Return one line: the file, the reason, and what to do about it.
+
+    >>> explained(OSError(errno.ENOSPC, "No space left on device", "/data/v.npy"))
+    '/data/v.npy: No space left on device; free some space there, then run the same command again'
+    """
+    name = error.filename2 or error.filename
+    if error.errno not in _TO_DO or name is None:
+        return str(error)
+    return f"{name}: {error.strerror}; {_TO_DO[error.errno]}"
 
 
 @contextmanager

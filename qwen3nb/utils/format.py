@@ -16,6 +16,7 @@ __all__ = [
     "json_text",
     "minus_signs",
     "number_text",
+    "option_words",
     "p_value_text",
     "percent_text",
 ]
@@ -136,3 +137,17 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """Return the words that give a command a parameter.
+
+    >>> option_words("max_length", 0), option_words("cache", False), option_words("prefix", "-")
+    (['--max-length', '0'], ['--no-cache'], ['--prefix=-'])
+    """
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    text = str(value)
+    # click would read a value that begins with a dash as an option.
+    return [f"--{option}={text}"] if text.startswith("-") else [f"--{option}", text]

@@ -19,16 +19,20 @@ __all__ = ["lazy_names", "load_library"]
 
 
 def lazy_names(
-    module: str, homes: Mapping[str, Sequence[str]]
+    module: str, homes: Mapping[str, Sequence[str] | str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a module's ``__getattr__``, ``__dir__`` and ``__all__`` for names loaded on first use.
 
     Args:
         module: name of the module.
-        homes: its names, by the module that defines them; under a key that ends in a dot, the
-            names are modules of that package.
+        homes: its names, a sequence or one text, by the module that defines them; under a key
+            that ends in a dot, the names are modules of that package.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    home_of = {
+        name: home
+        for home, names in homes.items()
+        for name in (names.split() if isinstance(names, str) else names)
+    }
 
     def get(name: str) -> Any:
         if name not in home_of:

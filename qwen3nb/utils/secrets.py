@@ -26,7 +26,6 @@ __all__ = [
     "WITHHELD",
     "SecretError",
     "Secrets",
-    "Wanted",
     "is_secret_name",
     "kernel_environment",
     "known_secrets",
@@ -114,12 +113,22 @@ _FORMS = {
             r"(?P<secret>(?!(?:\[|%5B)removed)[^\s&\"'<>\\]{8,})",
         )
         for start in (
-            "access_token", "auth_token", "token", "api_key", "apikey", "sig", "signature",
-            "Signature", "X-Amz-Signature", "X-Amz-Security-Token", "X-Amz-Credential",
-            "password", "secret",
+            "access_token",
+            "auth_token",
+            "token",
+            "api_key",
+            "apikey",
+            "sig",
+            "signature",
+            "Signature",
+            "X-Amz-Signature",
+            "X-Amz-Security-Token",
+            "X-Amz-Credential",
+            "password",
+            "secret",
         )
     ),
-}  # fmt: skip
+}
 
 
 # What else pages, forms and LaTeX write for a character.
@@ -136,7 +145,7 @@ class SecretError(ValueError):
     """Something to be published holds a secret; the message says where, never what it is."""
 
 
-class Wanted(NamedTuple):
+class SecretPattern(NamedTuple):
     """What to search a text for.
 
     Attributes:
@@ -158,7 +167,7 @@ class Secrets:
         wanted: values of the environment, then forms.
     """
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[SecretPattern, ...]
 
     @property
     def values(self) -> Secrets:
@@ -206,7 +215,7 @@ class Secrets:
             )
 
 
-def _finds(wanted: Wanted, text: str) -> bool:
+def _finds(wanted: SecretPattern, text: str) -> bool:
     return wanted.literal in text and wanted.pattern.search(text) is not None
 
 
@@ -223,7 +232,7 @@ def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
     The hub's stored token counts as one of them.
     """
     environ = os.environ if environ is None else environ
-    wanted: list[Wanted] = []
+    wanted: list[SecretPattern] = []
     for name, value in environ.items():
         if _is_searched(name, value):
             wanted += _encodings(f"the value of {name}", value)
@@ -232,9 +241,9 @@ def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
 
 
 @functools.cache
-def _forms() -> tuple[Wanted, ...]:
+def _forms() -> tuple[SecretPattern, ...]:
     return tuple(
-        Wanted(kind, start, re.compile(_word(start) + rest.replace("_", r"\\{0,8}_")))
+        SecretPattern(kind, start, re.compile(_word(start) + rest.replace("_", r"\\{0,8}_")))
         for kind, forms in _FORMS.items()
         for start, rest in forms
     )
@@ -329,15 +338,15 @@ def _parts(value: str) -> Iterator[str]:
             yield match["secret"] if "secret" in form.pattern.groupindex else match[0]
 
 
-def _encodings(kind: str, value: str) -> Iterator[Wanted]:
+def _encodings(kind: str, value: str) -> Iterator[SecretPattern]:
     """Yield what finds a value or a telling part of it, plain or encoded; the longest first."""
     for text in sorted(set(filter(_distinctive, _parts(value))), key=len, reverse=True):
-        yield Wanted(kind, _longest(text), re.compile(_written(text)))
+        yield SecretPattern(kind, _longest(text), re.compile(_written(text)))
         data = text.encode(errors="replace")
-        yield Wanted(kind, data.hex(), re.compile(data.hex()))
+        yield SecretPattern(kind, data.hex(), re.compile(data.hex()))
         for own in _base64(data):
             pattern = own.replace("+", "[+-]").replace("/", "[/_]")
-            yield Wanted(kind, _longest(own), re.compile(pattern))
+            yield SecretPattern(kind, _longest(own), re.compile(pattern))
 
 
 def _longest(text: str) -> str:
@@ -357,10 +366,16 @@ def _character(char: str) -> str:
         return char
     number = ord(char)
     forms = {
-        re.escape(char), re.escape(html.escape(char)), re.escape(quote(char, safe="")),
-        rf"&\#0*{number};", rf"&\#[xX]0*{number:x};", rf"u{number:04x}", rf"u{number:04X}",
-        r"text[a-z]+\{\}", rf"\{{{re.escape(char)}\}}",
-    }  # fmt: skip
+        re.escape(char),
+        re.escape(html.escape(char)),
+        re.escape(quote(char, safe="")),
+        rf"&\#0*{number};",
+        rf"&\#[xX]0*{number:x};",
+        rf"u{number:04x}",
+        rf"u{number:04X}",
+        r"text[a-z]+\{\}",
+        rf"\{{{re.escape(char)}\}}",
+    }
     forms |= _ALSO.get(char, set())
     return rf"\\{{0,8}}(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
 

@@ -5,13 +5,9 @@ from click.testing import CliRunner
 from helpers import TEXTS
 from helpers.bench_models import SHAPE
 
-from qwen3nb.bench.encode import (
-    EncodeTiming,
-    bench_encode,
-    bench_texts,
-    machine,
-    write_random_encoder,
-)
+from qwen3nb.bench.encode import EncodeTiming, bench_encode, bench_texts
+from qwen3nb.bench.harness import machine
+from qwen3nb.bench.random_models import write_random_encoder
 from qwen3nb.cli import main as cli
 from qwen3nb.cli.commands.bench import LIMITS
 

@@ -1,20 +1,18 @@
 """`bench gpu`, rehearsed on the CPU: nothing here says how fast anything is."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
 from click.testing import CliRunner
 
-from qwen3nb.bench.gpu import run
-from qwen3nb.bench.gpu.random_models import Texts
-from qwen3nb.bench.gpu.results import GpuBench, GpuEquality, GpuSpeed
-from qwen3nb.bench.gpu.run import bench_gpu
+from qwen3nb.bench import gpu
+from qwen3nb.bench.gpu import GpuBench, bench_gpu
 from qwen3nb.cli import main as cli
 
-EQUAL = GpuEquality("MiniLM", "vectors", "varlen", 64, 0.9999, 0.99999, equal=True)
-SPEED = GpuSpeed("MiniLM", "encode", 51.0, 2000, 9000.0, 3000.0, "sdpa, batch 256", 0.4)
+EQUAL = gpu._equality("MiniLM", "vectors", "varlen", 64, 0.9999, 0.99999, equal=True)
+SPEED = {"model": "MiniLM", "what": "encode", "tokens": 51.0, "texts": 2000, "ours": 9000.0}
+SPEED |= {"peer": 3000.0, "method": "sdpa, batch 256", "share": 0.4}
 
 
 def test_a_rehearsal_measures_equality_then_speed(tmp_path, capsys):
@@ -39,18 +37,24 @@ def test_a_table_has_a_row_per_measurement_and_says_what_was_left_out():
     assert lines[1] == "matrix products in bfloat16: 500 TFLOP/s"
     assert lines[5].split() == ["MiniLM", "vectors", "varlen", "64", "0.999900", "0.999990", "yes"]
     assert lines[8].split()[:8] == [
-        "MiniLM", "encode", "51", "2000", "9000.0", "3000.0", "3.00x", "40%",
-    ]  # fmt: skip
+        "MiniLM",
+        "encode",
+        "51",
+        "2000",
+        "9000.0",
+        "3000.0",
+        "3.00x",
+        "40%",
+    ]
     assert lines[-1] == "left out: Qwen3-4B: out of memory"
 
 
 def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
-    def measured(name, lengths, timer, peak):
+    def measured(subject, name, lengths):
         yield EQUAL
         raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB\nand more")
 
-    monkeypatch.setattr(run, "_measured", measured)
-    monkeypatch.setattr(run, "_peak", lambda device, dtype: 1e12)
+    monkeypatch.setattr(gpu._Subject, "measure", measured)
     options = {"device": "cpu", "say": lambda line: None}
     bench = bench_gpu(shapes=["tiny", "MiniLM"], **options)
     assert bench.equality == (EQUAL, EQUAL) and bench.speed == ()  # noqa: PT018
@@ -61,18 +65,16 @@ def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
 
 
 def test_results_that_differ_end_with_1(monkeypatch):
-    wrong = GpuEquality("MiniLM", "vectors", "varlen", 64, 0.5, 0.9, equal=False)
-    monkeypatch.setattr(
-        run, "bench_gpu", lambda **_: GpuBench("H", "m", "bfloat16", 5e14, (wrong,), (), ())
-    )
+    wrong = {**EQUAL, "equal": False}
+    done = GpuBench("H", "m", "bfloat16", 5e14, (wrong,), (), ())
+    monkeypatch.setattr(gpu, "bench_gpu", lambda **_: done)
     done = CliRunner().invoke(cli.main, ["bench", "gpu"])
     assert done.exit_code == 1
     assert done.stdout.splitlines()[5].endswith("NO")
 
 
 def test_texts_are_distinct_and_about_as_long_as_asked_for():
-    words = SimpleNamespace(_tokenise=lambda texts: [text.split() for text in texts])
-    texts = Texts(words)
+    texts = gpu._Texts(lambda texts: [text.split() for text in texts])
     drawn = texts.draw(40, 200)
     assert len(set(drawn)) == 200
     counts = texts.tokens(drawn)

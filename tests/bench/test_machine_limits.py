@@ -20,8 +20,8 @@ from qwen3nb.bench.machine_limits import (
     time_shares,
 )
 from qwen3nb.models.inference.onednn_linear import LINEAR
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.models.sources.resolve import find_source
 
 LENGTHS = [7, 7, 3, 1]  # 18 tokens
 

@@ -9,16 +9,23 @@ from helpers import TEXTS
 from helpers.bench_models import SHAPE
 
 from qwen3nb.bench import precision
-from qwen3nb.bench.encode import write_random_encoder
+from qwen3nb.bench.harness import Timing
 from qwen3nb.bench.machine_limits import MatrixWork
 from qwen3nb.bench.precision import bench_precision, cpu_features
+from qwen3nb.bench.random_models import write_random_encoder
 from qwen3nb.datasets.pydocs.build import load_pydocs
 
 
-def test_each_precision_beside_float32(tmp_path):
+def test_each_precision_beside_float32(tmp_path, monkeypatch):
     write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
     pydocs = load_pydocs().sample(documents=60, queries=8)
-    result = bench_precision(str(tmp_path), pydocs=pydocs, dtypes=["bfloat16"], texts=4, rounds=1)
+    features = {"avx512_bf16": True, "avx2": True, "avx512_fp16": False}
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.cpu, "get_capabilities", lambda: features)
+        assert cpu_features() == ("avx512_bf16",)
+    # Without instructions for it, float16 is not among the defaults.
+    monkeypatch.setattr(precision, "cpu_features", lambda: ("avx512_bf16",))
+    result = bench_precision(str(tmp_path), pydocs=pydocs, texts=4, rounds=1)
     exact, rounded = result.timings
     assert (exact.dtype, rounded.dtype) == ("float32", "bfloat16")
     assert (exact.float32_ratio, exact.ndcg_difference, exact.interval) == (1, 0, None)
@@ -30,7 +37,7 @@ def test_each_precision_beside_float32(tmp_path):
     title, features, head, *rows = result.table().splitlines()
     assert f"4 texts of mixed lengths, {result.tokens} tokens, medians of 1 rounds" in title
     assert title.endswith("PyDocs, 60 documents, 8 queries")
-    assert all(name in features for name in cpu_features())
+    assert "avx512_bf16" in features
     assert len({len(line) for line in (head, *rows)}) == 1
     assert rows[0].endswith("is the reference")
     assert "not shown" in rows[1]  # of 8 queries
@@ -39,40 +46,32 @@ def test_each_precision_beside_float32(tmp_path):
 
 def test_the_figures_follow_from_times_vectors_and_scores():
     peak = SimpleNamespace(gflops=100.0, share=lambda work, seconds: work.gflop / seconds / 100)
-    rung = SimpleNamespace(
-        dtype="bfloat16", texts=["a"] * 6, batch_size=16, work=MatrixWork(60, 40), peak=peak
-    )
+    medians = [Timing(6.0, 0), Timing(2.0, 0), Timing(3.0, 0)]
+
+    def timed(reference, own):
+        limit = (16, MatrixWork(60, 40), peak)
+        return precision._timing("bfloat16", 6, medians, limit, reference, own)
+
     scores = np.linspace(0, 1, 1000)
     reference = (np.array([[1.0, 0], [0, 2]], dtype=np.float32), scores)
     own = (np.array([[1.0, 1], [0, 1]], dtype=np.float32), scores + 1e-3 * (-1) ** np.arange(1000))
-    timing = precision._timing(rung, 6.0, 2.0, 3.0, reference, own)
+    timing = timed(reference, own)
     assert timing.texts_per_second == 3
     assert (timing.float32_ratio, timing.peer_ratio, timing.peak_share) == (3, 1.5, 0.5)
     assert timing.cosine_min == pytest.approx(0.5**0.5)
     assert timing.cosine_mean == pytest.approx((0.5**0.5 + 1) / 2)
     assert timing.ndcg_difference == pytest.approx(0)
     assert timing.equivalent
-    worse = precision._timing(rung, 6.0, 2.0, 3.0, reference, (own[0], own[1] - 0.02))
+    worse = timed(reference, (own[0], own[1] - 0.02))
     assert worse.ndcg_difference == pytest.approx(-0.02)
     assert not worse.equivalent
     one = scores[:50] + 0.06 * (np.arange(50) == 7)
     # A t-test alone trusts the 49 equal queries.
     reference = (reference[0], scores[:50])
-    seldom = precision._timing(rung, 6.0, 2.0, 3.0, reference, (own[0], one))
+    seldom = timed(reference, (own[0], one))
     assert seldom.interval[1] > precision.MARGIN
     assert seldom.shown == ("not shown", f"{seldom.queries_needed:,} queries would")
     assert seldom.queries_needed > 735  # (1 - .025^(1/735)) = .005
-
-
-@pytest.mark.parametrize(
-    ("features", "dtypes"),
-    [({"avx512_bf16"}, ("bfloat16",)), ({"amx_fp16", "amx_bf16"}, ("bfloat16", "float16"))],
-)
-def test_float16_is_measured_where_the_processor_computes_in_it(monkeypatch, features, dtypes):
-    capabilities = {**dict.fromkeys(features, True), "avx2": True, "avx512_fp16": False}
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert set(cpu_features()) == features
-    assert precision._usual() == dtypes
 
 
 def test_what_cannot_be_measured_is_refused():

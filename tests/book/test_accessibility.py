@@ -4,7 +4,7 @@ import pytest
 from helpers import REPOSITORY
 from helpers.browser import used
 
-from qwen3nb.book.accessibility import accessibility_problems
+from qwen3nb.book.pages import accessibility_problems
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Table
@@ -25,10 +25,13 @@ const press = i => document.querySelectorAll('thead button')[i].click();
 def page(tmp_path):
     values = {"b": 0.5001, "a": 0.5002, "d": None, "c": -0.25, **{f"m{i}": i for i in range(6)}}
     rows = [
-        (Cell(name), Cell("0.500", "[0, 1]", value=value) if value is not None else Cell("not run"),
-         Cell(f"{1000 * index:,}"))
+        (
+            Cell(name),
+            Cell("0.500", "[0, 1]", value=value) if value is not None else Cell("not run"),
+            Cell(f"{1000 * index:,}"),
+        )
         for index, (name, value) in enumerate(values.items())
-    ]  # fmt: skip
+    ]
     file = tmp_path / "page.html"
     table = Table(("model", "x\nn = 3", "texts"), tuple(rows))
     file.write_text(
@@ -40,10 +43,15 @@ def page(tmp_path):
 
 @pytest.mark.integration
 def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
-    result = used(page, STATE + """
+    result = used(
+        page,
+        STATE
+        + """
         const states = [seen()];
         for (const i of [1, 1, 0, 0, 2]) { press(i); states.push(seen()); }
-        return states;""", folder=tmp_path / "p")  # fmt: skip
+        return states;""",
+        folder=tmp_path / "p",
+    )
     start, down, up, names, back, texts = result
     assert start["order"][:4] == ["b", "a", "d", "c"]
     assert start["heads"] == [None, None, None]
@@ -58,16 +66,24 @@ def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
 
 
 def test_heads_are_buttons_for_the_keyboard(page, tmp_path):
-    result = used(page, STATE + """
+    result = used(
+        page,
+        STATE
+        + """
         const button = document.querySelectorAll('thead button')[1];
         button.focus();
         return [document.activeElement === button, button.type, button.textContent];
-        """, folder=tmp_path / "p")  # fmt: skip
+        """,
+        folder=tmp_path / "p",
+    )
     assert result == [True, "button", "xn\u00a0=\u00a03"]
 
 
 def test_the_box_filters_rows_by_every_word(page, tmp_path):
-    result = used(page, STATE + """
+    result = used(
+        page,
+        STATE
+        + """
         const box = document.querySelector('input.q-filter');
         const counts = [];
         for (const text of ['NOT run', 'm 5,000', 'nothing', '']) {
@@ -75,7 +91,9 @@ def test_the_box_filters_rows_by_every_word(page, tmp_path):
           box.dispatchEvent(new Event('input'));
           counts.push([seen().order, document.querySelector('.q-count').textContent]);
         }
-        return counts;""", folder=tmp_path / "p")  # fmt: skip
+        return counts;""",
+        folder=tmp_path / "p",
+    )
     assert result[0] == [["d"], "1 of 10 rows"]
     assert result[1] == [["m1"], "1 of 10 rows"]
     assert result[2] == [[], "0 of 10 rows"]
@@ -119,13 +137,18 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls(tmp_path):
         f'<div id="page" style="width:360px">{body}</div>'
         f'<script src="{SCRIPT.as_uri()}"></script></body></html>'
     )
-    result = used(file, """
+    result = used(
+        file,
+        """
         const page = document.getElementById('page');
         const boxes = [...page.querySelectorAll('.q-scroll, figure > div')]
           .filter(box => box.offsetWidth);
         return [page.scrollWidth, boxes.map(box => [
           box.clientWidth <= 360, box.scrollWidth > box.clientWidth, box.tabIndex])];
-        """, folder=tmp_path / "p", width=500)  # fmt: skip
+        """,
+        folder=tmp_path / "p",
+        width=500,
+    )
     assert result[0] <= 360
     assert result[1] == [[True, True, 0], [True, False, -1], [True, False, -1]]
 
@@ -136,8 +159,10 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls(tmp_path):
         ('<img src="a.png" alt="A curve that climbs.">', ""),
         ('<img src="a.png">', "image without alternative text: a.png"),
         ('<img alt="" src="a.png">', "image without alternative text: a.png"),
-        ('<img alt="_images/a.png" src="_images/a.png">',
-         "image without alternative text: _images/a.png"),
+        (
+            '<img alt="_images/a.png" src="_images/a.png">',
+            "image without alternative text: _images/a.png",
+        ),
         ('<svg role="img" aria-label="A curve."></svg>', ""),
         ("<svg role='img'></svg>", "drawing without alternative text"),
         ('<svg aria-hidden="true"></svg>', ""),
@@ -149,7 +174,7 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls(tmp_path):
         ('<div role="region">x</div>', "region without a name"),
         ('<div role="region" aria-labelledby="h">x</div>', ""),
     ],
-)  # fmt: skip
+)
 def test_what_a_parser_can_see_is_reported(tmp_path, page, problem):
     (tmp_path / "p.html").write_text(f"<html><body>{page}</body></html>")
     assert accessibility_problems(tmp_path) == ([("p.html", problem)] if problem else [])
@@ -171,11 +196,15 @@ def test_commands_can_be_copied_and_boxes_that_scroll_are_reached_by_keyboard(tm
         f'<html><head><link rel="stylesheet" href="{style}"></head><body>{table.to_html()}'
         f'{wide.to_html()}<script src="{SCRIPT.as_uri()}"></script></body></html>'
     )
-    result = used(file, """
+    result = used(
+        file,
+        """
         const button = document.querySelector('button.q-copy');
         button.click();
         const boxes = [...document.querySelectorAll('.q-scroll')];
         return [document.querySelector('code.q-command').textContent, String(getSelection()),
                 boxes.map(box => box.tabIndex), boxes[1].getAttribute('aria-label')];
-        """, folder=tmp_path / "p")  # fmt: skip
+        """,
+        folder=tmp_path / "p",
+    )
     assert result == [command, command, [-1, 0], "Scrolls sideways"]

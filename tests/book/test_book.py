@@ -18,8 +18,8 @@ from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
 from helpers.records import make, signed
 
-from qwen3nb.book.accessibility import accessibility_problems
 from qwen3nb.book.build import build_book, remote_resources, secret_pages
+from qwen3nb.book.pages import accessibility_problems
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.utils.secrets import known_secrets
 

@@ -7,7 +7,7 @@ from helpers.checkout import write_checkout
 
 from qwen3nb.book import build
 from qwen3nb.book.build import BookError, build_book
-from qwen3nb.execution.sweep import Outcome
+from qwen3nb.execution.executors import RunOutcome
 
 
 @pytest.fixture
@@ -19,9 +19,13 @@ def pages(tmp_path, monkeypatch):
     def sweep(jobs, **_):
         run.append([job.name for job in jobs])
         return [
-            Outcome(job, "failed", 1.0, Path("/x.log"), "a cell failed")
-            if job.notebook in failing
-            else Outcome(job, "done", 1.0, Path("/x.log"))
+            RunOutcome(
+                job.name,
+                int(job.notebook in failing),
+                notebook=job.notebook,
+                log=Path("/x.log"),
+                reason="a cell failed",
+            )
             for job in jobs
         ]
 

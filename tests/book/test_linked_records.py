@@ -8,9 +8,9 @@ from helpers.records import make
 
 from qwen3nb import paths
 from qwen3nb.book.build import page_links
-from qwen3nb.book.linked_records import copy_linked_records, pages_with_records
+from qwen3nb.book.pages import copy_linked_records, pages_with_records
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import provenance_table
+from qwen3nb.report.leaderboard.one_model import provenance_table
 from qwen3nb.report.render.home import record_link
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from helpers.html import HOSTILE, Tags
 
-from qwen3nb.book.numbering import number_pages
+from qwen3nb.book.pages import number_pages
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 
@@ -36,16 +36,23 @@ def numbers(file):
 
 def test_captions_are_numbered_in_the_order_of_each_page(tmp_path):
     one = written(
-        tmp_path, "a.html",
-        table("x", "First."), figure("f", "A curve."), table("bare"), figure("g", ""),
-        table("y", "Second."), figure("h", "Another."),
-    )  # fmt: skip
+        tmp_path,
+        "a.html",
+        table("x", "First."),
+        figure("f", "A curve."),
+        table("bare"),
+        figure("g", ""),
+        table("y", "Second."),
+        figure("h", "Another."),
+    )
     two = written(tmp_path, "runs/b.html", table("x", "On its own page."))
     assert number_pages(tmp_path) == []
     assert numbers(one) == [
-        ("Table 1.", "First."), ("Figure 1.", "A curve."), ("Table 2.", "Second."),
+        ("Table 1.", "First."),
+        ("Figure 1.", "A curve."),
+        ("Table 2.", "Second."),
         ("Figure 2.", "Another."),
-    ]  # fmt: skip
+    ]
     assert numbers(two) == [("Table 1.", "On its own page.")]
     page = one.read_text()
     link = '<a class="q-permalink" href="#tab-y" aria-label="Link to Table 2">#</a>'
@@ -56,16 +63,28 @@ def test_captions_are_numbered_in_the_order_of_each_page(tmp_path):
 
 def test_every_id_is_unique_and_every_captioned_one_has_one(tmp_path):
     file = written(
-        tmp_path, "a.html",
-        table("x", "One."), table("x", "Two."), '<h2 id="tab-x-2">A heading</h2>', table("x"),
-        figure("", "No name."), table("", "名前"),
-    )  # fmt: skip
+        tmp_path,
+        "a.html",
+        table("x", "One."),
+        table("x", "Two."),
+        '<h2 id="tab-x-2">A heading</h2>',
+        table("x"),
+        figure("", "No name."),
+        table("", "名前"),
+    )
     number_pages(tmp_path)
     page = file.read_text()
     ids = re.findall(r'\sid="([^"]*)"', page)
     assert ids == [
-        "top", "tab-x", "tab-x-3", "tab-x-2", "tab-x-4", "fig-1", "s", "tab-3",
-    ]  # fmt: skip
+        "top",
+        "tab-x",
+        "tab-x-3",
+        "tab-x-2",
+        "tab-x-4",
+        "fig-1",
+        "s",
+        "tab-3",
+    ]
     assert 'href="#tab-x-3" aria-label="Link to Table 2"' in page
 
 
@@ -98,13 +117,14 @@ def test_a_reference_gets_the_number_of_its_target_even_after_that_changed(tmp_p
 
 def test_targets_that_are_not_there_are_problems(tmp_path):
     written(
-        tmp_path, "a.html",
+        tmp_path,
+        "a.html",
         '<a class="q-see" href="b.html#tab-nothing">x</a>',
         '<a class="q-see" href="none.html#tab-x">y</a><a href="none.html">z</a>',
         '<a href="b.html#whatever">an ordinary link</a><a href="https://x.example/none.html">e</a>',
         '<a href="mailto:a@b.example">m</a><a href="#">top</a><a href="">self</a>',
         '<a href="data:text/plain,x">d</a><a href="//x.example/y">r</a>',
-    )  # fmt: skip
+    )
     written(tmp_path, "b.html", table("x", "One."))
     assert number_pages(tmp_path) == [
         "a.html: the link to 'b.html#tab-nothing': no such anchor on that page",
@@ -117,11 +137,12 @@ def test_pages_that_have_not_been_made_are_no_problem_and_no_link(tmp_path):
     written(tmp_path, "runs/compare.html", table("y", "Differences."))
     part = written(tmp_path, "a.html", '<a class="q-see" href="runs/compare.html#tab-x">x</a>')
     file = written(
-        tmp_path, "index.html",
+        tmp_path,
+        "index.html",
         '<a class="q-see" href="runs/leaderboard.html#tab-x">the scores</a>',
         '<a href="guide/caching.html" title="t">caching</a>',
         '<a href="records/m/seed_0/t.json">200 queries</a>',
-    )  # fmt: skip
+    )
     assert number_pages(tmp_path) == []
     assert part.read_text().count('href="runs/compare.html#tab-x">x</a>') == 1
     assert ' href="' not in file.read_text()

@@ -9,13 +9,18 @@ import pytest
 from helpers.html import HOSTILE
 from helpers.records import make
 
-from qwen3nb.book.citation import citation
-from qwen3nb.book.page_footer import Made, footer_html, made
-from qwen3nb.book.toy_banner import toy_labels, toy_text
+from qwen3nb.book.sphinx_ext import (
+    BuildInfo,
+    build_info,
+    citation,
+    footer_html,
+    toy_labels,
+    toy_text,
+)
 from qwen3nb.utils.book_settings import BookSettings
 
 BOOK = BookSettings("My book", "Ada Lovelace, Charles Babbage", "2026", "https://x.org/b", "MIT")
-BUILD = Made("1 May 2026", "abc")
+BUILD = BuildInfo("1 May 2026", "abc")
 
 
 def page(folder, **ours):
@@ -25,10 +30,15 @@ def page(folder, **ours):
 
 
 def test_a_page_of_a_run_says_when_with_what_and_how_to_make_it_again(checkout):
-    file = page(checkout, notebook="eval", parameters={"checkpoint": "bm25", "tier": "fast"},
-                finished="2026-11-20T12:04:21+00:00", commit="0123456789ab",
-                versions={"mteb": "2.26", "qwen3nb": "0.1.0"})  # fmt: skip
-    own = made(file, build=BUILD)
+    file = page(
+        checkout,
+        notebook="eval",
+        parameters={"checkpoint": "bm25", "tier": "fast"},
+        finished="2026-11-20T12:04:21+00:00",
+        commit="0123456789ab",
+        versions={"mteb": "2.26", "qwen3nb": "0.1.0"},
+    )
+    own = build_info(file, build=BUILD)
     assert own.command == "qwen3nb eval --checkpoint bm25 --tier fast"
     text = re.sub("<[^>]*>", "", footer_html(own, title="bm25 · fast", settings=BOOK))
     assert text.startswith(
@@ -39,14 +49,14 @@ def test_a_page_of_a_run_says_when_with_what_and_how_to_make_it_again(checkout):
 
 
 def test_other_pages_are_as_old_as_the_build(tmp_path):
-    assert made(tmp_path / "methods.md", build=BUILD) == BUILD
+    assert build_info(tmp_path / "methods.md", build=BUILD) == BUILD
     (tmp_path / "mine.ipynb").write_text('{"metadata": {}}')
-    assert made(tmp_path / "mine.ipynb", build=BUILD) == BUILD
+    assert build_info(tmp_path / "mine.ipynb", build=BUILD) == BUILD
 
 
 def test_a_failed_or_renamed_run_claims_nothing(checkout):
     file = page(checkout, notebook="gone", failed="2026-11-20T12:04:21+00:00")
-    own = made(file, build=BUILD)
+    own = build_info(file, build=BUILD)
     assert (own.command, own.commit, own.whole) == ("", "", False)
     assert "<p>Failed on 20 November 2026.</p>" in footer_html(own, title="t", settings=BOOK)
 
@@ -82,7 +92,7 @@ def test_what_is_not_configured_is_left_out():
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_foreign_text_in_a_footer_is_text(text):
-    own = Made(text, text, ((text, text),), text)
+    own = BuildInfo(text, text, ((text, text),), text)
     settings = BookSettings(text, text, text, text, text)
     shown = footer_html(own, title=text, settings=settings)
     tags = set(re.findall(r"<(\w+)", shown))

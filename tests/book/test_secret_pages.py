@@ -9,9 +9,15 @@ from qwen3nb.book.build import secret_pages
 
 TOKEN = "ghp_" + "a1B2" * 9
 FILES = (
-    "index.html", "runs/eval-x.html", "_sources/runs/eval-x.ipynb", "searchindex.js",
-    "records/m/seed_0/t.json", "_downloads/1/t.csv", "genindex.html", "_images/f.svg",
-)  # fmt: skip
+    "index.html",
+    "runs/eval-x.html",
+    "_sources/runs/eval-x.ipynb",
+    "searchindex.js",
+    "records/m/seed_0/t.json",
+    "_downloads/1/t.csv",
+    "genindex.html",
+    "_images/f.svg",
+)
 
 
 def write(folder, name, text):

@@ -11,8 +11,9 @@ from helpers.study import SWEEP
 from qwen3nb.utils.secrets import is_secret_name, kernel_environment
 
 PAGE = (REPOSITORY / "book" / "guide" / "security.md").read_text(encoding="utf-8")
-LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-         for line in block.splitlines()]  # fmt: skip
+LINES = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
 
 
 @pytest.fixture

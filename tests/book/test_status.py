@@ -37,18 +37,33 @@ def page(name, **ours):
 
 def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
     eval_parameters = {"checkpoint": "bm25", "tier": "smoke", "pooling": "auto", "limit": 7}
-    page("eval-bm25-smoke-limit-7", notebook="eval", parameters=eval_parameters, seconds=61.24,
-         finished="2026-11-20T12:04:21+00:00")  # fmt: skip
-    page("eval-x", parameters={"checkpoint": "x"}, failed="2026-11-20T12:05:00+00:00", seconds=1)
-    page("data", finished="2026-11-20T12:04:21+00:00", failed="2026-11-21T12:04:21+00:00")
+    page(
+        "eval-bm25-smoke-limit-7",
+        notebook="eval",
+        parameters=eval_parameters,
+        seconds=61.24,
+        finished="2026-11-20T12:04:21+00:00",
+    )
+    page(
+        "eval-x",
+        notebook="eval",
+        parameters={"checkpoint": "x"},
+        failed="2026-11-20T12:05:00+00:00",
+        seconds=1,
+    )
+    later = {"finished": "2026-11-20T12:04:21+00:00", "failed": "2026-11-21T12:04:21+00:00"}
+    page("data", notebook="data", **later)
     page("status", notebook="status", finished="2026-11-20T12:04:21+00:00")
     (paths.book_runs() / "theirs.ipynb").write_text("{}")
     table = runs_table()
     by_page = {row[0]: row[1:] for row in rows(table)}
     assert by_page["eval-bm25-smoke-limit-7"] == [
-        "eval", "checkpoint bm25, limit 7, tier smoke", "finished", "61.2\xa0s",
+        "eval",
+        "checkpoint bm25, limit 7, tier smoke",
+        "finished",
+        "61.2\xa0s",
         "2026\u201111\u201120 12:04:21",
-    ]  # fmt: skip
+    ]
     assert by_page["eval-x"] == ["eval", "checkpoint x", "failed", "1.0\xa0s", "never"]
     assert by_page["data"][2] == "failed; shows an earlier run"
     assert by_page["data"][3] == "not recorded"
@@ -90,23 +105,27 @@ def test_records_made_with_other_versions_or_of_other_data_are_named(home):
     older = Environment(versions={**here, "torch": "1.0"})
     old = replace(make("old", finished="2026-01-01T00:00:00+00:00"), environment=older)
     amend(old, "task", revision="0123456789abcdef")
-    new = replace(make("new", finished="2026-01-02T00:00:00+00:00"),
-                  environment=replace(older, versions=here))  # fmt: skip
+    new = replace(
+        make("new", finished="2026-01-02T00:00:00+00:00"), environment=replace(older, versions=here)
+    )
     torch = next(row for row in rows(software_table([old, new])) if row[0] == "torch")
     assert torch[1:] == [here["torch"], "1", "1.0: old on PyDocsSampleRetrieval"]
     (data,) = rows(data_versions_table([old, new]))
     assert data == [
-        "PyDocsSampleRetrieval", f"d {'r' * 12}", "1",
+        "PyDocsSampleRetrieval",
+        f"d {'r' * 12}",
+        "1",
         "0123456789ab: old on PyDocsSampleRetrieval",
-    ]  # fmt: skip
+    ]
 
 
 def test_whether_records_hold(home):
     file = make("m").save()
     make("other").save()
     assert rows(verification_table()) == [
-        ["records", "2"], ["verified", "2 of 2 are consistent"],
-    ]  # fmt: skip
+        ["records", "2"],
+        ["verified", "2 of 2 are consistent"],
+    ]
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
     file.write_text(json.dumps(value))

@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,11 +11,8 @@ from qwen3nb.checkpoints.averaging import (
     averaged,
     select_checkpoints,
 )
-from qwen3nb.checkpoints.checkpoint import (
-    Checkpoint,
-    list_checkpoints,
-    open_checkpoint,
-)
+from qwen3nb.checkpoints.checkpoint import list_checkpoints
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import write_pieces
 
@@ -54,7 +50,10 @@ def test_the_mean_by_hand(run, tmp_path):
     metadata = json.loads((output / "averaging_metadata.json").read_text())
     assert metadata["averaged_from"] == ["checkpoint-10", "checkpoint-20", "checkpoint-30"]
     assert metadata["num_checkpoints"] == 3
-    assert metadata["digests"]["checkpoint-10"] == open_checkpoint(run / "checkpoint-10").digest()
+    assert (
+        metadata["digests"]["checkpoint-10"]
+        == open_checkpoint(run / "checkpoint-10").weights.digest
+    )
     assert (output / "tokenizer.json").is_file()
 
 
@@ -112,13 +111,10 @@ def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
     assert not (tmp_path / "mean").exists()
     with pytest.raises(CheckpointError, match="changed while it was being read"):
         opened.check_unchanged()
+    cut = open_checkpoint(folders[0]).weights
     (folders[0] / "model.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match="shorter than when it was opened"):
-        Checkpoint(folders[0], {}, opened.tensors | {"w": cut_entry(folders[0], opened)}).read("w")
-
-
-def cut_entry(folder, opened):
-    return replace(opened.tensors["w"], file=folder / "model.safetensors")
+        cut.read("w")
 
 
 def test_no_checkpoint_counts_twice_or_is_overwritten(tmp_path):

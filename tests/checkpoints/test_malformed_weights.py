@@ -9,8 +9,8 @@ from helpers.checkpoints import folder_with, save_bin
 from torch import arange, full, ones
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
-from qwen3nb.checkpoints.checkpoint import open_checkpoint
-from qwen3nb.checkpoints.torch_header import read_torch
+from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.torch_file import read_torch
 from qwen3nb.checkpoints.types import CheckpointError
 
 # What the library reads in the same way is no lie.
@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 def read_all(folder):
     opened = open_checkpoint(folder)
-    return [opened.read(name) for name in opened.tensors]
+    return [opened.weights.read(name) for name in opened.weights.tensors]
 
 
 def refused(folder):

@@ -3,8 +3,8 @@ import struct
 
 import pytest
 
-from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.weights import read_safetensors
 
 
 def raw(header, data=b""):

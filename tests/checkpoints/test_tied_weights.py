@@ -4,10 +4,8 @@ from helpers.checkpoints import folder_with, save_bin
 from safetensors.torch import load_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
-from qwen3nb.checkpoints.checkpoint import (
-    open_checkpoint,
-)
-from qwen3nb.checkpoints.tied_weights import embedding_name
+from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.names import embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
 
 EMBEDDING = torch.randn(5, 3)
@@ -32,7 +30,7 @@ def test_copies_that_differ_are_refused_unless_they_may(tmp_path):
         embedding_name(opened)
     assert embedding_name(opened, allow=["untied"]) == ALIASES[0]
     with pytest.raises(CheckpointError, match="same embedding, but differ"):
-        average_checkpoints([opened.folder], tmp_path / "mean")
+        average_checkpoints([opened.path], tmp_path / "mean")
     tensors = {"model.shared.weight": EMBEDDING, ALIASES[1]: EMBEDDING + 1}
     output = folder_with(tmp_path / "b", tensors)
     with pytest.raises(CheckpointError, match=r"lm_head\.weight and model\.shared\.weight"):

@@ -5,10 +5,8 @@ import pytest
 import torch
 from helpers.checkpoints import folder_with, save_bin
 
-from qwen3nb.checkpoints.checkpoint import (
-    open_checkpoint,
-)
-from qwen3nb.checkpoints.torch_header import read_torch
+from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.torch_file import read_torch
 from qwen3nb.checkpoints.types import CheckpointError
 
 
@@ -17,10 +15,13 @@ def test_a_state_dict_is_read_like_safetensors(tmp_path):
     state = {"w": torch.randn(3, 4).bfloat16(), "b": flat[5:11].reshape(2, 3), "half": flat.half()}
     opened = open_checkpoint(save_bin(tmp_path / "bin", state))
     for name, tensor in state.items():
-        assert torch.equal(opened.read(name), tensor)
+        assert torch.equal(opened.weights.read(name), tensor)
     copies = {name: tensor.clone() for name, tensor in state.items()}
-    assert opened.digest() == open_checkpoint(folder_with(tmp_path / "st", copies)).digest()
-    assert opened.files == [tmp_path / "bin" / "pytorch_model.bin"]
+    assert (
+        opened.weights.digest
+        == open_checkpoint(folder_with(tmp_path / "st", copies)).weights.digest
+    )
+    assert opened.weights.files == [tmp_path / "bin" / "pytorch_model.bin"]
 
 
 class Runs:

@@ -11,7 +11,7 @@ from helpers import REPOSITORY
 from helpers.records import make
 
 from qwen3nb.cli.main import main
-from qwen3nb.models.sources.resolve import registry
+from qwen3nb.models.kinds.source import registry
 
 HEAVY = "torch transformers mteb numpy pandas nbformat rich datasets".split()  # noqa: SIM905
 
@@ -113,8 +113,10 @@ def complete(instruction, **environment):
         "from qwen3nb.cli.main import main\nmain()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
         env={**os.environ, "_QWEN3NB_COMPLETE": instruction, **environment},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr.strip()) == (0, ""), done.stderr
     return done

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from qwen3nb.cli.main import main
-from qwen3nb.models.encoders import encode_shards as shards_module
+from qwen3nb.vectors import encode_file as shards_module
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def encode(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(shards_module, "AT_ONCE", 2)
     source = tmp_path / "texts.jsonl"
     source.write_text("".join(f'{{"text": "{number}"}}\n' for number in range(7)))
-    files = ("--input", source, "--output", tmp_path / "v")
+    files = ("--input", source, "--out", tmp_path / "v")
     return lambda *options: cli("encode", "--model", "random:8", *files, *options)
 
 

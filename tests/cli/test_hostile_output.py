@@ -134,12 +134,25 @@ CASES = {
     "labels": (with_records, ["compare", "--current", "now", "--candidate", HOSTILE]),
     "report": (with_records, ["report", "--tier", "smoke"]),
     "task": (NOTHING, ["fetch", "--tasks", HOSTILE, "--list"]),
-    "own data": (documents, ["domain", "--queries", "q.toml", "--documents", "d.jsonl",
-                             "--model", "random", "--validate"]),
-    "own data, evaluated": (documents, ["domain", "--queries", "q.toml", "--documents", "d.jsonl",
-                                        "--model", "bm25"]),
+    "own data": (
+        documents,
+        [
+            "domain",
+            "--queries",
+            "q.toml",
+            "--documents",
+            "d.jsonl",
+            "--model",
+            "random",
+            "--validate",
+        ],
+    ),
+    "own data, evaluated": (
+        documents,
+        ["domain", "--queries", "q.toml", "--documents", "d.jsonl", "--model", "bm25"],
+    ),
     "pairs": (lines("p.jsonl", {"query": HOSTILE, HOSTILE: 1}), ["rerank", "model", "p.jsonl"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,10 +9,9 @@ from helpers.records import make, own
 
 # Of these a program reads the answer; what writes files a program reads writes them as JSON.
 WITH_JSON = """
-analyze, average, bench cache, bench encode, bench eval, bench extraction, bench gpu, bench
-precision, bench records, bench rerank, bench runs, bench search, bench statistics, cache info,
-cache prune, cache verify, compare, extract, fetch, push, quick, reproduce, results, sweep, tasks,
-verify
+analyze, average, bench encode, bench eval, bench gpu, bench precision,
+bench rerank, cache info, cache prune, cache verify, compare, extract, fetch, push, quick,
+reproduce, results, sweep, tasks, verify
 """
 
 
@@ -41,7 +40,7 @@ def test_these_commands_have_it(checkout):
 def test_verify(answer, home):
     make("a").save()
     file = make("b").save()
-    assert answer("verify") == {"records": 2, "without_checksum": 0, "problems": {}}
+    assert answer("verify") == {"records": 2, "problems": {}}
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
     file.write_text(json.dumps(value))
@@ -89,14 +88,18 @@ def test_a_sweep(answer, checkout, monkeypatch):
 
     def sweep(jobs, **_):
         return [
-            SimpleNamespace(job=jobs[0], status="failed", seconds=1.5, log="l", reason="r", node="")
+            SimpleNamespace(
+                name=jobs[0].name, status="failed", seconds=1.5, log="l", reason="r", node=""
+            )
         ]
 
     monkeypatch.setattr("qwen3nb.execution.sweep.sweep", sweep)
     done = answer("sweep", "--model", "bm25", "--no-book", code=1)
     assert (done["runs"][0]["status"], done["runs"][0]["reason"], done["book"]) == (
-        "failed", "r", None,
-    )  # fmt: skip
+        "failed",
+        "r",
+        None,
+    )
 
 
 def test_making_a_model(answer, checkpoint, tmp_path):
@@ -113,7 +116,7 @@ def test_making_a_model(answer, checkpoint, tmp_path):
 
 def test_fetch(answer, monkeypatch):
     monkeypatch.setattr(
-        "qwen3nb.datasets.fetch.sizes", lambda needed, say: ((each, "1 MB") for each in needed)
+        "qwen3nb.datasets.mirror.sizes", lambda needed, say: ((each, "1 MB") for each in needed)
     )
     (need,) = answer("fetch", "--model", "e5-base-v2", "--list")
     assert (need["id"], need["size"], need["kind"]) == ("intfloat/e5-base-v2", "1 MB", "model")

@@ -52,8 +52,6 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     declared = read_parameters(path)
     expected = {spelled(name) for name in declared}
     expected |= {f"--no-{spelled(n)[2:]}" for n, p in declared.items() if p.type == "bool"}
-    if path.stem == "calibration":  # its own `fresh` is reached with -p
-        expected.remove("--no-fresh")
     own = {"--help", "--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
     assert options(done.output) - own == expected - {"--fresh"}
 
@@ -62,8 +60,15 @@ def test_eval_has_the_parameters_of_its_notebook_and_seven_options_of_its_own(cl
     listed = options(cli("eval", "--help").output)
     declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
     no = {"--no-append-eos", "--no-bidirectional", "--no-cache", "--no-runs"}
-    own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--pass-env",
-           "--rehearse"}  # fmt: skip
+    own = {
+        "--cache-limit",
+        "--config",
+        "--dry-run",
+        "--fresh",
+        "--mirror",
+        "--pass-env",
+        "--rehearse",
+    }
     assert listed == {*map(spelled, declared), *no, *own, "--help"}
     assert {"--types", "--languages", "--benchmark"} <= listed
 
@@ -109,8 +114,19 @@ def test_options_before_the_notebook_and_a_path_hold_too(cli, checkout, runs):
 
 
 def test_eval_passes_what_is_given(cli, checkout, runs):
-    done = cli("eval", "--checkpoint", "bm25", "--types", "STS", "--languages", "eng", "--fresh",
-               "--append-eos", "--batch-size", 8)  # fmt: skip
+    done = cli(
+        "eval",
+        "--checkpoint",
+        "bm25",
+        "--types",
+        "STS",
+        "--languages",
+        "eng",
+        "--fresh",
+        "--append-eos",
+        "--batch-size",
+        8,
+    )
     assert done.exit_code == 0, done.output
     given = {"checkpoint": "bm25", "types": "STS", "languages": "eng", "append_eos": True}
     assert runs == [("eval", {**given, "batch_size": 8}, True)]
@@ -166,10 +182,9 @@ def test_a_file_without_parameters_is_refused(cli, checkout, runs):
     assert runs == []
 
 
-def test_an_own_option_goes_before_a_parameter_of_its_name(cli, checkout, runs):
+def test_fresh_runs_a_page_again(cli, checkout, runs):
     assert cli("run", "calibration", "--fresh").exit_code == 0
-    assert cli("run", "calibration", "-p", "fresh", "True").exit_code == 0
-    assert runs == [("calibration.ipynb", {}, True), ("calibration.ipynb", {"fresh": True}, False)]
+    assert runs == [("calibration.ipynb", {}, True)]
 
 
 @pytest.mark.parametrize(
@@ -216,13 +231,14 @@ def test_the_group_lists_the_notebooks_with_their_titles(cli, checkout):
 
 def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
-    done = cli("sweep", "--checkpoint", "e5-base-v2", "--notebook", "small", "--max-length", 7,
-               "--dry-run")  # fmt: skip
+    done = cli(
+        "sweep", "--model", "e5-base-v2", "--notebook", "small", "--max-length", 7, "--dry-run"
+    )
     assert done.stdout == "would run  small-e5-base-v2-smoke-max-length-7\n"
-    done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--max-length", 7)
+    done = cli("sweep", "--model", "bm25", "--notebook", "small", "--max-length", 7)
     assert "max_length is 7, which bm25 has no use for; leave it at 0" in done.output
     assert done.exit_code == 2
-    done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--prefix", "x", "--dry-run")
+    done = cli("sweep", "--model", "bm25", "--notebook", "small", "--prefix", "x", "--dry-run")
     assert "unknown parameter 'prefix': none of small" in done.output
 
 
@@ -250,8 +266,15 @@ def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, checkout
         checkout, finished="2999-01-01T00:00:00+00:00", scores=scores, conclusion="m is better."
     )
     shown = cli("eval", "--checkpoint", "bm25").output
-    order = ["Retrieval", "nDCG@10", "●", "difference from bm25", "m is better.",
-             "reused: 1 of 1 records were there", str(page)]  # fmt: skip
+    order = [
+        "Retrieval",
+        "nDCG@10",
+        "●",
+        "difference from bm25",
+        "m is better.",
+        "reused: 1 of 1 records were there",
+        str(page),
+    ]
     positions = [shown.index(each) for each in order]
     assert positions == sorted(positions)
     assert f"{scores[0].difference:+.3f}" in shown

@@ -29,8 +29,21 @@ def test_pairs_in_scores_out_in_order(folder, tmp_path):
     pairs = [(q, d) for d in DOCUMENTS for q in (QUERY, "another")]
     file = write_pairs(tmp_path / "pairs.jsonl", pairs)
 
-    done = invoke("rerank", "--model", folder, "--pairs", file, "--output", tmp_path / "s.jsonl",
-                  "--device", "cpu", "--max-length", 400, "--instruction", "Find it.")  # fmt: skip
+    done = invoke(
+        "rerank",
+        "--model",
+        folder,
+        "--pairs",
+        file,
+        "--out",
+        tmp_path / "s.jsonl",
+        "--device",
+        "cpu",
+        "--max-length",
+        400,
+        "--instruction",
+        "Find it.",
+    )
 
     assert done.exit_code == 0, done.output
     assert "14 pairs, 0 documents and 0 queries cut to 400 tokens" in done.output
@@ -46,8 +59,17 @@ def test_pairs_in_scores_out_in_order(folder, tmp_path):
 
 def test_a_query_too_long_is_cut_and_counted(folder, tmp_path):
     pairs = [("fox " * 900, "a dog"), ("fox", "a dog"), ("fox " * 900, "a fox")]
-    done = invoke("rerank", "--model", folder, "--device", "cpu", "--output", tmp_path / "s.jsonl",
-                  "--pairs", write_pairs(tmp_path / "pairs.jsonl", pairs))  # fmt: skip
+    done = invoke(
+        "rerank",
+        "--model",
+        folder,
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "s.jsonl",
+        "--pairs",
+        write_pairs(tmp_path / "pairs.jsonl", pairs),
+    )
     assert "3 pairs, 0 documents and 1 queries cut to 512 tokens" in done.output
 
 
@@ -62,8 +84,7 @@ def test_pairs_that_are_none_are_told_in_a_line(folder, tmp_path, line, message)
     file = write_pairs(tmp_path / "pairs.jsonl", [("q", "d")])
     file.write_text(file.read_text() + line + "\n")
     output = tmp_path / "s.jsonl"
-    done = invoke("rerank", "--model", folder, "--pairs", file, "--output", output,
-                  "--device", "cpu")  # fmt: skip
+    done = invoke("rerank", "--model", folder, "--pairs", file, "--out", output, "--device", "cpu")
     assert done.exit_code == 1
     assert message in done.output
     assert "Traceback" not in done.output
@@ -72,8 +93,20 @@ def test_pairs_that_are_none_are_told_in_a_line(folder, tmp_path, line, message)
 
 def test_a_suite_from_the_command_line(folder, tmp_path, home):
     beir = write_beir(tmp_path / "words", queries=3)
-    done = invoke("rerank-suite", "--model", folder, "--device", "cpu", "--depth", 4,
-                  "--first", "bm25", "--first", "random:8", beir)  # fmt: skip
+    done = invoke(
+        "rerank-suite",
+        "--model",
+        folder,
+        "--device",
+        "cpu",
+        "--depth",
+        4,
+        "--first",
+        "bm25",
+        "--first",
+        "random:8",
+        beir,
+    )
     assert done.exit_code == 0, done.output
     assert "words: nDCG@10 0." in done.output
     assert "mean of 1 data set: nDCG@10" in done.output
@@ -115,10 +148,24 @@ def test_one_adapter_with_its_configuration(adapters, tmp_path, home):
     shutil.copytree(adapters / "outputs" / "rank_only_r4" / "seed_42", seed)
     (seed / "config.yaml").unlink()
     done = invoke(
-        "rerank-outputs", "--checkpoint", seed / "checkpoints" / "final", "--base",
-        adapters / "base", "--config", adapters / "configs" / "rank_only_r4.yaml",
-        "--eval-tier", "smoke", "--limit", 3, "--depth", 4, "--device", "cpu", "--dtype", "float32",
-    )  # fmt: skip
+        "rerank-outputs",
+        "--checkpoint",
+        seed / "checkpoints" / "final",
+        "--model",
+        adapters / "base",
+        "--config",
+        adapters / "configs" / "rank_only_r4.yaml",
+        "--eval-tier",
+        "smoke",
+        "--limit",
+        3,
+        "--depth",
+        4,
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+    )
     assert done.exit_code == 0, done.output
     assert "PyDocsSampleRetrieval.bm25-4-limit3: nDCG@10" in done.output
     (file,) = seed.glob("results/PyDocs*.json")

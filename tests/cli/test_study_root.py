@@ -6,7 +6,7 @@ from helpers.command_tree import commands
 from helpers.records import make
 
 from qwen3nb import paths
-from qwen3nb.cli.study_root import in_study
+from qwen3nb.cli.program import Command
 from qwen3nb.execution.parameters import read_parameters
 
 # Outside a study, each of these ends before it reads or writes anything.
@@ -18,7 +18,6 @@ demo
 domain --queries q.toml --documents d.jsonl
 eval --model bm25
 eval --model bm25 --dry-run
-figures --out f
 paper --out p
 report --model m --out r
 reproduce
@@ -93,9 +92,8 @@ def example(cli):
     """Call a command that works in a study, with options; the lines of standard error."""
 
     def call(*arguments, **settings):
-        @click.command()
+        @click.command(cls=Command, **{"study": paths.results, **settings})
         @click.option("--results")
-        @in_study(**settings)
         def command(results):
             click.echo("answer")
 
@@ -117,7 +115,7 @@ def test_the_study_is_said_before_writing_and_where_one_reads_from_elsewhere(
     assert example("--results", "x", writes=True, unless=["results"]) == []
     monkeypatch.setenv("QWEN3NB_RESULTS", str(tmp_path / "kept"))
     assert example() == [f"study: {checkout}, kept: {tmp_path / 'kept'}"]
-    assert example(writes=True, folder=paths.book) == line
+    assert example(writes=True, study=paths.book) == line
 
 
 def test_without_a_study_a_folder_that_is_set_is_enough(outside, example, monkeypatch):

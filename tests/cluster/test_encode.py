@@ -11,10 +11,9 @@ from qwen3nb.cluster import encode as cluster_encode
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.encode import WorkerSize, worker_size
 from qwen3nb.cluster.nodes import Node
-from qwen3nb.models.encoders import encode_file
-from qwen3nb.models.encoders import encode_shards as encode_shards_module
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.shards import shard_blocks
+from qwen3nb.vectors import encode_file
+from qwen3nb.vectors.shards import shard_blocks
 
 
 def node(name, cpus, gpus=0.0):
@@ -43,8 +42,7 @@ def test_a_worker_that_fits_on_no_node_is_refused():
 @pytest.fixture
 def encode_by(tmp_path, monkeypatch):
     """Encode 23 texts in parts of two by three workers of a pretended cluster."""
-    for module in (encode_file, encode_shards_module):
-        monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(encode_file, "AT_ONCE", 2)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setattr(cluster_encode, "nodes_of", lambda _: [node("a", 2), node("b", 1)])
     few = tmp_path / "few.jsonl"

@@ -16,15 +16,26 @@ SAME = {"python": "3.11.9", "torch": "2.13.0", "code": "0f3a", "model demo": "77
 
 
 def node(name, number, *, alive=True, **resources):
-    return {"NodeID": f"{number:056x}", "NodeName": name, "NodeManagerAddress": "10.0.0.1",
-            "Alive": alive, "Resources": {"CPU": 4.0, "memory": 8e9, **resources}}  # fmt: skip
+    return {
+        "NodeID": f"{number:056x}",
+        "NodeName": name,
+        "NodeManagerAddress": "10.0.0.1",
+        "Alive": alive,
+        "Resources": {"CPU": 4.0, "memory": 8e9, **resources},
+    }
 
 
 def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
     ray = types.SimpleNamespace(
-        nodes=lambda: [node("b", 1, GPU=2.0), node("a", 2), node("dead", 3, alive=False),
-                       node("head", 4, CPU=0.0), node("twin", 16), node("twin", 1 << 220)]
-    )  # fmt: skip
+        nodes=lambda: [
+            node("b", 1, GPU=2.0),
+            node("a", 2),
+            node("dead", 3, alive=False),
+            node("head", 4, CPU=0.0),
+            node("twin", 16),
+            node("twin", 1 << 220),
+        ]
+    )
     listed = nodes_of(ray)
     assert [each.name for each in listed] == ["a", "b", "twin (000000)", "twin (100000)"]
     assert (listed[1].cpus, listed[1].gpus, listed[1].memory) == (4, 2.0, 8_000_000_000)

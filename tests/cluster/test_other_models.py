@@ -27,12 +27,12 @@ from qwen3nb.cluster.runs import Delivery, Expected, foreign_records
 from qwen3nb.cluster.search import search_shard
 from qwen3nb.execution.executors import Command, NodeShare, RayExecutor
 from qwen3nb.execution.sweep import Job, sweep
-from qwen3nb.models.encoders.encode_shards import encode_shards
+from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.models.search.shards import read_manifest
-from qwen3nb.models.sources.fingerprint import EXPECTED
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.vectors.encode_file import encode_shards
+from qwen3nb.vectors.shards import read_manifest
 
 
 @pytest.fixture
@@ -270,7 +270,8 @@ def test_a_node_that_joins_later_with_another_model_is_refused(
     records = load_results()
     assert {each.model.spec for each in records} == {
         str(tmp_path / "here" / each.job.parameters["checkpoint"].removeprefix("~/"))
-        for each in outcomes if each not in late
-    }  # fmt: skip
+        for each in outcomes
+        if each not in late
+    }
     assert not refused.job.finished()
     assert verify() == []

@@ -110,9 +110,14 @@ sys.exit(-guard.wait() % 256)
 
 @pytest.mark.parametrize(
     ("end", "left"),
-    [("", 0), ("owner killed", 0), ("owner stopped and killed", 0), ("guard ended", 0),
-     ("guard killed", 2)],
-)  # fmt: skip
+    [
+        ("", 0),
+        ("owner killed", 0),
+        ("owner stopped and killed", 0),
+        ("guard ended", 0),
+        ("guard killed", 2),
+    ],
+)
 def test_nothing_outlives_a_run(tmp_path, end, left):
     report, connection = tmp_path / "report", tmp_path / "connection"
     connection.write_text("{}")
@@ -147,9 +152,11 @@ def test_nothing_outlives_a_run(tmp_path, end, left):
 def test_a_guard_passes_an_interrupt_on_and_ends_as_its_run_does(number):
     code = "import signal, sys; print('began', flush=True); signal.pause()"
     guard = subprocess.Popen(
-        guarded([sys.executable, "-c", code]), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        guarded([sys.executable, "-c", code]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
-    )  # fmt: skip
+    )
     assert guard.stdout.readline() == "began\n"
     if number == signal.SIGINT:
         guard.send_signal(number)

@@ -21,14 +21,14 @@ from qwen3nb.cli.main import main
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.search import search_on_cluster
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.execution.subprocesses import Stopped
+from qwen3nb.execution.interruption import Interrupted
 from qwen3nb.execution.sweep import Job, sweep
-from qwen3nb.models.encoders.encode_file import encode_to_file, read_texts
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
-from qwen3nb.models.search.shards import damaged_shards, read_manifest
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.store import load_results, verify
+from qwen3nb.vectors.encode_file import encode_to_file, read_texts
+from qwen3nb.vectors.shards import damaged_shards, read_manifest
 
 pytestmark = pytest.mark.integration
 
@@ -123,7 +123,7 @@ def source(tmp_path_factory):
 
 
 def encode(source, folder, address, *options):
-    arguments = ("encode", "--model", MODEL, "--input", source, "--output", folder)
+    arguments = ("encode", "--model", MODEL, "--input", source, "--out", folder)
     return CliRunner().invoke(
         main, [str(each) for each in (*arguments, "--ray", address, *options)]
     )
@@ -187,8 +187,12 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_
     assert sum("cache-right" in each for each in begun) == 1
     check_published(outcomes)
     for job in jobs:
-        evaluate(job.parameters["checkpoint"], data=waiting / "words", output=tmp_path / "here",
-                 show_progress=False)  # fmt: skip
+        evaluate(
+            job.parameters["checkpoint"],
+            data=waiting / "words",
+            output=tmp_path / "here",
+            show_progress=False,
+        )
     here = load_results(tmp_path / "here")
     assert list(map(scores, load_results())) == list(map(scores, here))
     assert len(here) == 3
@@ -212,7 +216,7 @@ def check_published(outcomes):
 def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
     meanwhile = Meanwhile(waiting, 1, interrupt, go=False)
-    with pytest.raises(Stopped, match="stopped after 0 of 2 runs"):
+    with pytest.raises(Interrupted, match="stopped after 0 of 2 runs"):
         sweep(jobs_of(waiting, "bm25", "random"), ray=cluster.address, show_progress=False)
     meanwhile.done()
     until(lambda: not cluster.runs(), seconds=5)

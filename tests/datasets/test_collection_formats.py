@@ -5,9 +5,8 @@ import pytest
 from datasets import Dataset
 from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.datasets.collection_formats import from_mteb
-from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
-from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
+from qwen3nb.datasets.collection import from_mteb
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
 
 
@@ -26,7 +25,7 @@ def judged_zero():
 def test_queries_whose_judgements_are_all_zero_count_as_0_as_in_mteb():
     (collection,) = from_mteb(judged_zero())
     assert list(collection.queries) == list(collection.qrels) == ["a", "b"]
-    ours = evaluate_collection("bm25", collection, metrics=["nDCG@10"])
+    ours = evaluate("bm25", collection, show_progress=False).results[0]
     assert ours.per_query["nDCG@10"]["b"] == 0
     zero = "queries without a relevant document, counted as 0"
     assert ours.task.counts[zero] == 1
@@ -34,6 +33,6 @@ def test_queries_whose_judgements_are_all_zero_count_as_0_as_in_mteb():
     model = load_model("bm25")
     theirs = mteb.evaluate(model, judged_zero(), cache=None, show_progress_bar=False)
     assert ours.main.value == pytest.approx(theirs.task_results[0].get_score(), abs=1e-5)
-    suite = evaluate_tasks(model, tasks=[judged_zero()], show_progress=False).results[0]
+    suite = evaluate(model, tasks=[judged_zero()], show_progress=False).results[0]
     assert suite.per_query["nDCG@10"] == ours.per_query["nDCG@10"]
     assert suite.task.counts[zero] == 1

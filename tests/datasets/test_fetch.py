@@ -8,19 +8,38 @@ import pytest
 from helpers.hub import hub_runner, write_repositories
 from helpers.hub_faults import FAULTS, PASSING, TOKEN, flip, limit
 
-from qwen3nb.datasets.fetch import fetch, fetch_all, sizes
-from qwen3nb.datasets.mirror import MirrorError, load_data, local_data
-from qwen3nb.datasets.needs import Need
+from qwen3nb.datasets.mirror import (
+    MirrorError,
+    Need,
+    fetch,
+    fetch_all,
+    load_data,
+    local_data,
+    sizes,
+)
 from qwen3nb.evaluation.mteb.select import select_tasks
 
 DATA, REVISION = "mteb/stsbenchmark-sts", "b0fddb56ed78048fa8b90373c8a3cfc37b684831"
 NEED = Need("dataset", DATA, REVISION, ("STSBenchmark",))
 MODEL = Need("model", "org/model", None, ("org/model",))
 NAMES = (
-    "silent", "stops in a body", "401", "404 no repository", "429 for an hour", "503", "cut",
-    "page", "page for files", "empty object", "redirect to a file", "flipped",
-    "flipped small file", "truncated", "name above", "moved",
-)  # fmt: skip
+    "silent",
+    "stops in a body",
+    "401",
+    "404 no repository",
+    "429 for an hour",
+    "503",
+    "cut",
+    "page",
+    "page for files",
+    "empty object",
+    "redirect to a file",
+    "flipped",
+    "flipped small file",
+    "truncated",
+    "name above",
+    "moved",
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +104,9 @@ def test_a_copy_is_whole_or_not_there(name, on_hub, root, mirror):
 @pytest.mark.parametrize("name", ["503 once", "cut once"])
 def test_a_fault_that_passes_does_no_harm(name, on_hub, root, mirror):
     needs = [NEED, MODEL]
-    on_hub(lambda: fetch_all(needs, mirror, say=quiet) == {} or pytest.fail("a failure"),
-           PASSING[name])  # fmt: skip
+    on_hub(
+        lambda: fetch_all(needs, mirror, say=quiet) == {} or pytest.fail("a failure"), PASSING[name]
+    )
     for need in needs:
         checked(root, mirror, need)
 
@@ -177,9 +197,19 @@ def loaded():
 
 @pytest.mark.parametrize(
     "name",
-    ["silent", "403 gated", "429", "cut", "page for files", "number", "flipped",
-     "flipped small file", "truncated", "name above"],
-)  # fmt: skip
+    [
+        "silent",
+        "403 gated",
+        "429",
+        "cut",
+        "page for files",
+        "number",
+        "flipped",
+        "flipped small file",
+        "truncated",
+        "name above",
+    ],
+)
 def test_data_are_refused_in_one_line_and_whole_the_next_time(name, on_hub):
     fault, word = FAULTS[name]
 

@@ -14,12 +14,16 @@ import pytest
 
 from qwen3nb.datasets.mirror import (
     NOTE,
+    Need,
     current_revision,
     data_revision,
+    hub_access,
     local_data,
     mirrored,
+    missing,
+    missing_error,
+    needs,
 )
-from qwen3nb.datasets.needs import Need, hub_access, missing, missing_error, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import select_tasks
@@ -75,7 +79,7 @@ def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tm
     model = Need("model", "intfloat/e5-base-v2", "3" * 40, ("e5-base-v2",))
     assert missing([sts, other, model], reachable=lambda: False) == [other, model]
     assert missing([sts, other, model], reachable=lambda: True) == []
-    monkeypatch.setattr("qwen3nb.datasets.needs.hub_reachable", lambda: pytest.fail("was asked"))
+    monkeypatch.setattr("qwen3nb.datasets.mirror.hub_reachable", lambda: pytest.fail("was asked"))
     assert missing([sts]) == []
     text = str(missing_error([other, model]))
     assert f"`qwen3nb fetch --tasks SICK-R --model e5-base-v2 --mirror {mirror}`" in text
@@ -323,10 +327,16 @@ def test_types_without_scores_per_query_run_too(mirror):
     pairs = {"sent1": texts[:20], "sent2": texts[20:], "labels": [0, 1] * 10}
     scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
     summaries = [
-        {"text": texts[i], "human_summaries": texts[i : i + 3], "id": str(i), **scores,
-         "machine_summaries": texts[i + 5 : i + 9], "consistency": [1.0, 3.0, 2.0, 4.0]}
+        {
+            "text": texts[i],
+            "human_summaries": texts[i : i + 3],
+            "id": str(i),
+            **scores,
+            "machine_summaries": texts[i + 5 : i + 9],
+            "consistency": [1.0, 3.0, 2.0, 4.0],
+        }
         for i in range(10)
-    ]  # fmt: skip
+    ]
     names = {"SprintDuplicateQuestions": [pairs], "SummEvalSummarization.v2": summaries}
     for name, rows in names.items():
         folder = mirror / select_tasks(names=[name])[0].metadata.dataset["path"]
@@ -354,19 +364,26 @@ ROW = json.dumps({"sentence1": "one", "sentence2": "more", "score": 1.0}) + "\n"
 CHANGES = {
     "a file beside": lambda folder: (folder / "test-2.jsonl").write_text(ROW),
     "a file below": lambda folder: (
-        (folder / "data").mkdir(), (folder / "data" / "test.jsonl").write_text(ROW)),
+        (folder / "data").mkdir(),
+        (folder / "data" / "test.jsonl").write_text(ROW),
+    ),
     "a linked folder": lambda folder: (
-        (folder.parent / "b").mkdir(), (folder.parent / "b" / "test.jsonl").write_text(ROW),
-        (folder / "data").symlink_to(folder.parent / "b")),
+        (folder.parent / "b").mkdir(),
+        (folder.parent / "b" / "test.jsonl").write_text(ROW),
+        (folder / "data").symlink_to(folder.parent / "b"),
+    ),
     "in a cache that is not the hub's": lambda folder: (
         (folder / "data" / ".cache").mkdir(parents=True),
-        (folder / "data" / ".cache" / "test.jsonl").write_text(ROW)),
+        (folder / "data" / ".cache" / "test.jsonl").write_text(ROW),
+    ),
     "another note": lambda folder: (
-        (folder / "data").mkdir(), (folder / "data" / NOTE).write_text(ROW)),
+        (folder / "data").mkdir(),
+        (folder / "data" / NOTE).write_text(ROW),
+    ),
     "a file less": lambda folder: (folder / "test.jsonl").unlink(),
     "a changed file": lambda folder: (folder / "test.jsonl").write_text(ROW),
     "a renamed file": lambda folder: (folder / "test.jsonl").rename(folder / "train.jsonl"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -380,19 +397,6 @@ def test_a_copy_has_its_revision_only_with_the_files_that_were_fetched(mirror, c
     first = current_revision(name, pinned="b" * 40)
     assert first.startswith("local-")
     assert current_revision(name, pinned="b" * 40) == first
-
-
-def test_rows_of_an_added_file_are_scored_under_a_revision_of_their_own(mirror):
-    folder = _fetched(mirror)
-    encoder = load_encoder("random", cache=False, show_progress=False)
-    options = {"tasks": "STSBenchmark", "show_progress": False}
-    first = evaluate(encoder, **options).results[0]
-    assert (first.task.revision, first.main.n) == ("a" * 40, 3)
-    (folder / "test-2.jsonl").write_text(ROW)
-    run = evaluate(encoder, **options)
-    assert run.reused == ()
-    assert run.results[0].main.n == 4
-    assert run.results[0].task.revision.startswith("local-")
 
 
 def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror):

@@ -13,8 +13,10 @@ from qwen3nb.utils.atomic_files import sha256_file
 NEAR = [1.0, 1.0 + 1e-9, 1.0 - 1e-9, 1.0 - 6e-8, 1.0 - 2e-7, 0.0, -0.0, 1e-45, -1e-45, 7e37, -7e37]
 SCORES = st.dictionaries(
     st.sampled_from([f"d{n}" for n in range(12)] + ["é", "日本", "~"]),
-    st.sampled_from(NEAR) | st.floats(-1e30, 1e30, width=64), min_size=1, max_size=15,
-)  # fmt: skip
+    st.sampled_from(NEAR) | st.floats(-1e30, 1e30, width=64),
+    min_size=1,
+    max_size=15,
+)
 
 
 @given(run=st.dictionaries(st.sampled_from("uvw"), SCORES, min_size=1))

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.cli.main import main
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.custom.documents import read_documents
 from qwen3nb.datasets.rows import LINE, RATIO
 from qwen3nb.datasets.trec import read_run, write_run

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of, open_checkpoint
-from qwen3nb.demo.ul2_denoising import DENOISERS, denoise, hide_spans, hide_suffix
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
+from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.demo.train_ul2 import DENOISERS, denoise, hide_spans, hide_suffix
 
 SENTINELS = list(range(1000, 1100))
 
@@ -83,7 +84,7 @@ def test_the_training_writes_real_checkpoints(trained):
     assert [path.name for path in checkpoints] == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
     losses = [metric_of(path) for path in checkpoints]
     assert all(np.isfinite(losses))
-    digests = {open_checkpoint(path).digest() for path in (*checkpoints, trained / "init")}
+    digests = {open_checkpoint(path).weights.digest for path in (*checkpoints, trained / "init")}
     assert len(digests) == 4
     for path in (*checkpoints, trained / "init"):
         assert (path / "tokenizer.json").read_bytes() == (
@@ -102,7 +103,10 @@ def test_the_training_is_seeded(trained, tmp_path):
     settings = Ul2Settings(**json.loads((trained / "training.json").read_text())["settings"])
     again = train_seq2seq(tmp_path / "again", settings)
     for name in ("init", "checkpoint-6"):
-        assert open_checkpoint(again / name).digest() == open_checkpoint(trained / name).digest()
+        assert (
+            open_checkpoint(again / name).weights.digest
+            == open_checkpoint(trained / name).weights.digest
+        )
 
 
 @pytest.mark.integration

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from qwen3nb.checkpoints.averaging import select_checkpoints
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
 from qwen3nb.demo.train_contrastive import (
     CONTRASTIVE,
@@ -62,7 +63,7 @@ def test_the_contrastive_phase_writes_real_checkpoints(start, trained):
     for path in (*checkpoints, trained / "average"):
         after = open_checkpoint(path)
         assert after.config["model_type"] == "qwen3_encdec"
-        assert after.tensors.keys() == before.tensors.keys()
+        assert after.weights.tensors.keys() == before.weights.tensors.keys()
         assert (path / "tokenizer.json").read_bytes() == (start / "tokenizer.json").read_bytes()
 
 
@@ -95,8 +96,8 @@ def test_the_record_says_where_it_started_and_on_what(start, trained):
 def test_the_contrastive_phase_is_seeded(start, trained, tmp_path):
     again = train_contrastive(tmp_path / "again", start, made_pairs(), SMALL)
     assert (
-        open_checkpoint(again / "checkpoint-4").digest()
-        == open_checkpoint(trained / "checkpoint-4").digest()
+        open_checkpoint(again / "checkpoint-4").weights.digest
+        == open_checkpoint(trained / "checkpoint-4").weights.digest
     )
 
 

@@ -9,11 +9,9 @@ from helpers.rerankers import write_reranker
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.training.interference import interference
-from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-from qwen3nb.demo.objectives import last_states
-from qwen3nb.demo.train_causal_lm import BASE, train_base
-from qwen3nb.demo.train_lora import LORA, train_adapters
+from qwen3nb.demo.train_lora import BASE, LORA, last_states, train_adapters, train_base
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.store import load_results
@@ -58,9 +56,14 @@ def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
     train_adapters(base, home / "runs" / "outputs", settings=settings, say=lambda _: None)
 
     evaluate_trained(
-        home / "runs" / "outputs", [write_words(tmp_path / "words")], depth=4, max_length=900,
-        embedding_tasks=[embedded_task("AuthorSTS")], device="cpu", show_progress=False,
-    )  # fmt: skip
+        home / "runs" / "outputs",
+        [write_words(tmp_path / "words")],
+        depth=4,
+        max_length=900,
+        embedding_tasks=[embedded_task("AuthorSTS")],
+        device="cpu",
+        show_progress=False,
+    )
 
     scores = load_all_results().scores
     (group,) = interference(scores).groups
@@ -95,7 +98,7 @@ def test_what_pairs_share_is_computed_once_and_changes_nothing(tmp_path):
 def test_the_base_is_a_seeded_language_model_with_yes_and_no(tmp_path):
     settings = replace(BASE, steps=2, batch=2, vocabulary=2000, hidden=32, window=900)
     folders = [train_base(tmp_path / name, settings) for name in ("one", "two")]
-    digests = {open_checkpoint(folder).digest() for folder in folders}
+    digests = {open_checkpoint(folder).weights.digest for folder in folders}
     assert len(digests) == 1
     reranker = load_reranker(folders[0], template="double-newline", device="cpu")
     assert np.isfinite(reranker.score("sort rows", ["Sort rows.", "Open a file."]).log_odds).all()

@@ -15,17 +15,17 @@ from qwen3nb.records.store import load_results, verify
 def test_the_second_of_two_finds_the_record_of_the_first(tmp_path, monkeypatch):
     """Both begin together; one evaluates, the other waits and reuses."""
     data, both, runs = write_words(tmp_path / "words"), threading.Barrier(2), []
-    real = module.evaluate_collection
+    real = module.CollectionItem.evaluate
 
-    def counted(*args, **options):
+    def counted(*args):
         runs.append(1)
-        return real(*args, **options)
+        return real(*args)
 
     def begin(_):
         both.wait()
         return evaluate("bm25", data=data, show_progress=False)
 
-    monkeypatch.setattr(module, "evaluate_collection", counted)
+    monkeypatch.setattr(module.CollectionItem, "evaluate", counted)
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(begin, range(2)))
     assert len(runs) == 1

@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformer
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb import per_query
 from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.metrics.retrieval import RECORDED
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.types import SpecError
@@ -34,8 +34,10 @@ def test_a_spec_is_enough_to_evaluate_a_tier():
     assert run.results.models == ("bm25",)
     assert run.results.tasks == ("PyDocsSampleReranking", "PyDocsSampleRetrieval")
     assert set(run.skipped) == {
-        "PyDocsSampleClassification", "PyDocsSampleClustering", "AuthorSTS",
-    }  # fmt: skip
+        "PyDocsSampleClassification",
+        "PyDocsSampleClustering",
+        "AuthorSTS",
+    }
     assert len(load_results()) == 2
     with pytest.raises(SpecError, match="bm52"):
         evaluate("bm52")
@@ -224,23 +226,19 @@ def test_a_secret_in_an_error_is_written_nowhere(home, beir, monkeypatch, capfd,
         evaluate(model, label="leaking", show_progress=False, **options)
     assert "[removed]" in str(error.value)
     shown = [str(error.value), repr(error.value.run), *error.value.run.failures.values()]
-    written = [file.read_bytes().decode(errors="replace")
-               for file in home.rglob("*") if file.is_file()]  # fmt: skip
+    written = [
+        file.read_bytes().decode(errors="replace") for file in home.rglob("*") if file.is_file()
+    ]
     assert data == "collection" or any("RuntimeError: refused" in text for text in written)
     for text in (*shown, *written, *capfd.readouterr(), *load_failures().values()):
         assert MADE_UP not in text
 
 
 @pytest.mark.parametrize(
-    ("module", "names", "options"),
-    [
-        (per_query, "RETRIEVAL_METRICS", {"tasks": "PyDocsSampleRetrieval"}),
-        (sys.modules[evaluate.__module__], "METRICS", {"data": "beir"}),
-    ],
+    ("kind", "options"),
+    [("task", {"tasks": "PyDocsSampleRetrieval"}), ("collection", {"data": "beir"})],
 )
-def test_a_record_without_a_metric_that_is_asked_for_is_made_again(
-    beir, monkeypatch, caplog, module, names, options
-):
+def test_a_metric_that_is_added_is_computed(beir, monkeypatch, caplog, kind, options):
     options = {name: beir if value == "beir" else value for name, value in options.items()}
 
     def run():
@@ -248,14 +246,11 @@ def test_a_record_without_a_metric_that_is_asked_for_is_made_again(
 
     first, again = run(), run()
     assert (len(first.reused), len(again.reused)) == (0, 1)
-    more = (*getattr(module, names), "Recall@5")
-    monkeypatch.setattr(module, names, more)
     assert "evaluated again" not in caplog.text
+    monkeypatch.setitem(RECORDED, kind, (*RECORDED[kind], "Hit@5"))
     (made,) = run().results
-    assert "recorded without Recall@5" in caplog.text
-    assert set(made.metrics) == {*first.results[0].metrics, "Recall@5"}
-    assert run().reused == again.reused
-    monkeypatch.setattr(module, names, more[:-1])  # fewer are asked for: it has them
+    assert "recorded without Hit@5" in caplog.text
+    assert set(made.metrics) == {*first.results[0].metrics, "Hit@5"}
     assert run().reused == again.reused
 
 

@@ -1,67 +1,166 @@
-"""What evaluations return."""
+"""The loop over items, what it returns, and when a record is reused."""
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 from helpers.records import make
 
-from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
+from qwen3nb.evaluation.recording import Work, assemble, stored
+from qwen3nb.evaluation.run import (
+    EvaluationError,
+    EvaluationRun,
+    Run,
+    UnsupportedError,
+    evaluate_each,
+)
+from qwen3nb.models.counters import Stats
+from qwen3nb.records.record import Environment, Result, TaskInfo
 from qwen3nb.records.results import Results
+from qwen3nb.records.store import load_failures, load_results
+
+MODEL = make("one").model
 
 
-def filled():
-    tally = Tally()
-    tally.add(make("one", task="T", scores=(0.5, 0.7)), name="T", reused=True)
-    tally.skip("U", "one has no vectors")
-    with tally.attempt("V"):
-        raise RuntimeError("no such data")
-    return tally
+@dataclass(frozen=True)
+class Item:
+    """An item that makes a record, or raises an error."""
+
+    key: str
+    error: BaseException | None = None
+    measures: tuple[str, ...] = ("nDCG@10",)
+    revision: str = "r"
+
+    @property
+    def name(self):
+        return self.key
+
+    def same(self, record, folder):
+        return record.task.revision == self.revision
+
+    def evaluate(self, model, run, earlier):
+        if self.error is not None:
+            raise self.error
+        versions = Environment.current().versions
+        each = make("one", task=self.key, scores=(0.5, 0.7), revision=self.revision, run=run.id)
+        metrics = dict.fromkeys(self.measures, each.metrics["nDCG@10"])
+        scores = dict.fromkeys(self.measures, each.per_query["nDCG@10"])
+        environment = Environment(versions=versions)
+        return replace(each, metrics=metrics, per_query=scores, environment=environment)
 
 
-def test_a_tally_keeps_records_skips_and_failures_and_goes_on():
-    run = filled().run()
-    assert isinstance(run.results, Results)
-    assert [result.task.name for result in run] == ["T"]
-    assert len(run) == 1
-    assert run.reused == ("T",)
-    assert run.skipped == {"U": "one has no vectors"}
-    assert run.failures["V"].endswith("RuntimeError: no such data\n")
-    assert filled().failure("V").startswith("Traceback")
-    assert filled().failure("T") is None
+def run(*items, **options):
+    def find(item):
+        if isinstance(item, str):
+            raise UnsupportedError("one has no vectors")
+        return [(MODEL, item)]
+
+    jobs = [(getattr(item, "key", item), lambda item=item: find(item)) for item in items]
+    options = Run(show_progress=False, **options)
+    return evaluate_each(jobs, options, label="one", kind="tasks")
 
 
-def test_the_repr_shows_scores_and_reasons():
-    text = repr(filled().run())
+FAILING = Item("V", EvaluationError("no such data"))
+
+
+def test_records_skips_and_failures_are_kept_and_the_others_go_on(home):
+    run(Item("T"))
+    done = run(FAILING, "U", Item("T"), strict=False)
+    assert isinstance(done.results, Results)
+    assert ([result.task.name for result in done], len(done)) == (["T"], 1)
+    assert (done.reused, done.skipped) == (("T",), {"U": "one has no vectors"})
+    assert done.failures["V"].startswith("Traceback")
+    assert done.failures["V"].endswith("EvaluationError: no such data\n")
+    text = repr(done)
     assert text.startswith("<EvaluationRun: 1 record, 1 reused, 1 skipped, 1 failed>")
-    assert "one on T: nDCG@10 0.600" in text
-    assert "U: skipped, one has no vectors" in text
-    assert "V: RuntimeError: no such data" in text
+    for line in ("one on T: nDCG@10 0.600", "U: skipped, one has", "V: EvaluationError: no such"):
+        assert line in text
     assert repr(EvaluationRun()) == "<EvaluationRun: 0 records>"
-
-
-def test_failures_are_raised_once_everything_else_is_done():
-    with pytest.raises(EvaluationError, match=r"1 of 3 tasks failed(.|\n)*V: RuntimeError"):
-        filled().run_or_raise("one", kind="tasks", saved="results")
-    tally = Tally()
-    tally.add(make("one", task="T"), name="T")
-    assert len(tally.run_or_raise("one", kind="tasks", saved="results")) == 1
+    assert list(load_failures().values()) == [done.failures["V"].strip().splitlines()[-1]]
+    run(Item("V"))
+    assert load_failures() == {}  # forgotten once it works
 
 
 @pytest.mark.parametrize(
     ("saved", "words"),
-    [(0, "1 of 1 tasks failed; nothing is saved"), (1, "failed; the other is saved in results"),
-     (2, "1 of 3 tasks failed; the other 2 are saved in results")],
-)  # fmt: skip
-def test_a_failure_says_what_is_saved_and_drops_the_module_of_its_error(saved, words):
-    tally = Tally()
-    for number in range(saved):
-        tally.add(make("one", task=f"T{number}"), name=f"T{number}")
-    with tally.attempt("V"):
-        raise EvaluationError("no such data")
+    [
+        (0, "one: 1 of 1 tasks failed; nothing is saved"),
+        (1, "1 of 2 tasks failed; the other is saved in "),
+        (2, "1 of 3 tasks failed; the other 2 are saved in "),
+    ],
+)
+def test_failures_are_raised_at_the_end_and_say_what_is_saved(home, saved, words):
     with pytest.raises(EvaluationError) as error:
-        tally.run_or_raise("one", kind="tasks", saved="results")
+        run(FAILING, *(Item(f"T{number}") for number in range(saved)))
     assert words in str(error.value)
-    assert str(error.value).endswith("\n  V: EvaluationError: no such data")
+    assert str(error.value).endswith("\n  V: EvaluationError: no such data")  # without its module
+    assert len(error.value.run) == len(load_results()) == saved
 
 
-def test_an_interrupt_is_no_failure():
-    with pytest.raises(KeyboardInterrupt), Tally().attempt("T"):
-        raise KeyboardInterrupt
+def test_an_interrupt_is_no_failure(home):
+    with pytest.raises(KeyboardInterrupt):
+        run(Item("T", KeyboardInterrupt()))
+
+
+def test_an_item_is_evaluated_again_if_data_or_measures_are_others(home, caplog):
+    first = run(Item("T"), config={"a": 1}).results[0]
+    assert run(Item("T")).results[0] == first
+    more = Item("T", measures=("nDCG@10", "Hit@5"))
+    again = run(more)
+    assert (again.reused, set(again.results[0].metrics)) == ((), {"nDCG@10", "Hit@5"})
+    assert "recorded without Hit@5" in caplog.text
+    assert run(more).reused == run(Item("T")).reused == ("T",)  # fewer are wanted: it has them
+    assert run(Item("T", revision="s")).reused == ()
+    assert run(Item("T", revision="s"), fresh=True).reused == ()
+    assert run(Item("T", revision="s"), seed=1).reused == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "versions", "reused"),
+    [
+        ({}, {}, True),
+        ({"identity": "0" * 64}, {}, False),
+        ({"metrics": ("nDCG@10", "Hit@5")}, {}, False),
+        ({"same": lambda _: False}, {}, False),
+        ({}, {"torch": "1.0.0"}, False),
+        ({}, {"another": "1.0.0"}, False),
+    ],
+)
+def test_a_record_is_reused_only_if_all_is_as_wanted(home, question, versions, reused):
+    installed = Environment.current().versions | versions
+    result = make(environment=Environment(versions=installed))
+    file = result.save()
+    own = {"identity": result.model.identity, "metrics": ("nDCG@10",), "same": lambda _: True}
+    question = own | question
+    assert (stored(file, **question) == result) is reused
+    file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
+    assert stored(file, **question) is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "device", "precision", "linear"),
+    [
+        (10, "cpu", "float32", "mkl"),
+        (10, "cpu", "bfloat16", ""),
+        (10, "cuda:0", "float32", "H100, without TF32"),
+        (10, "cuda", "bfloat16", "H100, without TF32"),
+        (None, "cuda", "float32", ""),
+        (None, "cpu", "float32", ""),
+    ],
+)
+def test_a_record_names_the_library_that_multiplied(
+    tmp_path, monkeypatch, parameters, device, precision, linear
+):
+    monkeypatch.setenv("QWEN3NB_LINEAR", "mkl")
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "H100")
+    own = {
+        "label": "a",
+        "identity": "f" * 64,
+        "stats": Stats(),
+        "source": SimpleNamespace(spec="a"),
+    }
+    settings = {"dtype": precision}
+    model = SimpleNamespace(**own, parameters=parameters, device=device, settings=settings)
+    work, task = Work(model), TaskInfo("x", "Retrieval", "m")
+    result = assemble(work, task, {"m": {"q1": 1.0, "q2": 0.0}}, config={}, seed=0)
+    assert Result.load(result.save(tmp_path)).environment.linear == linear

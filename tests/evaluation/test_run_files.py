@@ -16,7 +16,7 @@ from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import task_statuses
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
-from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.evaluation.run import EvaluationError, Run
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.record import Result
@@ -150,14 +150,14 @@ def test_a_record_gets_its_run_later_and_nothing_is_encoded_again(tied, monkeypa
         assert agree(after.path())
         with monkeypatch.context() as patch:
             patch.setattr("mteb.evaluate", lambda *_, **__: pytest.fail("ran again"))
-            patch.setattr("qwen3nb.evaluation.evaluate.evaluate_collection", pytest.fail)
+            patch.setattr("qwen3nb.evaluation.evaluate.CollectionItem.evaluate", pytest.fail)
             assert run(model, data, **options).results[0] == after
             plain = evaluate(model, data, show_progress=False, **options)
             assert plain.results[0].config == after.config
-    assert task_statuses(model, **task, runs=True) == ["there"]
+    assert task_statuses(model, **task, run=Run(runs=True)) == ["there"]
     written(after.path())[0].unlink()
-    assert task_statuses(model, **task, runs=True) == ["to run"]
-    assert task_statuses(model, **task) == ["there"]
+    assert task_statuses(model, **task, run=Run(runs=True)) == ["to run"]
+    assert task_statuses(model, **task, run=Run()) == ["there"]
 
 
 def test_a_lost_or_changed_file_is_noticed_and_written_again(tied):
@@ -179,11 +179,11 @@ def test_a_repetition_with_other_scores_is_not_added(tied, monkeypatch):
     from qwen3nb.evaluation import evaluate as module
 
     evaluate("bm25", tied, show_progress=False)
-    real = module.evaluate_collection
+    real = module.CollectionItem.evaluate
+    other = load_model("random", show_progress=False)
     monkeypatch.setattr(
-        module, "evaluate_collection",
-        lambda model, *a, **b: real(load_model("random", show_progress=False), *a, **b),
-    )  # fmt: skip
+        module.CollectionItem, "evaluate", lambda self, _, *a: real(self, other, *a)
+    )
     with pytest.raises(EvaluationError, match="other scores than its repetition"):
         run("bm25", tied)
 

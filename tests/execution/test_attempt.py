@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
@@ -19,8 +19,8 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.book.build import build_book
 from qwen3nb.book.status import runs_table
-from qwen3nb.execution.attempt import Attempt, cell_error
 from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
+from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.records.failures import (
     failed_run,
     failed_runs,
@@ -59,8 +59,10 @@ def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(chec
     assert node.metadata.qwen3nb.parameters == {"verify": False}
     note = failed_run("small")
     assert (note.error, note.message, note.parameters) == (
-        "ZeroDivisionError", "division by zero", {"verify": False},
-    )  # fmt: skip
+        "ZeroDivisionError",
+        "division by zero",
+        {"verify": False},
+    )
     assert finished_page(path, {"verify": False}) is None
     (partial,) = (checkout / "results" / "partial").iterdir()
     assert "before" in partial.read_text()
@@ -154,56 +156,43 @@ def test_an_explicit_output_that_fails_stays_papermills(checkout):
 def attempt(checkout, **changes):
     page = checkout / "book" / "runs" / "eval-x-smoke.ipynb"
     values = {"checkpoint": "bm25", "tier": "smoke"}
-    return Attempt(**{"notebook": "eval", "values": values, "page": page, **changes})
+    return NotebookRun(**{"notebook": "eval", "values": values, "page": page, **changes})
 
 
-def test_secrets_are_taken_out_of_page_and_note(checkout, monkeypatch):
+def test_a_message_is_cut_in_the_middle_without_colours_and_secrets(checkout, monkeypatch):
     secret = 'hf_"secret"\\secret'  # noqa: S105 - made up
     monkeypatch.setenv("MY_PAT", secret)
     run = attempt(checkout)
-    run.fail(notebook_of("1"), "OSError", f"401 for {secret}")
-    for file in (run.page, paths.results() / "failed" / "eval-x-smoke.json"):
-        text = file.read_text()
-        assert "401 for [removed]" in text
-        assert "secret" not in text
-
-
-def test_a_long_message_is_cut_in_the_middle_and_colours_go(checkout):
-    run = attempt(checkout)
-    run.fail(notebook_of("1"), "E", "\x1b[31mfirst\x1b[0m" + "x" * 99_999 + "last")
+    run.fail(
+        notebook_of("1"), "OSError", f"\x1b[31m401 for {secret}\x1b[0m" + "x" * 99_999 + "last"
+    )
     message = failed_run("eval-x-smoke").message
-    assert message.startswith("first")
+    assert message.startswith("401 for [removed]")
     assert message.endswith("last")
     assert len(message) < 5000
+    for file in (run.page, paths.results() / "failed" / "eval-x-smoke.json"):
+        assert "401 for [removed]" in file.read_text()
+        assert "secret" not in file.read_text()
+    run.fail(notebook_of("1"))
+    assert failed_run("eval-x-smoke").reason == "error: a cell failed"
 
 
-def test_a_notebook_without_an_error_output_still_has_a_reason():
-    assert cell_error(notebook_of("1")) == ("error", "a cell failed")
-
-
-def test_records_of_a_failed_run_count(home):
+def test_a_note_is_kept_until_the_run_succeeds_and_records_count(home):
     config = {"checkpoint": "bm25", "tier": "smoke"}
     replace(make("m"), config=config, finished=moment(15)).save()
-    note_failure(failure())
-    assert [each.model.label for each in load_results()] == ["m"]
-    assert {score.system for score in load_all_results().scores} == {"m"}
-
-
-def test_notes_are_kept_until_the_run_succeeds(home):
-    note_failure(failure())
+    file = note_failure(failure())
     assert failed_runs() == [failure()]
     assert failure().reason == "ValueError: two"
     assert failure(message="").reason == "ValueError"
+    assert [each.model.label for each in load_results()] == ["m"]
+    assert {score.system for score in load_all_results().scores} == {"m"}
+    for damaged in ({"page": "x", "more": []}, [], {**asdict(failure()), "seconds": "long"}):
+        file.write_text(json.dumps(damaged))
+        (run,) = failed_runs()
+        assert (run.page, run.error) == ("eval-bm25-smoke", "damaged note")
+        assert "eval-bm25-smoke.json is not the note of a failed run" in run.reason
     forget_failure("eval-bm25-smoke")
     assert failed_runs() == []
-
-
-def test_a_damaged_note_is_named(home):
-    file = note_failure(failure())
-    file.write_text(json.dumps({"page": "x", "more": []}))
-    (run,) = failed_runs()
-    assert (run.page, run.error) == ("eval-bm25-smoke", "damaged note")
-    assert "eval-bm25-smoke.json is not the note of a failed run" in run.reason
 
 
 HOSTILE = (
@@ -251,8 +240,9 @@ def test_an_interrupted_run_is_no_failure(checkout):
     command = [sys.executable, "-m", "qwen3nb.cli.main", "run", "small"]
     for number in (signal.SIGINT, signal.SIGTERM):
         flag.unlink(missing_ok=True)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   env=os.environ.copy())  # fmt: skip
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ.copy()
+        )
         while not (flag.is_file() and flag.read_text()):
             assert process.poll() is None
             time.sleep(0.1)

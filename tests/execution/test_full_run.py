@@ -47,5 +47,7 @@ def test_a_rehearsal_leaves_the_results_as_they_are(offline, cli):
     assert not paths.book_runs().exists()
     rehearsed = load_results(offline / "results" / "rehearsal")
     assert [each.task.key for each in rehearsed] == [
-        "FiQA2018-limit16", "NFCorpus-limit16", "SciFact-limit16",
-    ]  # fmt: skip
+        "FiQA2018-limit16",
+        "NFCorpus-limit16",
+        "SciFact-limit16",
+    ]

@@ -49,13 +49,20 @@ def test_data_come_from_the_hub_once(checkout, tmp_path):
     command = ["eval", "--tasks", TASKS, "--checkpoint", "random"]
     with local_hub(root) as address:
         done = subprocess.run(
-            [sys.executable, "-m", "qwen3nb.cli.main", *command], cwd=checkout, text=True,
+            [sys.executable, "-m", "qwen3nb.cli.main", *command],
+            cwd=checkout,
+            text=True,
             env={
-                **os.environ, "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0",
-                "HF_HOME": str(tmp_path / "cache"), "PYTHONWARNINGS": "",
+                **os.environ,
+                "HF_ENDPOINT": address,
+                "HF_HUB_OFFLINE": "0",
+                "HF_HOME": str(tmp_path / "cache"),
+                "PYTHONWARNINGS": "",
             },
-            capture_output=True, check=False, timeout=300,
-        )  # fmt: skip
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
     assert done.returncode == 0, done.stderr[-3000:]
     first = {each.task.key: each for each in load_results()}
     assert set(first) == set(TASKS.split(","))

@@ -7,7 +7,7 @@ import pytest
 from helpers import REPOSITORY
 
 from qwen3nb.cluster.nodes import sent_environment
-from qwen3nb.execution.attempt import Attempt
+from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.execution.sweep_plan import read_plan
 from qwen3nb.hub.errors import status_reason
 
@@ -33,7 +33,7 @@ def test_the_hubs_token_is_for_runs_that_name_something_of_the_hub(
     monkeypatch.setenv("HF_TOKEN", "made-up-token")
     monkeypatch.setenv("GH_PAT", "made-up-token")
     nb = nbformat.read(REPOSITORY / "notebooks" / f"{notebook}.ipynb", as_version=4)
-    environment = Attempt(notebook, values, None).environment(nb)
+    environment = NotebookRun(notebook, values, None).environment(nb)
     assert ("HF_TOKEN" in environment) is downloads
     assert environment["QWEN3NB_WITHHELD"] == ("" if downloads else "HF_TOKEN")
     assert "GH_PAT" not in environment

@@ -71,8 +71,8 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
 @pytest.mark.integration
 def test_the_way_from_a_model_to_a_page_and_the_book(checkout, make_checkpoint, monkeypatch):
     """eval.ipynb for bm25 and for an encoder, a toy with a hostile name."""
-    from qwen3nb.book.accessibility import accessibility_problems
     from qwen3nb.book.build import build_book
+    from qwen3nb.book.pages import accessibility_problems
     from qwen3nb.report.card.extract import extract
 
     source = make_checkpoint(checkout / "runs" / "checkpoint-3", seed=9)
@@ -101,8 +101,15 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, make_checkpoint, 
     assert "eval-bm25-smoke" in pages
     assert accessibility_problems(index.parent) == []
     heads = re.findall(r"<h2>([^<]+)<", pages["eval-bm25-smoke"])
-    kept = ["Scores", "One query by hand", "Distribution of the scores", "All metrics",
-            "Sanity checks", "Plan", "Provenance"]  # fmt: skip
+    kept = [
+        "Scores",
+        "One query by hand",
+        "Distribution of the scores",
+        "All metrics",
+        "Sanity checks",
+        "Plan",
+        "Provenance",
+    ]
     assert [each.strip() for each in heads if each.strip() != "Contents"] == kept
     bm25 = nbformat.read(checkout / "book" / "runs" / "eval-bm25-smoke.ipynb", as_version=4)
     outputs = [output for cell in bm25.cells for output in cell.get("outputs", ())]

@@ -12,7 +12,7 @@ from helpers.records import make, tier_records
 from qwen3nb.cli.main import main
 from qwen3nb.execution import page_names
 from qwen3nb.execution.page_names import page_command, page_name, page_title
-from qwen3nb.execution.parameters import Once, read_parameters
+from qwen3nb.execution.parameters import Memo, read_parameters
 
 
 def source(notebook):
@@ -46,8 +46,10 @@ def test_pages_of_different_runs_have_different_names(home, encoder_folder):
     assert len(set(names)) == len(names)
     assert names[0] == "eval-random-smoke"
     assert names[4] == "eval-a-encoder-smoke"
-    assert all(set(each) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
-               for each in names)  # fmt: skip
+    assert all(
+        set(each) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
+        for each in names
+    )
 
 
 def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
@@ -64,7 +66,7 @@ def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
 def test_names_and_title_of_a_pass_load_the_records_once(home, monkeypatch):
     loads = []
     monkeypatch.setattr(page_names, "load_results", lambda **_: loads.append(1) or [])
-    once = Once()
+    once = Memo()
     for notebook in ("compare", "leaderboard"):
         declared = read_parameters(source(notebook))
         for tier in ("smoke", "fast"):
@@ -82,14 +84,17 @@ def test_names_and_title_of_a_pass_load_the_records_once(home, monkeypatch):
         ("compare", {"task": "SciFact,STS12"}, "compare-SciFact-STS12"),
         ("compare", {"task": "SciFact", "tier": "fast"}, "compare-SciFact"),
         ("compare", {"baseline": "bm25"}, "compare-baseline-bm25"),
-        ("compare", {"metric": "MRR@10", "correction": "none"},
-         "compare-metric-MRR-10-correction-none"),
+        (
+            "compare",
+            {"metric": "MRR@10", "correction": "none"},
+            "compare-metric-MRR-10-correction-none",
+        ),
         ("leaderboard", {"seed": 3}, "leaderboard-seed-3"),
         ("explorer", {"task": "NFCorpus"}, "explorer-NFCorpus"),
-        ("calibration", {"fresh": True}, "calibration"),
+        ("calibration", {"seed": 3}, "calibration-seed-3"),
         ("status", {"verify": False}, "status"),
     ],
-)  # fmt: skip
+)
 def test_a_page_of_other_parameters_has_a_name_of_its_own(home, notebook, given, expected):
     assert name(notebook, **given) == expected
 
@@ -111,17 +116,22 @@ def test_a_long_name_is_cut_and_stays_unique(home):
     [
         ("compare", {}, None),
         ("compare", {"tier": "fast"}, "Comparison of models · fast"),
-        ("compare", {"task": "a,b", "correction": "none", "baseline": "bm25"},
-         "Comparison of models · a, b · baseline bm25 · none"),
+        (
+            "compare",
+            {"task": "a,b", "correction": "none", "baseline": "bm25"},
+            "Comparison of models · a, b · baseline bm25 · none",
+        ),
         ("compare", {"task": "a,b,c,d,e"}, "Comparison of models · a, b, c and 2 more"),
         ("eval", {"checkpoint": "bm25"}, "bm25 · smoke"),
-        ("eval", {"checkpoint": "random", "limit": 20, "pooling": "cls"},
-         "random · smoke · limit 20 · cls"),
+        (
+            "eval",
+            {"checkpoint": "random", "limit": 20, "pooling": "cls"},
+            "random · smoke · limit 20 · cls",
+        ),
         ("eval", {"checkpoint": "bm25", "tasks": "SciFact", "cache": False}, "bm25 · SciFact"),
-        ("eval", {"checkpoint": "bm25", "data": "/x/beir/scifact,/y/a_b"},
-         "bm25 · scifact, a\\_b"),
+        ("eval", {"checkpoint": "bm25", "data": "/x/beir/scifact,/y/a_b"}, "bm25 · scifact, a\\_b"),
     ],
-)  # fmt: skip
+)
 def test_a_title_says_what_is_not_as_usual(home, notebook, given, expected):
     heading = nbformat.read(source(notebook), as_version=4).cells[0].source.split("\n")[0]
     if expected:
@@ -134,12 +144,20 @@ def test_a_title_says_what_is_not_as_usual(home, notebook, given, expected):
     [
         ("compare", {"task": "SciFact,a b'c", "tier": "fast", "alpha": 0.01}),
         ("leaderboard", {"baseline": "-x y"}),
-        ("eval", {"checkpoint": "runs/a b/$(touch x)", "limit": 5, "cache": False,
-                  "append_eos": True, "prefix": '[R] "'}),
+        (
+            "eval",
+            {
+                "checkpoint": "runs/a b/$(touch x)",
+                "limit": 5,
+                "cache": False,
+                "append_eos": True,
+                "prefix": '[R] "',
+            },
+        ),
         ("training", {"outputs": "--help"}),
         ("status", {"verify": False}),
     ],
-)  # fmt: skip
+)
 def test_the_command_of_a_page_gives_its_parameters_back(notebook, given, monkeypatch):
     declared = read_parameters(source(notebook))
     line = page_command(notebook, {**values(notebook, given), "retired": 1}, declared)

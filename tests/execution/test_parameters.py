@@ -6,8 +6,10 @@ import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import notebook_of
 
-from qwen3nb.execution.parameter_checks import CHECKS, CHOICES, MINIMUM
 from qwen3nb.execution.parameters import (
+    CHECKS,
+    CHOICES,
+    MINIMUM,
     Parameter,
     ParameterError,
     check_parameters,

@@ -5,7 +5,7 @@ import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
 from helpers.notebooks import notebook_of
 
-from qwen3nb.execution.publish import clean, is_widget_warning, publish, without_empty_sections
+from qwen3nb.execution.publish import NotebookRun, clean, without_empty_sections
 from qwen3nb.records.record import Environment
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
@@ -68,12 +68,16 @@ def test_a_section_that_shows_nothing_is_not_on_the_page(cells, kept):
 
 def test_a_page_says_what_it_was_made_with(home):
     node = notebook_of("pass")
-    publish(node, home / "book" / "runs" / "p.ipynb", values={}, key="k", notebook="p")
+    NotebookRun("p", {}, home / "book" / "runs" / "p.ipynb").succeed(node, key="k")
     ours = nbformat.read(home / "book" / "runs" / "p.ipynb", as_version=4).metadata.qwen3nb
     assert ours.versions["torch"] == Environment.current().versions["torch"]
     assert set(ours.versions) == {
-        "qwen3nb", "torch", "transformers", "sentence-transformers", "mteb"
-    }  # fmt: skip
+        "qwen3nb",
+        "torch",
+        "transformers",
+        "sentence-transformers",
+        "mteb",
+    }
     assert ours.commit == ""  # not a checkout
 
 
@@ -89,8 +93,3 @@ def test_a_page_has_no_style_but_the_books_and_no_cursor_movements():
     ]
     shown = [output.data for output in clean(node).cells[2].outputs]
     assert shown == [{"text/html": bare}, {"application/papermill.record/text/html": bare}]
-
-
-def test_a_warning_about_missing_widgets_is_known_and_no_other():
-    assert is_widget_warning("tqdm/auto.py:21: TqdmWarning: IProgress not found.")
-    assert not is_widget_warning("UserWarning: something else")

@@ -10,9 +10,9 @@ from helpers.flips import flipped, flips, refusal
 
 from qwen3nb.checkpoints.averaging import average_checkpoints, averaged, select_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 

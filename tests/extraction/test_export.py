@@ -123,8 +123,10 @@ def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
     done = extract(tmp_path / "wide", tmp_path / "out")
     written = json.loads((done.folder / "config.json").read_text())
     assert (written["head_dim"], written["hidden_size"], written["num_attention_heads"]) == (
-        24, 32, 4,
-    )  # fmt: skip
+        24,
+        32,
+        4,
+    )
     assert written["rope_parameters"]["rope_theta"] == 12345.0
 
 
@@ -173,8 +175,11 @@ def test_the_script_in_the_export_detects_a_causal_run(
 ):
     good = subprocess.run(
         [sys.executable, str(encoder_folder / "check_encoder.py")],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert good.returncode == 0, good.stderr
     assert "bidirectional" in good.stdout
     assert ": match" in good.stdout

@@ -20,10 +20,10 @@ from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
 from qwen3nb.extraction.verify_graph import MAX_PART, verify_graph
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.report.card.extract import extract
 
 LENGTHS = (1, 2, 9, 70, 512)
@@ -101,9 +101,7 @@ def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, 
         keys = self._op("Range", self._whole(0), length, self._whole(1))
         queries = self._op("Unsqueeze", self._op("Concat", keys, keys, axis=0), self._whole([1]))
         later = self._op("Cast", self._op("Less", queries, keys), to=1)
-        return self._op(
-            "Add", padding(self, mask), self._op("Mul", later, self._number(-1e30))
-        )  # fmt: skip
+        return self._op("Add", padding(self, mask), self._op("Mul", later, self._number(-1e30)))
 
     monkeypatch.setattr(onnx_graph._Graph, "_bias", causal)
     with pytest.raises(CheckpointError, match="the ONNX graph runs causally"):

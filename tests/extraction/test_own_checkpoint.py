@@ -18,10 +18,19 @@ pytestmark = pytest.mark.integration
 VARIABLE = "TEST_CHECKPOINT"
 TEXTS = ["How do I sort a list?", "Ordering the items of a list, from the smallest to the largest"]
 FILES = (
-    "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md",
-    "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json",
-    "1_Pooling/config.json", "2_Normalize/config.json", "qwen3nb.json", "check_encoder.py",
-)  # fmt: skip
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "README.md",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+    "2_Normalize/config.json",
+    "qwen3nb.json",
+    "check_encoder.py",
+)
 
 
 @pytest.fixture(scope="module")

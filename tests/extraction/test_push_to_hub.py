@@ -10,8 +10,8 @@ from helpers.hub_faults import FAULTS, TOKEN, limit, status, wait
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.report.card.extract import extract
 
 # The hub's library sends files by an argument that its HTTP library does not want any more.
@@ -153,16 +153,29 @@ def accepting(received, *, at="", fault=None):
         if "/preupload/" in path:
             names = [each["path"] for each in json.loads(body)["files"]]
             large = {True: "lfs", False: "regular"}
-            hub.send_json({"files": [
-                {"path": name, "uploadMode": large[name.endswith(".safetensors")],
-                 "shouldIgnore": False} for name in names
-            ]})  # fmt: skip
+            hub.send_json(
+                {
+                    "files": [
+                        {
+                            "path": name,
+                            "uploadMode": large[name.endswith(".safetensors")],
+                            "shouldIgnore": False,
+                        }
+                        for name in names
+                    ]
+                }
+            )
         elif path.endswith("/objects/batch"):
             href = f"http://{hub.headers['Host']}/store/1?signature={TOKEN}"
-            hub.send_json({"transfer": "basic", "objects": [
-                {**each, "actions": {"upload": {"href": href}}}
-                for each in json.loads(body)["objects"]
-            ]})  # fmt: skip
+            hub.send_json(
+                {
+                    "transfer": "basic",
+                    "objects": [
+                        {**each, "actions": {"upload": {"href": href}}}
+                        for each in json.loads(body)["objects"]
+                    ],
+                }
+            )
         elif "/commit/" in path or path.startswith("/store/"):
             received.append(body)
             hub.send_json(
@@ -193,11 +206,23 @@ def test_an_upload_is_whole(export, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "at"),
-    [("silent", "/create"), ("401", "/preupload/"), ("403", "/objects/batch"), ("503", "/create"),
-     ("429 for an hour", "/create"), ("page", "/create"), ("cut", "/create"), ("text", "/create"),
-     ("silent", "/store/"), ("429 for an hour", "/store/"), ("403", "/store/"),
-     ("silent", "/commit/"), ("503", "/commit/"), ("page", "/commit/")],
-)  # fmt: skip
+    [
+        ("silent", "/create"),
+        ("401", "/preupload/"),
+        ("403", "/objects/batch"),
+        ("503", "/create"),
+        ("429 for an hour", "/create"),
+        ("page", "/create"),
+        ("cut", "/create"),
+        ("text", "/create"),
+        ("silent", "/store/"),
+        ("429 for an hour", "/store/"),
+        ("403", "/store/"),
+        ("silent", "/commit/"),
+        ("503", "/commit/"),
+        ("page", "/commit/"),
+    ],
+)
 def test_a_hub_that_does_not_take_it_is_named_in_one_line(name, at, export, monkeypatch, tmp_path):
     fault, word = FAULTS[name]
     with local_hub(tmp_path, accepting([], at=at, fault=fault)) as address:

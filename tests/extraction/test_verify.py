@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.checkpoints.names import encoder_name
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.extraction.extract import extract_encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS, pool

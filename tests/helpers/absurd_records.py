@@ -10,6 +10,7 @@ import qwen3nb as q
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy, own, signed
 from qwen3nb import paths
 from qwen3nb.book.build import page_links, write_card_page
+from qwen3nb.book.sphinx_ext import toy_labels
 from qwen3nb.book.status import (
     data_versions_table,
     failed_runs_table,
@@ -17,7 +18,6 @@ from qwen3nb.book.status import (
     status_conclusion,
     verification_table,
 )
-from qwen3nb.book.toy_banner import toy_labels
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.store import load_failures
@@ -53,20 +53,33 @@ def of_many_kinds():
     """Records of a retrieval with parts, of data of one's own, of a reranking, of an STS task."""
     retrieval = make("bad", noisy(0.5, seed=1), task=RETRIEVAL, config={"tier": "smoke"})
     amend(
-        retrieval, "task", mteb=MTEBScore("ndcg_at_10", retrieval.main.value),
-        size={"documents": 90, "queries": 40}, counts={"empty texts": 2},
-        splits=("test",), subsets=("default",), languages=("eng-Latn",),
-    )  # fmt: skip
+        retrieval,
+        "task",
+        mteb=MTEBScore("ndcg_at_10", retrieval.main.value),
+        size={"documents": 90, "queries": 40},
+        counts={"empty texts": 2},
+        splits=("test",),
+        subsets=("default",),
+        languages=("eng-Latn",),
+    )
     part = Part("test", "default", ("eng-Latn",), retrieval.main, retrieval.main.value)
     object.__setattr__(retrieval, "parts", (part,))
     retrieval.config["checkpoint"] = "bad"
     retrieval.config["top"] = {f"q{i}": ["d1", "d2"] for i in range(40)}
     reranking = make(
-        "bad", noisy(0.5, seed=2), task="PyDocs.bm25-20", config={
-            "collection": "PyDocs", "group": "", "parts": 1, "limit": 0, "counts": {"scored": 3},
-            "first": {"kind": "bm25", "depth": 20, "data": "r"}, "longest_query": None,
+        "bad",
+        noisy(0.5, seed=2),
+        task="PyDocs.bm25-20",
+        config={
+            "collection": "PyDocs",
+            "group": "",
+            "parts": 1,
+            "limit": 0,
+            "counts": {"scored": 3},
+            "first": {"kind": "bm25", "depth": 20, "data": "r"},
+            "longest_query": None,
         },
-    )  # fmt: skip
+    )
     amend(reranking, "task", type="Reranking")
     return {"retrieval": retrieval, "own": own("bad", 0.5), "reranking": reranking, "sts": sts()}
 
@@ -76,8 +89,14 @@ def sts():
     pairs = {f"p{i}": i / 30 for i in range(30)}
     columns = {"gold": pairs, "cosine": {name: value**2 for name, value in pairs.items()}}
     spearman = aggregate(columns, how="spearman", columns=("gold", "cosine"), seed=0)
-    result = make("bad", pairs, task="AuthorSTS", metric="cosine_spearman",
-                  metrics={"cosine_spearman": spearman}, per_query=columns)  # fmt: skip
+    result = make(
+        "bad",
+        pairs,
+        task="AuthorSTS",
+        metric="cosine_spearman",
+        metrics={"cosine_spearman": spearman},
+        per_query=columns,
+    )
     amend(result, "task", type="STS", unit="pairs")
     return result
 
@@ -131,9 +150,11 @@ def show_everything(folder: Path):
         q.tables.overview_table(comparison),
         q.tables.correlations_table(comparison),
         q.tables.breakdown_table(comparison),
-        failed_runs_table(), verification_table(), data_versions_table(results),
+        failed_runs_table(),
+        verification_table(),
+        data_versions_table(results),
         software_table(results),
-    ]  # fmt: skip
+    ]
     for table in tables:
         if table is not None:
             getattr(table, "to_html", table.__str__)()

@@ -1,14 +1,6 @@
-"""The shape of a small Qwen3 for benchmarks."""
+"""A small Qwen3 for benchmarks."""
 
-from qwen3nb.bench import encode
+from qwen3nb.bench.random_models import SHAPE as LARGER
+from qwen3nb.bench.random_models import qwen3_shape
 
-SHAPE = {
-    **encode._SHAPE,
-    "vocab_size": 600,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-}
+SHAPE = {**LARGER, **qwen3_shape(32, 48, 2, 4, 2, 8, vocab_size=600)}

@@ -12,9 +12,14 @@ import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-extensions", "--no-first-run", "--virtual-time-budget=4000",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-extensions",
+    "--no-first-run",
+    "--virtual-time-budget=4000",
+)
 
 
 def chromium():
@@ -62,8 +67,11 @@ def used(page, script, *, folder, width=1200, library=None):
     command = [chromium(), *FLAGS, f"--user-data-dir={folder}", f"--window-size={width},1000"]
     done = subprocess.run(
         [*command, "--dump-dom", probe.resolve().as_uri()],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     probe.unlink()
     match = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
     assert match, f"the script did not reach its end: {done.stderr[-1000:]}"

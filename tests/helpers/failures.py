@@ -15,8 +15,16 @@ def moment(seconds):
 
 def failure(**changes):
     values = {"checkpoint": "bm25", "tier": "smoke", "output_dir": ""}
-    return FailedRun(**{
-        "page": "eval-bm25-smoke", "notebook": "eval", "parameters": values, "error": "ValueError",
-        "message": "one\ntwo\n", "started": moment(10), "failed": moment(20), "seconds": 10.0,
-        **changes,
-    })  # fmt: skip
+    return FailedRun(
+        **{
+            "page": "eval-bm25-smoke",
+            "notebook": "eval",
+            "parameters": values,
+            "error": "ValueError",
+            "message": "one\ntwo\n",
+            "started": moment(10),
+            "failed": moment(20),
+            "seconds": 10.0,
+            **changes,
+        }
+    )

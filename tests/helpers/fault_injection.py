@@ -307,8 +307,16 @@ class Operations:
                 return super().truncate(size)
 
         @functools.wraps(real)
-        def opened(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
-                   closefd=True, opener=None):  # fmt: skip
+        def opened(
+            file,
+            mode="r",
+            buffering=-1,
+            encoding=None,
+            errors=None,
+            newline=None,
+            closefd=True,
+            opener=None,
+        ):
             if not set(mode) & set("wax+"):
                 return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
             raw = Raw(file, mode.replace("b", "").replace("t", ""), closefd, opener)
@@ -451,9 +459,10 @@ class _Trials:
             self.scenario.act(self.work)
         seen = operations.seen
         points = [
-            at for at, each in enumerate(seen, 1)
+            at
+            for at, each in enumerate(seen, 1)
             if each.split()[0] in ERRORS[code][0] and each.startswith(self.scenario.only)
-        ]  # fmt: skip
+        ]
         for at in points:
             self._restore()
             message, problem = self._failing(operations, Fail(at, code))
@@ -497,8 +506,9 @@ class _Trials:
 
 
 def _difference(content, expected):
-    odd = sorted(key for key in content.keys() | expected.keys()
-                 if content.get(key) != expected.get(key))  # fmt: skip
+    odd = sorted(
+        key for key in content.keys() | expected.keys() if content.get(key) != expected.get(key)
+    )
     return f"differs in {', '.join(map(str, odd[:5]))}" if odd else ""
 
 
@@ -557,10 +567,14 @@ def fault_server(folder):
         log.open("wb") as errors,
         subprocess.Popen(
             [sys.executable, "-m", "helpers.fault_injection", str(folder.resolve())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
-            cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         ) as process,
-    ):  # fmt: skip
+    ):
         try:
             yield FaultServer(process, log)
         finally:

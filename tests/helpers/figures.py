@@ -1,10 +1,12 @@
 """Figures of records with given scores, for tests of all of them."""
 
+import functools
+
 import numpy as np
 
 from helpers.records import make
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
+from qwen3nb.report.comparison.figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
     comparison_figure,
@@ -35,6 +37,7 @@ def records():
     ]
 
 
+@functools.cache
 def figures():
     """One of each kind of figure that records give, and a forest plot."""
     results = records()

@@ -82,8 +82,15 @@ VERIFIED = _Verified()
 
 def extract(folder):
     with mock.patch("qwen3nb.extraction.extract.verify_export", VERIFIED):
-        run_command("extract", inputs_of(folder) / "run" / "checkpoint-1", folder / "encoder",
-                    "--label", "new", "--max-length", 64)  # fmt: skip
+        run_command(
+            "extract",
+            inputs_of(folder) / "run" / "checkpoint-1",
+            folder / "encoder",
+            "--label",
+            "new",
+            "--max-length",
+            64,
+        )
 
 
 def prepare_extract(folder):
@@ -92,8 +99,9 @@ def prepare_extract(folder):
 
 def encode(folder):
     texts, output = inputs_of(folder) / "texts.jsonl", folder / "v.npy"
-    run_command("encode", "--model", inputs_of(folder) / "encoder", "--input", texts,
-                "--output", output)  # fmt: skip
+    run_command(
+        "encode", "--model", inputs_of(folder) / "encoder", "--input", texts, "--out", output
+    )
 
 
 def prepare_encode(folder):
@@ -101,17 +109,23 @@ def prepare_encode(folder):
 
 
 def shards(folder):
-    with (
-        mock.patch("qwen3nb.models.encoders.encode_file.AT_ONCE", 4),
-        mock.patch("qwen3nb.models.encoders.encode_shards.AT_ONCE", 4),
-    ):
-        run_command("encode", "--model", "random:8", "--shards", 3, "--output", folder / "v",
-                    "--input", inputs_of(folder) / "texts.jsonl")  # fmt: skip
+    with mock.patch("qwen3nb.vectors.encode_file.AT_ONCE", 4):
+        run_command(
+            "encode",
+            "--model",
+            "random:8",
+            "--shards",
+            3,
+            "--out",
+            folder / "v",
+            "--input",
+            inputs_of(folder) / "texts.jsonl",
+        )
 
 
 def whole_parts(folder):
     """Every part that is there has its size, and a manifest only comes last."""
-    from qwen3nb.models.search.shards import PLAN, damaged_shards, read_shard_plan
+    from qwen3nb.vectors.shards import PLAN, damaged_shards, read_shard_plan
 
     vectors = folder / "v"
     if (vectors / PLAN).is_file():
@@ -131,7 +145,7 @@ def extract_by_two_renames(folder):
 
 def old_or_new_encoder(folder):
     """Either is loaded, which gives it its name back if it lost it."""
-    from qwen3nb.checkpoints.checkpoint import open_checkpoint
+    from qwen3nb.checkpoints.folder import open_checkpoint
 
     open_checkpoint(folder / "encoder")
     labels = {json.loads((folder / "encoder" / "qwen3nb.json").read_text())["label"]}

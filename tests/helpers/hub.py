@@ -84,15 +84,19 @@ def use_hub(monkeypatch, address, folder, *, seconds=20.0):
     address = str(address)
     template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     settings = {
-        "ENDPOINT": address, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_OFFLINE": False,
+        "ENDPOINT": address,
+        "HUGGINGFACE_CO_URL_TEMPLATE": template,
+        "HF_HUB_OFFLINE": False,
         "HF_HUB_CACHE": str(folder / "hub"),
-    }  # fmt: skip
+    }
     for name, value in settings.items():
         monkeypatch.setattr(constants, name, value)
     settings = {
-        "HF_ENDPOINT": address, "HF_HUB_OFFLINE": False,
-        "HF_DATASETS_CACHE": str(folder / "datasets"), "HF_UPDATE_DOWNLOAD_COUNTS": False,
-    }  # fmt: skip
+        "HF_ENDPOINT": address,
+        "HF_HUB_OFFLINE": False,
+        "HF_DATASETS_CACHE": str(folder / "datasets"),
+        "HF_UPDATE_DOWNLOAD_COUNTS": False,
+    }
     for name, value in settings.items():
         monkeypatch.setattr(datasets.config, name, value)
     HfFileSystem.clear_instance_cache()

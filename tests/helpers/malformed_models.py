@@ -35,8 +35,9 @@ def write_model(kind, folder, tokenizer_folder):
         config = transformers.LlamaConfig(**small, num_key_value_heads=2)
         model = transformers.LlamaForCausalLM(config)
     elif kind == "t5":
-        config = transformers.T5Config(vocab_size=ROWS, d_model=32, d_kv=8, d_ff=64, num_layers=2,
-                                       num_heads=4)  # fmt: skip
+        config = transformers.T5Config(
+            vocab_size=ROWS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4
+        )
         model = transformers.T5Model(config)
     else:
         return _write_sentence_transformer(kind, small, folder, tokenizer_folder)
@@ -474,10 +475,15 @@ SENTENCE_MODULES = {
     "pooling: a number": _add(7, "pooling_mode", POOLING),
     "pooling: none": _add([], "pooling_mode", POOLING),
     "pooling: text for a flag": _rewrite(
-        lambda raw: b'{"embedding_dimension": 32, "pooling_mode_cls_token": "false",'
-        b' "pooling_mode_mean_tokens": true}', POOLING),
+        lambda raw: (
+            b'{"embedding_dimension": 32, "pooling_mode_cls_token": "false",'
+            b' "pooling_mode_mean_tokens": true}'
+        ),
+        POOLING,
+    ),
     "pooling: no flag": _rewrite(
-        lambda raw: b'{"embedding_dimension": 32, "pooling_mode_cls_token": false}', POOLING),
+        lambda raw: b'{"embedding_dimension": 32, "pooling_mode_cls_token": false}', POOLING
+    ),
     "pooling: prompt as text": _add("no", "include_prompt", POOLING),
     "pooling: strange key": _add(1, "strange", POOLING),
     "length: a string": _add("32", "max_seq_length", LENGTHS),
@@ -526,7 +532,7 @@ SENTENCE_MODULES = {
     "root: truncated vectors": _add(-5, "truncate_dim", ROOT),
     "root: requirements": _add({"imaginary": ">=1"}, "requirements", ROOT),
     "root: version": _add("x", "__version__", ROOT),
-}  # fmt: skip
+}
 FAMILIES = {
     "weights": WEIGHTS,
     "settings": GRID,

@@ -96,7 +96,7 @@ HEADERS = {
     "a name twice": header(lambda f: (lambda t: t[:-1] + b"," + t[1:])(json.dumps(f).encode())),
     "NaN": all_at(float("nan")),
     "infinity": all_at(float("inf")),
-}  # fmt: skip
+}
 
 
 def torch_file(make):

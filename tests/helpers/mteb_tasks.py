@@ -3,8 +3,19 @@
 import mteb
 
 WORDS = (
-    "sun", "moon", "rain", "snow", "wind", "storm", "cloud", "frost", "hail", "mist", "fog", "thaw",
-)  # fmt: skip
+    "sun",
+    "moon",
+    "rain",
+    "snow",
+    "wind",
+    "storm",
+    "cloud",
+    "frost",
+    "hail",
+    "mist",
+    "fog",
+    "thaw",
+)
 
 
 def loaded(name, dataset, **options):

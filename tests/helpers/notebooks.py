@@ -37,9 +37,15 @@ def save(node, name):
 def call(*arguments, folder, **options):
     environment = {**os.environ, "PYTHONWARNINGS": ""}
     return subprocess.run(
-        [PAPERMILL, *map(str, arguments)], cwd=folder, env=environment, text=True,
-        capture_output=True, check=False, timeout=300, **options,
-    )  # fmt: skip
+        [PAPERMILL, *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=300,
+        **options,
+    )
 
 
 def execute_here(notebook, partial, parameters, *, name="", once=None, output=None, **_):

@@ -21,7 +21,7 @@ from typing import Any
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.training_logs import read_log
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.datasets.words import load_word_pairs
@@ -216,7 +216,6 @@ def write_mteb(folder: Path, data: Data) -> None:
 
 def read_scores(folder: Path) -> Read:
     collection = load_all_results(folder)
-    json.loads(collection.to_json())
     refused = [flag.text for flag in collection.flags if flag.kind == "unreadable"]
     if refused:
         raise ValueError(refused[0])
@@ -293,7 +292,7 @@ FORMATS = {
     "word pairs JSONL": Format(write_pairs, read_words("pairs.jsonl"), "pairs.jsonl"),
     "word pairs CSV": Format(write_pairs_table(","), read_words("pairs.csv"), "pairs.csv"),
     "word pairs TSV": Format(write_pairs_table("\t"), read_words("pairs.tsv"), "pairs.tsv"),
-}  # fmt: skip
+}
 
 
 # The readers of the guide's table, and the formats that each of them reads.
@@ -307,9 +306,14 @@ READERS = {
     "scores": ("adapter scores", "MTEB scores"),
     "trainings": ("training log", "training configuration"),
     "pairs": (
-        "STS JSONL", "STS CSV", "STS TSV", "word pairs JSONL", "word pairs CSV", "word pairs TSV",
+        "STS JSONL",
+        "STS CSV",
+        "STS TSV",
+        "word pairs JSONL",
+        "word pairs CSV",
+        "word pairs TSV",
     ),
-}  # fmt: skip
+}
 
 
 def documents(*rows: Any) -> Change:
@@ -504,8 +508,10 @@ DAMAGES: dict[str, tuple[Damage, tuple[str, ...]]] = {
     ),
     "a key twice in an object or table": (
         bent(
-            jsonl=b'{"a": 1, "a": 1}\n', json=b'{"per_task": {}, "per_task": {}}',
-            toml=b"\n[settings]\n[settings]\n", yaml=b"seed: 1\nseed: 2\n",
+            jsonl=b'{"a": 1, "a": 1}\n',
+            json=b'{"per_task": {}, "per_task": {}}',
+            toml=b"\n[settings]\n[settings]\n",
+            yaml=b"seed: 1\nseed: 2\n",
         ),
         _JSON,
     ),
@@ -518,13 +524,15 @@ DAMAGES: dict[str, tuple[Damage, tuple[str, ...]]] = {
     ),
     "an integer of more than 4,300 digits": (
         bent(
-            jsonl=b'{"a": ' + _DIGITS + b"}\n", json=b'{"per_task": ' + _DIGITS + b"}",
-            toml=b"\na = " + _DIGITS, yaml=b"seed: " + _DIGITS + b"\n",
+            jsonl=b'{"a": ' + _DIGITS + b"}\n",
+            json=b'{"per_task": ' + _DIGITS + b"}",
+            toml=b"\na = " + _DIGITS,
+            yaml=b"seed: " + _DIGITS + b"\n",
         ),
         _JSON,
     ),
     "a cell with quotes that do not close": (add(b'"a,1\n'), _TABLES),
-}  # fmt: skip
+}
 # Formats that cannot express a case, although the reader of the table can.
 CANNOT = {
     "BEIR qrels": ("a cell with quotes that do not close",),

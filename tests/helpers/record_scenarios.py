@@ -23,16 +23,16 @@ from helpers.notebooks import notebook_of, save
 from helpers.records import amend, make, noisy, own
 from qwen3nb import paths
 from qwen3nb.book.build import build_book
-from qwen3nb.book.linked_records import copy_linked_records
+from qwen3nb.book.pages import copy_linked_records
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
-from qwen3nb.evaluation.mteb.results_folder import keep_results
+from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.evaluation.retrieval import rerank as reranking
-from qwen3nb.evaluation.retrieval.score_candidates import ScoredCandidates
+from qwen3nb.evaluation.retrieval.rerank import ScoredCandidates
 from qwen3nb.execution import sweep as sweeping
-from qwen3nb.execution.attempt import Attempt
-from qwen3nb.execution.executors import Ended
+from qwen3nb.execution.executors import RunOutcome
+from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.load import load_model
 from qwen3nb.records.failures import failed_runs
@@ -167,13 +167,21 @@ def _task_run(model, task, *, mteb_results, **_):
 
 def _evaluated(model, task, scores, *, versions):
     result = make(
-        model.label, scores, task=task.metadata.name, settings=model.settings,
-        revision=mteb_tasks.data_revision(task), environment=Environment(versions=versions),
-    )  # fmt: skip
+        model.label,
+        scores,
+        task=task.metadata.name,
+        settings=model.settings,
+        revision=mteb_tasks.data_revision(task),
+        environment=Environment(versions=versions),
+    )
     amend(
-        result, "task", mteb=MTEBScore("main", result.main.value), splits=tuple(task.eval_splits),
-        subsets=tuple(task.hf_subsets), type=task.metadata.type,
-    )  # fmt: skip
+        result,
+        "task",
+        mteb=MTEBScore("main", result.main.value),
+        splits=tuple(task.eval_splits),
+        subsets=tuple(task.hf_subsets),
+        type=task.metadata.type,
+    )
     return result
 
 
@@ -210,9 +218,13 @@ def rerank(folder, *, factor=-1.0):
         mock.patch.dict("os.environ", QWEN3NB_LINEAR="mkl"),
     ):
         reranking.rerank(
-            _Reranker(), data, first=folder.parent / "mine.trec", depth=4, show_progress=False,
+            _Reranker(),
+            data,
+            first=folder.parent / "mine.trec",
+            depth=4,
+            show_progress=False,
             fresh=True,
-        )  # fmt: skip
+        )
 
 
 def prepare_reranking(folder):
@@ -245,16 +257,16 @@ class _Kernels:
         log.write_text("what it printed\n")
         values = {"x": int(command.arguments[-1])}
         notebook = nbformat.read(paths.find_notebook("small"), as_version=4)
-        attempt = Attempt("small", values, command.page, log=str(log), started=0.0)
+        attempt = NotebookRun("small", values, command.page, log=str(log), started=0.0)
         if values["x"] == 2:
             attempt.fail(notebook, "ValueError", "no memory")
-            return Ended(1)
+            return RunOutcome(command.name, 1)
         partial = paths.results() / "partial" / f"{command.name}.ipynb"
         partial.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(nbformat.writes(notebook))
         attempt.succeed(notebook, key=sweeping_key(notebook, values))
         partial.unlink()
-        return Ended(0)
+        return RunOutcome(command.name, 0)
 
     def stop(self):
         raise AssertionError("stopped")
@@ -280,7 +292,7 @@ def prepare_sweep(folder):
     with mock.patch.object(sweeping, "LocalExecutor", return_value=_Kernels()):
         sweeping.sweep(jobs[1:], show_progress=False)
     notebook = nbformat.read(paths.find_notebook("small"), as_version=4)
-    Attempt("small", {"x": 1}, jobs[0].page, started=0.0).fail(notebook, "OSError", "no disk")
+    NotebookRun("small", {"x": 1}, jobs[0].page, started=0.0).fail(notebook, "OSError", "no disk")
     _knows(folder)
 
 
@@ -298,13 +310,13 @@ def book(folder):
 def _pages(jobs, **_):
     for job in jobs:
         _page(job.notebook)
-    return [sweeping.Outcome(job, "done", 0.0, Path("log")) for job in jobs]
+    return [RunOutcome(job.name) for job in jobs]
 
 
 def _page(notebook, **_):
     node = notebook_of(repr(notebook))
     target = paths.book_runs() / f"{notebook}.ipynb"
-    Attempt(notebook, {}, target, started=0.0).succeed(node, key="k")
+    NotebookRun(notebook, {}, target, started=0.0).succeed(node, key="k")
 
 
 def _sphinx(command, **options):

@@ -31,9 +31,19 @@ TYPES = {
 RETRIEVAL, RERANKING = "PyDocsSampleRetrieval", "PyDocsSampleReranking"
 
 
-def make(label="m", scores=(0.2, 0.4, 0.9), *, task="PyDocsSampleRetrieval",
-                metric="nDCG@10", revision="r" * 12, identity=None, settings=None, seed=0,
-                finished="2026-01-01", **fields):  # fmt: skip
+def make(
+    label="m",
+    scores=(0.2, 0.4, 0.9),
+    *,
+    task="PyDocsSampleRetrieval",
+    metric="nDCG@10",
+    revision="r" * 12,
+    identity=None,
+    settings=None,
+    seed=0,
+    finished="2026-01-01",
+    **fields,
+):
     """A record of ``scores``, a value per query id, or values of q0, q1, …
 
     ``fields`` are those of `Result` for which nothing else stands here.
@@ -42,25 +52,31 @@ def make(label="m", scores=(0.2, 0.4, 0.9), *, task="PyDocsSampleRetrieval",
     per_query = {metric: values}
     used = settings or {"model": {"kind": "encoder"}, "of": label}
     mean = aggregate(per_query, how="mean", columns=(metric,), seed=0)
-    return Result(**{
-        "model": ModelInfo(
-            label=label, identity=identity or sha256_json(used), spec=label, settings=used,
-            parameters=10,
-        ),
-        "task": TaskInfo(
-            name=task, type="Retrieval", dataset="d", revision=revision, main_metric=metric
-        ),
-        "metrics": {metric: mean},
-        "per_query": per_query,
-        "seed": seed,
-        "config": {},
-        "run": f"run-{label}",
-        "finished": finished,
-        "environment": Environment(versions={"mteb": "2"}, python="3"),
-        "cost": RunCost(seconds=1.0, texts=3, encoded=3, texts_per_second=9.0,
-                        peak_memory_bytes=2**20),
-        **fields,
-    })  # fmt: skip
+    return Result(
+        **{
+            "model": ModelInfo(
+                label=label,
+                identity=identity or sha256_json(used),
+                spec=label,
+                settings=used,
+                parameters=10,
+            ),
+            "task": TaskInfo(
+                name=task, type="Retrieval", dataset="d", revision=revision, main_metric=metric
+            ),
+            "metrics": {metric: mean},
+            "per_query": per_query,
+            "seed": seed,
+            "config": {},
+            "run": f"run-{label}",
+            "finished": finished,
+            "environment": Environment(versions={"mteb": "2"}, python="3"),
+            "cost": RunCost(
+                seconds=1.0, texts=3, encoded=3, texts_per_second=9.0, peak_memory_bytes=2**20
+            ),
+            **fields,
+        }
+    )
 
 
 def amend(result, part, **changes):
@@ -85,9 +101,13 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
     """A record as `qwen3nb domain` leaves it: two metrics, texts, the best documents."""
     scores = noisy(mean, seed=seed)
     result = make(
-        label, task="mine-1a", scores=scores, finished=finished, metric="MRR@10",
+        label,
+        task="mine-1a",
+        scores=scores,
+        finished=finished,
+        metric="MRR@10",
         identity=identity,
-    )  # fmt: skip
+    )
     amend(result, "task", dataset="mine")
     result.per_query["nDCG@10"] = {q: v / 2 for q, v in result.per_query["MRR@10"].items()}
     result.metrics["nDCG@10"] = result.metrics["MRR@10"]

@@ -12,9 +12,18 @@ WIDTH = 12
 WORDS = sorted({word.strip(".,").lower() for text in TEXTS for word in text.split()})
 # Known and unknown words, none at all, long texts, long words, what a tokenizer removes.
 ODD = (
-    *TEXTS, "", " ", "zyx", "the zyx fox zyx", "fox " * 700, "a" * 5_000 + " fox", "Fox\tfox, FOX!",
-    "the zyx", "\u200b", "largest element of zyx list " * 9,
-)  # fmt: skip
+    *TEXTS,
+    "",
+    " ",
+    "zyx",
+    "the zyx fox zyx",
+    "fox " * 700,
+    "a" * 5_000 + " fox",
+    "Fox\tfox, FOX!",
+    "the zyx",
+    "\u200b",
+    "largest element of zyx list " * 9,
+)
 
 
 def word_tokenizer(kind="words"):
@@ -59,10 +68,14 @@ def write_model2vec(folder, *, kind="words", dtype=np.float32, clusters=0, modul
     if modules:
         kinds = ["StaticEmbedding", *(["Normalize"] if config.get("normalize") else [])]
         listed = [
-            {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else ".",
-             "type": f"sentence_transformers.models.{kind}"}
+            {
+                "idx": i,
+                "name": str(i),
+                "path": f"{i}_{kind}" if i else ".",
+                "type": f"sentence_transformers.models.{kind}",
+            }
             for i, kind in enumerate(kinds)
-        ]  # fmt: skip
+        ]
         (folder / "modules.json").write_text(json.dumps(listed))
     return folder
 

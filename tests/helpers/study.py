@@ -161,8 +161,11 @@ def write_retrieval(folder):
     write_lines(folder / "queries.jsonl", queries)
     rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(6)]
     write_lines(folder / "qrels" / "test.jsonl", rows)
-    files = {"default": ("test", "qrels/test"), "corpus": ("corpus", "corpus"),
-             "queries": ("queries", "queries")}  # fmt: skip
+    files = {
+        "default": ("test", "qrels/test"),
+        "corpus": ("corpus", "corpus"),
+        "queries": ("queries", "queries"),
+    }
     configs = "".join(
         f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {file}.jsonl\n"
         for name, (split, file) in files.items()
@@ -177,10 +180,16 @@ def write_summaries(mirror):
     (task,) = select_tasks(names=["SummEvalSummarization.v2"])
     scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
     rows = [
-        {"text": TEXTS[i], "human_summaries": TEXTS[i : i + 3], "id": str(i), **scores,
-         "machine_summaries": TEXTS[i + 5 : i + 9], "consistency": [1.0, 3.0, 2.0, 4.0]}
+        {
+            "text": TEXTS[i],
+            "human_summaries": TEXTS[i : i + 3],
+            "id": str(i),
+            **scores,
+            "machine_summaries": TEXTS[i + 5 : i + 9],
+            "consistency": [1.0, 3.0, 2.0, 4.0],
+        }
         for i in range(10)
-    ]  # fmt: skip
+    ]
     write_lines(mirror / task.metadata.dataset["path"] / "test.jsonl", rows)
 
 

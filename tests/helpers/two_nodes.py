@@ -45,8 +45,9 @@ class TwoNodes:
 
     def start(self):
         """Start both nodes; on a busy machine, Ray may take a node for dead before it is up."""
-        self.left = self._patiently("left", include_dashboard=False, no_monitor=True,
-                                    _system_config=QUICK)  # fmt: skip
+        self.left = self._patiently(
+            "left", include_dashboard=False, no_monitor=True, _system_config=QUICK
+        )
         self.right = self._patiently("right")
 
     def _patiently(self, name, **options):
@@ -74,9 +75,12 @@ class TwoNodes:
             for variable, value in own.items():
                 patch.setenv(variable, value)  # inherited by all that the node starts
             return self.cluster.add_node(
-                node_name=name, num_cpus=self.cpus, object_store_memory=STORE,
-                include_log_monitor=False, **options,
-            )  # fmt: skip
+                node_name=name,
+                num_cpus=self.cpus,
+                object_store_memory=STORE,
+                include_log_monitor=False,
+                **options,
+            )
 
     def kill(self, node):
         """Kill the raylet of a node as a lost machine would: at once, without a word."""

@@ -2,16 +2,21 @@
 
 import numpy as np
 
-from qwen3nb.models.cache.embedding_cache import EmbeddingCache, text_key
+from qwen3nb.vectors.cache import EmbeddingCache, text_key
 
 KEYS = [text_key(str(i)) for i in range(300)]
 ROWS = np.random.default_rng(0).standard_normal((300, 64), dtype=np.float32)
 
 
+def put(cache, rows=range(300)):
+    """Store some of them; return whether that worked."""
+    return cache.put({KEYS[row]: ROWS[row] for row in rows})
+
+
 def stored(folder, **options):
     """Return a cache in ``folder`` that holds all of them."""
     cache = EmbeddingCache(folder, **options)
-    assert cache.put(dict(zip(KEYS, ROWS, strict=True)))
+    assert put(cache)
     return cache
 
 
@@ -23,5 +28,12 @@ def filled(cache, keys=KEYS):
 
 def segment(cache):
     """Return the only segment of a cache."""
-    (file,) = cache.folder.glob("*.vectors")
+    (file,) = cache.folder.glob("*.npy")
     return file
+
+
+def flip_vector(cache, row):
+    """Change one bit of a stored vector."""
+    data = bytearray(segment(cache).read_bytes())
+    data[128 + row * 4 * ROWS.shape[1] + 100] ^= 1
+    segment(cache).write_bytes(data)

@@ -9,7 +9,7 @@ import pytest
 from helpers.hub import COMMIT, hub_runner, local_hub, use_hub, write_repositories
 from helpers.hub_faults import FAULTS, LARGE, PASSING, TOKEN, changed, flip, limit, status
 
-from qwen3nb.models.sources.resolve import fetch_model, find_source
+from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.types import SpecError
 
 
@@ -186,8 +186,9 @@ def test_contents_on_another_server_are_checked_and_get_no_token(
             headers = {
                 "Location": f"{address}/{hub.path.lstrip('/')}?signature={TOKEN}",
                 "X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"',
-                "X-Linked-Size": str(len(content)), "X-Repo-Commit": COMMIT,
-            }  # fmt: skip
+                "X-Linked-Size": str(len(content)),
+                "X-Repo-Commit": COMMIT,
+            }
             hub.send(b"", headers, status=302)
             return True
 

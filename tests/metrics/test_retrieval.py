@@ -1,5 +1,7 @@
+import copy
 import json
 import math
+import pickle
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.metrics.retrieval import METRICS, rank_documents, score_rankings, score_run
+from qwen3nb.metrics.retrieval import METRICS, Measure, rank_documents, score_rankings, score_run
 
 ORACLE = {
     "nDCG@10": "ndcg_cut_10",
@@ -19,63 +21,64 @@ ORACLE = {
 }
 
 
-def test_ndcg_by_hand():
-    """Graded: the run has the documents of grade 1, 0 and 2 in this order."""
-    qrels = {"q": {"a": 2, "b": 1, "c": 1}}
-    run = {"q": {"b": 0.9, "x": 0.8, "a": 0.7}}
-    dcg = 1 / math.log2(2) + 2 / math.log2(4)
-    ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
-    assert score_run(qrels, run, ["nDCG@10"])["nDCG@10"]["q"] == pytest.approx(dcg / ideal)
-
-
-def test_the_others_by_hand():
-    qrels = {"q": {"a": 1, "b": 1, "c": 1}}
-    run = {"q": {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0}}
-    values = score_run(qrels, run, ["MRR@10", "MRR@1", "Recall@2", "P@4", "MAP@10"])
-    assert {name: value["q"] for name, value in values.items()} == pytest.approx(
-        {
-            "MRR@10": 1 / 2,
-            "MRR@1": 0.0,
-            "Recall@2": 1 / 3,
-            "P@4": 2 / 4,
-            "MAP@10": (1 / 2 + 2 / 4) / 3,
-        }
-    )
-
-
-def test_hits_judged_and_exponential_gains_by_hand():
-    qrels = {"q": {"a": 3, "b": 1, "c": 0}}
-    run = {"q": {"x": 4.0, "c": 3.0, "b": 2.0, "a": 1.0}}
-    values = score_run(qrels, run, ["Hit@2", "Hit@3", "Judged@2", "Judged@10", "nDCGexp@10"])
-    dcg = 1 / math.log2(4) + 7 / math.log2(5)
-    ideal = 7 / math.log2(2) + 1 / math.log2(3)
-    assert {name: value["q"] for name, value in values.items()} == pytest.approx(
-        {"Hit@2": 0.0, "Hit@3": 1.0, "Judged@2": 0.5, "Judged@10": 0.75, "nDCGexp@10": dcg / ideal}
-    )
-    binary = {"q": {"a": 1, "b": 1}}
-    both = score_run(binary, run, ["nDCG@10", "nDCGexp@10"])
-    assert both["nDCG@10"] == both["nDCGexp@10"]
+GRADED, ODD = {"a": 2, "b": 1, "c": 1}, {"a": 3, "b": 1, "c": 0}
+LATE = {"b": 0.9, "x": 0.8, "a": 0.7}  # grades 1, 0, 2
+FOUR = {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0}
+LAST = {"x": 4.0, "c": 3.0, "b": 2.0, "a": 1.0}
+ABCD = dict.fromkeys("abcd", 1)
+LOG3, LOG4, LOG5 = math.log2(3), math.log2(4), math.log2(5)
 
 
 @pytest.mark.parametrize(
-    ("metric", "value"),  # of four relevant documents, retrieved at ranks 1 and 3
+    ("qrels", "run", "metric", "value"),
     [
-        ("MAP@2", 1 / 4),  # divided by all that are relevant, not by those that may be retrieved
-        ("MAP@3", (1 + 2 / 3) / 4),
-        ("Recall@2", 1 / 4),
-        ("Recall@3", 2 / 4),
-        ("P@10", 2 / 10),  # divided by k, also where fewer are retrieved
-        ("P@2", 1 / 2),
-        ("MRR@1", 1.0),
-        ("Judged@10", 2 / 3),
-        ("nDCG@2", 1 / (1 + 1 / math.log2(3))),
-        ("nDCG@3", (1 + 1 / 2) / (1 + 1 / math.log2(3) + 1 / 2)),
+        (GRADED, LATE, "nDCG@10", (1 + 2 / LOG4) / (2 + 1 / LOG3 + 1 / LOG4)),
+        (dict.fromkeys("abc", 1), FOUR, "MRR@10", 1 / 2),
+        (dict.fromkeys("abc", 1), FOUR, "MRR@1", 0),
+        (dict.fromkeys("abc", 1), FOUR, "Recall@2", 1 / 3),
+        (dict.fromkeys("abc", 1), FOUR, "P@4", 2 / 4),
+        (dict.fromkeys("abc", 1), FOUR, "MAP@10", (1 / 2 + 2 / 4) / 3),
+        (ODD, LAST, "Hit@2", 0),
+        (ODD, LAST, "Hit@3", 1),
+        (ODD, LAST, "Judged@2", 0.5),
+        (ODD, LAST, "Judged@10", 0.75),
+        (ODD, LAST, "nDCGexp@10", (1 / LOG4 + 7 / LOG5) / (7 + 1 / LOG3)),
+        # Of four relevant documents, retrieved at ranks 1 and 3:
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MAP@2", 1 / 4),  # divided by all that are relevant
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MAP@3", (1 + 2 / 3) / 4),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "Recall@2", 1 / 4),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "Recall@3", 2 / 4),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "P@10", 2 / 10),  # by k, where fewer are retrieved
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "P@2", 1 / 2),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MRR@1", 1),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "Judged@10", 2 / 3),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "nDCG@2", 1 / (1 + 1 / LOG3)),
+        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "nDCG@3", (1 + 1 / 2) / (1 + 1 / LOG3 + 1 / 2)),
     ],
 )
-def test_denominators_by_hand(metric, value):
-    qrels = {"q": dict.fromkeys("abcd", 1)}
-    run = {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}
-    assert score_run(qrels, run, [metric])[metric]["q"] == pytest.approx(value)
+def test_metrics_by_hand(qrels, run, metric, value):
+    assert score_run({"q": qrels}, {"q": run}, [metric])[metric]["q"] == pytest.approx(value)
+
+
+def test_gains_differ_only_above_grade_1():
+    both = score_run({"q": {"a": 1, "b": 1}}, {"q": LAST}, ["nDCG@10", "nDCGexp@10"])
+    assert both["nDCG@10"] == both["nDCGexp@10"]
+
+
+def test_a_measure_is_its_name():
+    measure = Measure("nDCG@10")
+    assert {measure: 1} == {"nDCG@10": 1}
+    assert (f"{measure}", json.dumps(measure)) == ("nDCG@10", '"nDCG@10"')
+    for copied in (pickle.loads(pickle.dumps(measure)), copy.deepcopy(measure)):  # noqa: S301
+        assert (copied, copied.metric, copied.depth) == (measure, "nDCG", 10)
+
+
+def test_a_metric_that_is_added_in_one_place_is_scored(monkeypatch):
+    monkeypatch.setitem(METRICS, "Last", lambda grades, ideal, k: float(grades[:k][-1] > 0))
+    assert score_run({"q": GRADED}, {"q": LATE}, ["Last@2", "Last@3"]) == {
+        "Last@2": {"q": 0.0},
+        "Last@3": {"q": 1.0},
+    }
 
 
 def test_a_judged_query_without_an_answer_scores_zero():
@@ -119,8 +122,10 @@ GRADES = st.dictionaries(DOCUMENTS, st.integers(0, 3), min_size=1, max_size=12)
 SCORES = st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0]), max_size=15)
 
 
-@given(qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
-       run=st.dictionaries(st.sampled_from("uvw"), SCORES))  # fmt: skip
+@given(
+    qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
+    run=st.dictionaries(st.sampled_from("uvw"), SCORES),
+)
 @settings(deadline=None, max_examples=300)
 def test_equal_to_pytrec_eval_with_ties_grades_and_missing_queries(qrels, run):
     ours = score_run(qrels, run, [*ORACLE, "MRR@10"])
@@ -137,8 +142,10 @@ def test_equal_to_pytrec_eval_with_ties_grades_and_missing_queries(qrels, run):
         assert ours["MRR@10"][query] == pytest.approx(full if full >= 0.1 else 0.0)
 
 
-@given(qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
-       run=st.dictionaries(st.sampled_from("uvw"), SCORES))  # fmt: skip
+@given(
+    qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
+    run=st.dictionaries(st.sampled_from("uvw"), SCORES),
+)
 @settings(deadline=None, max_examples=100)
 def test_identities_between_metrics(qrels, run):
     values = score_run(qrels, run, ["MRR@1", "P@1", *(f"{name}@5" for name in METRICS)])
@@ -180,9 +187,12 @@ def test_what_kills_the_oracle_scores_as_its_harmless_twin():
             )
         )
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD], input=json.dumps(twins), capture_output=True, text=True,
+        [sys.executable, "-c", _CHILD],
+        input=json.dumps(twins),
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     names = {"nDCG@10": "ndcg_cut_10", "Recall@10": "recall_10", "P@10": "P_10"}
     compared = 0
     for (grades, scores), theirs in zip(cases, json.loads(done.stdout), strict=True):

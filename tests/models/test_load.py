@@ -19,9 +19,10 @@ from helpers.static_models import write_model2vec
 from safetensors.torch import load_file, save_file
 
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import registry
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.models.sources.resolve import find_source, registry
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
 
@@ -78,12 +79,13 @@ def registered_tasks():
     halves = {"sentence1": texts[:18], "sentence2": texts[18:], "score": [i % 6 for i in range(18)]}
     labelled = {"text": texts, "label": [i // 6 % 2 for i in range(36)]}
     search = {
-        "corpus": Dataset.from_dict({"id": [f"d{i}" for i in range(36)], "title": [""] * 36,
-                                     "text": texts}),
+        "corpus": Dataset.from_dict(
+            {"id": [f"d{i}" for i in range(36)], "title": [""] * 36, "text": texts}
+        ),
         "queries": Dataset.from_dict({"id": [f"q{i}" for i in range(12)], "text": list(WORDS)}),
         "relevant_docs": {f"q{i}": {f"d{i * 3}": 1, f"d{i}": 1} for i in range(12)},
         "top_ranked": None,
-    }  # fmt: skip
+    }
     classes = {part: Dataset.from_dict(labelled) for part in ("train", "test")}
     return [
         loaded("STS12", {"test": Dataset.from_dict(halves)}),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.mteb_meta import mteb_meta
@@ -37,7 +38,7 @@ def test_an_export_is_described_in_full(encoder_folder):
 def test_a_licence_is_that_of_the_card(encoder_folder, tmp_path, card, license):
     model = load_encoder(encoder_folder, **QUIET)
     (tmp_path / "README.md").write_text(card)
-    model.source = replace(model.source, folder=tmp_path)
+    model.source = replace(model.source, folder=ModelFolder(tmp_path))
     assert model.mteb_model_meta.license == license
 
 

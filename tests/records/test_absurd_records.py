@@ -9,7 +9,8 @@ from helpers.absurd_records import ABSURD, field_paths, good_records, of_many_ki
 from helpers.absurd_records import spoiled as with_absurd
 from helpers.records import make, own, signed
 
-from qwen3nb.records.fields import field_problem
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results, verify
 
 SAMPLE = 150  # of about 1,500 cases of each kind
@@ -26,6 +27,13 @@ def cases(kind):
                 yield file, (".".join(map(str, keys)), name), with_absurd(value, keys, absurd)
 
 
+def is_readable(file):
+    try:
+        return Result.load(file) is not None
+    except ResultError:
+        return False
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_with_an_absurd_field_loads_or_is_named(home, kind):
     for file, what, value in random.Random(1).sample(list(cases(kind)), SAMPLE):
@@ -35,7 +43,7 @@ def test_a_record_with_an_absurd_field_loads_or_is_named(home, kind):
             assert file.stem in reason, what
             assert len(reason) < len(str(file)) + 400, what
         else:
-            assert field_problem(value) == "", what
+            assert is_readable(file), what
         assert len(results) == (not reason), what
 
 
@@ -44,9 +52,14 @@ def test_pages_show_the_others_beside_an_absurd_record(checkout):
     good_records()
     before = len(show_everything(checkout))
     draw = random.Random(3)
-    shown = [case for kind in KINDS for case in cases(kind) if not field_problem(case[2])]
-    for file, what, value in draw.sample(shown, 6):
+    every = [case for kind in KINDS for case in cases(kind)]
+    shown = 0
+    for file, what, value in draw.sample(every, 60):
         file.write_text(json.dumps(value))
+        if shown == 6 or not is_readable(file):
+            file.unlink()
+            continue
+        shown += 1
         assert len(show_everything(checkout)) >= before, what
         file.unlink()
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.absurd_records import of_many_kinds
 
 from qwen3nb import paths
-from qwen3nb.evaluation.mteb.results_folder import keep_results
+from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.records.runs import first_stage_file
 from qwen3nb.records.side_files import run_path
 from qwen3nb.records.store import verify

@@ -1,27 +1,13 @@
 """The record: its schema, the previous schema, its repr."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from helpers.records import amend, make
 
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Environment, MTEBScore, Result
-from qwen3nb.records.store import verify
-
-
-def first_schema(result):
-    """The record as the first schema wrote it."""
-    value = json.loads(json.dumps(asdict(result)))
-    task = value["task"] | value["task"].pop("size")
-    for name in ("splits", "subsets", "languages", "size"):
-        task.pop(name, None)
-    for name in ("group", "categories", "mteb"):
-        if not task[name]:
-            del task[name]
-    del value["checksum"]
-    return {"schema": "qwen3nb.result/1"} | value | {"task": task}
 
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path):
@@ -29,17 +15,6 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path):
     amend(result, "task", size={"documents": 5, "queries": 3}, mteb=MTEBScore("ndcg_at_10", 0.25))
     amend(result, "task", splits=("test",), subsets=("en",), languages=("eng-Latn",))
     assert Result.load(result.save(tmp_path)) == result
-
-
-def test_a_record_of_the_first_schema_loads(tmp_path):
-    result = make(scores=(0.1, 0.2, 0.4))
-    amend(
-        result, "task", size={"documents": 5, "queries": 3}, mteb=MTEBScore("ndcg_at_10", 0.23333)
-    )
-    file = tmp_path / "old.json"
-    file.write_text(json.dumps(first_schema(result)))
-    assert Result.load(file) == result
-    assert verify(Result.load(file)) == []
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from helpers.records import make
+from helpers.records import make, tier_records
 
-from qwen3nb.records.results import Results
+from qwen3nb.records.results import Results, richest_tier
 from qwen3nb.records.store import load_results
 from qwen3nb.tiers import TIERS
 
@@ -22,18 +22,18 @@ def results():
     )
 
 
-def test_it_is_a_sequence(results):
+def test_it_is_a_sequence_that_names_its_models_and_tasks(results):
     assert len(results) == 3
     assert [each.model.label for each in results] == ["bm25", "mini", "mini"]
     assert results[0].model.label == "bm25"
     assert isinstance(results[1:], Results)
     assert results == list(results)
     assert not Results()
-
-
-def test_models_and_tasks_are_named_once(results):
     assert results.models == ("bm25", "mini")
     assert results.tasks == ("PyDocsSampleRetrieval", "SciFact")
+    assert repr(results).startswith("<Results: 3 records; models bm25, mini; tasks")
+    assert repr(Results()) == "<Results: no records>"
+    assert "m3 and 2 more" in repr(Results(make(f"m{i}") for i in range(6)))
 
 
 def test_filters_narrow_together(results):
@@ -66,25 +66,10 @@ def test_the_frame_has_a_row_per_record_with_its_interval(results):
     assert (frame.value <= frame.high).all()
     assert set(frame.metric) == {"nDCG@10"}
     assert list(Results().to_frame().columns) == list(frame.columns)
-
-
-def test_an_undefined_value_is_missing_in_the_frame(results):
     undefined = replace(results[0].metrics["nDCG@10"], value=None, low=None, high=None)
-    record = replace(results[0], metrics={"nDCG@10": undefined})
-    assert math.isnan(Results([record, results[1]]).to_frame().value[0])
-
-
-def test_all_metrics_are_rows_too(results):
-    one = results[0]
-    two = replace(one, metrics=one.metrics | {"MRR@10": one.metrics["nDCG@10"]})
+    two = replace(results[0], metrics={"nDCG@10": undefined, "MRR@10": undefined})
+    assert math.isnan(Results([two, results[1]]).to_frame().value[0])
     assert list(Results([two]).to_frame(all_metrics=True).metric) == ["nDCG@10", "MRR@10"]
-
-
-def test_the_repr_lists_models_and_tasks(results):
-    assert repr(results).startswith("<Results: 3 records; models bm25, mini; tasks")
-    assert repr(Results()) == "<Results: no records>"
-    many = Results(make(f"m{i}") for i in range(6))
-    assert "m3 and 2 more" in repr(many)
 
 
 def test_hostile_labels_are_escaped_in_a_notebook():
@@ -99,3 +84,20 @@ def test_loading_gives_a_collection(home, results):
     assert isinstance(loaded, Results)
     assert sorted(each.task.name for each in loaded) == sorted(each.task.name for each in results)
     assert set(loaded.filter(tier="smoke").tasks) <= set(TIERS["smoke"].tasks)
+
+
+def test_a_run_of_a_tier_or_all_of_its_tasks_count_as_its_results():
+    assert richest_tier([]) == "smoke"
+    assert richest_tier([make("m")]) == "smoke"
+    assert richest_tier(tier_records("m", tier="fast")) == "fast"
+    one = make("m", task="SciFact", config={"tier": "full"})
+    assert richest_tier([one]) == "full"
+
+
+def test_where_no_tier_is_complete_the_smallest_with_results_is_shown():
+    partial = tier_records("m", tier="fast")[1:]
+    assert richest_tier(partial) == "fast"
+    assert richest_tier([*partial, make("m")]) == "smoke"
+    named = make("m", task="SciFact", config={"tier": "full", "tasks": "SciFact"})
+    assert richest_tier([named]) == "fast"  # not "full", of which it is no run
+    assert richest_tier([make("m", task="no tier's")]) == "smoke"

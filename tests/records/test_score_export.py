@@ -90,9 +90,20 @@ def test_parquet_is_what_the_records_hold(records, tmp_path):
     frame = pd.read_parquet(file)
     assert len(frame) == len(theirs)
     assert list(frame.columns) == [
-        "model", "identity", "seed", "task", "type", "revision", "split", "subset", "query",
-        "metric", "value", "finished", "record",
-    ]  # fmt: skip
+        "model",
+        "identity",
+        "seed",
+        "task",
+        "type",
+        "revision",
+        "split",
+        "subset",
+        "query",
+        "metric",
+        "value",
+        "finished",
+        "record",
+    ]
     assert (frame.dtypes["value"], frame.dtypes["seed"]) == ("float64", "int64")
     for each in records:
         own = frame[(frame["identity"] == each.model.identity) & (frame["metric"] == "nDCG@10")]
@@ -104,8 +115,9 @@ def test_parquet_is_what_the_records_hold(records, tmp_path):
     assert set(parts["subset"]) == {"en", "en/x", "de"}
     whole = frame[frame["task"] == "whole"]
     assert set(zip(whole["split"], whole["subset"], whole["query"], strict=True)) == {
-        ("dev", "default", "q0"), ("dev", "default", "q1"),
-    }  # fmt: skip
+        ("dev", "default", "q0"),
+        ("dev", "default", "q1"),
+    }
 
 
 def test_csv_keeps_every_text_and_number_and_runs_no_formula(records, tmp_path):

@@ -6,6 +6,7 @@ has it, too. What is not seen then, the help of the command says.
 """
 
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -21,7 +22,7 @@ from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import verify, verify_files
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
-from qwen3nb.utils.files.journal import noted
+from qwen3nb.utils.files.journal import append, noted
 
 TASK = "PyDocsSampleRetrieval"
 
@@ -106,7 +107,7 @@ FIELDS = {
     "scores.queries": (lambda n: n + 1, ""),
     "scores.ids": (lambda digest: digest[::-1], ""),
     "top.sha256": (lambda digest: digest[::-1], ""),
-}  # fmt: skip
+}
 
 
 def help_text(cli):
@@ -142,14 +143,21 @@ def resave(file, *, agree, columns=None, task=None, metrics=None):
     again = {
         name: replace(
             aggregate(scores, how=each.how, columns=each.columns, seed=result.seed)
-            if each.how != "reported" else each, interval=each.interval)
+            if each.how != "reported"
+            else each,
+            interval=each.interval,
+        )
         for name, each in result.metrics.items()
-    }  # fmt: skip
+    }
     made = replace(
-        result, per_query=scores, metrics=again | (metrics or {}), task=task or result.task,
-        config={**result.config, "top": dict(result.config["top"])} if "top" in result.config
+        result,
+        per_query=scores,
+        metrics=again | (metrics or {}),
+        task=task or result.task,
+        config={**result.config, "top": dict(result.config["top"])}
+        if "top" in result.config
         else result.config,
-    )  # fmt: skip
+    )
     made.save(file.parents[2])
     if agree == "record":
         (file.parents[2] / "checksums.jsonl").write_bytes(listed_before)
@@ -179,11 +187,15 @@ SCORES = [
     (way, model, task, metric)
     for way in WAYS
     for model, task, metric in [
-        ("bm25", TASK, "nDCG@10"), ("bm25", TASK, "Recall@10"), ("bm25", TASK, "MAP@100"),
-        ("random", TASK, "nDCG@10"), ("random", TASK, "Recall@100"),
-        ("random", "AuthorSTS", "gold"), ("random", "PyDocsSampleClustering", "v_measure"),
+        ("bm25", TASK, "nDCG@10"),
+        ("bm25", TASK, "Recall@10"),
+        ("bm25", TASK, "MAP@100"),
+        ("random", TASK, "nDCG@10"),
+        ("random", TASK, "Recall@100"),
+        ("random", "AuthorSTS", "gold"),
+        ("random", "PyDocsSampleClustering", "v_measure"),
     ]
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("agree", ["record", "all"])
@@ -240,23 +252,48 @@ def theirs(folder, name=f"{TASK}.json"):
     return meta
 
 
-def edit_theirs(folder, key="recall_at_10", *, without_checksums=False):
-    edit(theirs(folder), "scores", "test", 0, key, to=0.9)
-    if without_checksums:
-        theirs(folder, "checksums.jsonl").unlink()
+def edited(key, *, without_checksums=False):
+    def do(folder):
+        edit(theirs(folder), "scores", "test", 0, key, to=0.9)
+        if without_checksums:
+            theirs(folder, "checksums.jsonl").unlink()
+
+    return do
 
 
-def as_first_schema(folder):
+def in_summary(*keys, to=0.9, sign=False):
+    return lambda folder: edit(folder / "all_results.json", *keys, to=to, sign=sign)
+
+
+def in_line(end, old, new):
+    def do(folder):
+        (file,) = folder.glob(f"bm25-*/seed_0/*.{end}")
+        file.write_text(file.read_text().replace(old, new, 1))
+
+    return do
+
+
+def with_checksum(checksum):
+    return lambda folder: edit(record_of(folder), "checksum", to=checksum)
+
+
+def without_checksum(folder):
+    value = json.loads(record_of(folder).read_text())
+    del value["checksum"]
+    record_of(folder).write_text(json.dumps(value))
+
+
+def without_lines(folder):
+    record_of(folder, "random", "AuthorSTS").unlink()
+    lines = (folder / "checksums.jsonl").read_bytes().splitlines(keepends=True)
+    rest = [line for line in lines if b"AuthorSTS" not in line]
+    (folder / "checksums.jsonl").write_bytes(b"".join(rest))
+
+
+def as_one_file(folder, schema="qwen3nb.result/2"):
     file = record_of(folder)
-    value = Result.load(file).in_one_file() | {"schema": "qwen3nb.result/1"}
-    value["task"]["revision"] = "another"
-    file.write_text(json.dumps(value))
-
-
-def as_second_schema(folder):
-    file = record_of(folder)
-    result = Result.load(file)
-    write_json(file, replace(result, run="another").in_one_file())
+    result = replace(Result.load(file), run="another")
+    write_json(file, signed(result.in_one_file() | {"schema": schema}))
 
 
 def another_identity(folder):
@@ -276,69 +313,72 @@ def swap_files(folder):
         yours.write_bytes(data)
 
 
-def in_line(folder, end, old, new):
-    (file,) = folder.glob(f"bm25-*/seed_0/*.{end}")
-    file.write_text(file.read_text().replace(old, new, 1))
+def cut_and_listed(folder):
+    file = theirs(folder)
+    file.write_text("{")
+    append(theirs(folder, "checksums.jsonl"), f"{file.name} {sha256_file(file)}", True)
+    edit(record_of(folder), "task", "mteb", "file", to="", sign=True)
 
 
-SUMMARY = "all_results.json"
-# What is done to a folder, and what the help says if it is not seen.
+def removed(*find):
+    return lambda folder: [
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+        for each in (get(folder) for get in find)
+    ]
+
+
+SCORE = ("results", "random", TASK)
+MEAN = ("summary", "random", "over_tasks")
 DEEDS = {
-    "a removed record": (lambda f: record_of(f).unlink(), ""),
-    "a removed record with its files": (lambda f: [
-        each.unlink() for each in (*named_files(record_of(f)), record_of(f))], ""),
-    "a removed model": (lambda f: shutil.rmtree(record_of(f).parents[1]), ""),
-    "all removed but the list": (lambda f: [
-        shutil.rmtree(each) for each in f.iterdir() if each.is_dir()], ""),
-    "a removed list": (lambda f: (f / "checksums.jsonl").unlink(), ""),
-    "a record and its lines removed": (lambda f: (
-        record_of(f, "random", "AuthorSTS").unlink(),
-        (f / "checksums.jsonl").write_bytes(b"".join(
-            line for line in (f / "checksums.jsonl").read_bytes().splitlines(keepends=True)
-            if b"AuthorSTS" not in line))), "its lines in the list removed together"),
-    "a renamed record": (lambda f: record_of(f).rename(record_of(f).with_name("Other.json")), ""),
-    "a checksum of nothing": (lambda f: edit(record_of(f), "checksum", to=""), ""),
-    "a checksum of null": (lambda f: edit(record_of(f), "checksum", to=None), ""),
-    "no checksum": (lambda f: record_of(f).write_text(json.dumps(
-        {k: v for k, v in json.loads(record_of(f).read_text()).items() if k != "checksum"})), ""),
-    "a record of the first schema": (as_first_schema, ""),
-    "a record of the second schema": (as_second_schema, ""),
-    "the scores of another model": (swap_files, ""),
-    "a record in another model's folder": (another_identity, ""),
-    "another order of the run": (partial(in_line, end="trec", old=" 1 ", new=" 2 "), ""),
-    "another grade": (partial(in_line, end="qrels", old=" 1\n", new=" 0\n"), ""),
-    "MTEB's main score": (partial(edit_theirs, key="main_score"), ""),
-    "MTEB's side metric": (edit_theirs, ""),
-    "MTEB's side metric without checksums": (partial(edit_theirs, without_checksums=True), ""),
-    "MTEB's metric that we lack without checksums": (
-        partial(edit_theirs, key="ndcg_at_3", without_checksums=True), ""),
-    "MTEB's result removed": (lambda f: theirs(f).unlink(), ""),
-    "MTEB's checksums removed": (lambda f: theirs(f, "checksums.jsonl").unlink(), ""),
-    "MTEB's model changed": (lambda f: edit(theirs(f, "model_meta.json"), "name", to="x"), ""),
-    "MTEB's folder removed": (lambda f: shutil.rmtree(f / "mteb"), "removed as well"),
-    "summary: a score": (lambda f: edit(
-        f / SUMMARY, "results", "random", TASK, "main_score", to=0.9), ""),
-    "summary: a score, signed": (lambda f: edit(
-        f / SUMMARY, "results", "random", TASK, "main_score", to=0.9, sign=True), ""),
-    "summary: a metric, signed": (lambda f: edit(
-        f / SUMMARY, "results", "random", TASK, "metrics", "MRR@10", "value", to=0.9, sign=True),
-        ""),
-    "summary: a record that never was, signed": (lambda f: edit(
-        f / SUMMARY, "results", "random", TASK, "checksum", to="0" * 64, sign=True), ""),
-    "summary: a mean": (lambda f: edit(f / SUMMARY, "summary", "random", "over_tasks", to=0.9), ""),
-    "summary: a mean, signed": (lambda f: edit(
-        f / SUMMARY, "summary", "random", "over_tasks", to=0.9, sign=True),
-        "the means in all_results.json"),
-    "summary: the model": (lambda f: edit(f / SUMMARY, "model", to="better"), ""),
-    "summary: no checksum": (lambda f: edit(f / SUMMARY, "checksum", to=""), ""),
-    "summary: cut": (lambda f: (f / SUMMARY).write_text((f / SUMMARY).read_text()[:99]), ""),
-}  # fmt: skip
+    "a removed record": removed(record_of),
+    "a removed record with its files": lambda f: [
+        each.unlink() for each in (*named_files(record_of(f)), record_of(f))
+    ],
+    "a removed model": removed(lambda f: record_of(f).parents[1]),
+    "all removed but the list": lambda f: [shutil.rmtree(e) for e in f.iterdir() if e.is_dir()],
+    "a removed list": removed(lambda f: f / "checksums.jsonl"),
+    "a record and its lines removed": without_lines,
+    "a renamed record": lambda f: record_of(f).rename(record_of(f).with_name("Other.json")),
+    "a checksum of nothing": with_checksum(""),
+    "a checksum of null": with_checksum(None),
+    "no checksum": without_checksum,
+    "a record of no schema": partial(as_one_file, schema="qwen3nb.result/1"),
+    "a record in one file": as_one_file,
+    "the scores of another model": swap_files,
+    "a record in another model's folder": another_identity,
+    "another order of the run": in_line("trec", " 1 ", " 2 "),
+    "another grade": in_line("qrels", " 1\n", " 0\n"),
+    "MTEB's main score": edited("main_score"),
+    "MTEB's side metric": edited("recall_at_10"),
+    "MTEB's side metric without checksums": edited("recall_at_10", without_checksums=True),
+    "MTEB's metric that we lack, likewise": edited("ndcg_at_3", without_checksums=True),
+    "MTEB's result cut, and listed": cut_and_listed,
+    "MTEB's result removed": removed(theirs),
+    "MTEB's checksums removed": removed(lambda f: theirs(f, "checksums.jsonl")),
+    "MTEB's model changed": lambda f: edit(theirs(f, "model_meta.json"), "name", to="x"),
+    "MTEB's folder removed": removed(lambda f: f / "mteb"),
+    "summary: a score": in_summary(*SCORE, "main_score"),
+    "summary: a score, signed": in_summary(*SCORE, "main_score", sign=True),
+    "summary: a metric, signed": in_summary(*SCORE, "metrics", "MRR@10", "value", sign=True),
+    "summary: a record that never was": in_summary(*SCORE, "checksum", to="0" * 64, sign=True),
+    "summary: a mean": in_summary(*MEAN),
+    "summary: a mean, signed": in_summary(*MEAN, sign=True),
+    "summary: the model": in_summary("model", to="better"),
+    "summary: no checksum": in_summary("checksum", to=""),
+    "summary: cut": lambda f: os.truncate(f / "all_results.json", 99),
+}
+# What the help says of what is not seen.
+BEYOND = {
+    "a record and its lines removed": "its lines in the list removed together",
+    "MTEB's folder removed": "removed as well",
+    "summary: a mean, signed": "the means in all_results.json",
+}
 
 
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
-    do, beyond = DEEDS[deed]
-    do(folder)
+    DEEDS[deed](folder)
+    beyond = BEYOND.get(deed)
     seen = cli("verify", folder)
     if beyond:
         assert (seen.exit_code, seen.output.count("records hold")) == (0, 1)

@@ -12,15 +12,18 @@ from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import significant, verdict
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
-from qwen3nb.report.card.limitations import limitations
+from qwen3nb.report.card.card import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.conclusion import comparison_conclusion
-from qwen3nb.report.comparison.lead import find_lead, leaderboard_conclusion
+from qwen3nb.report.comparison.conclusion import (
+    comparison_conclusion,
+    find_best,
+    leaderboard_conclusion,
+)
 from qwen3nb.report.comparison.tables import correlations_table, differences_table, power_table
 from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
-from qwen3nb.report.leaderboard.findings import findings
+from qwen3nb.report.headline import findings
 from qwen3nb.report.leaderboard.ranking import standings
-from qwen3nb.report.leaderboard.score_table import leaderboard
+from qwen3nb.report.leaderboard.tables import leaderboard
 
 NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
 MARGIN, ALPHA = 0.05, 0.05
@@ -79,13 +82,11 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     taken = [each for each in report.differences if each.first == report.decision.use]
     assert all(expected[each.first][0] and each.difference > MARGIN for each in taken)
 
-    lead = find_lead(comparison, task=RETRIEVAL)
-    for each in lead.followers:
-        pair = comparison.difference(lead.name, each.name, task=RETRIEVAL)
-        assert each.significant == pair.significant(ALPHA)
-        assert (each.behind, each.interval) == (pair.difference, pair.interval)
+    lead = find_best(comparison, task=RETRIEVAL)
+    for each in lead.ahead:
+        assert each == comparison.difference(lead.name, each.second, task=RETRIEVAL)
     text = leaderboard_conclusion(comparison, task=RETRIEVAL).text
-    assert ("is best on" in text) == lead.followers[0].significant
+    assert ("is best on" in text) == lead.ahead[0].significant(ALPHA)
 
     (trained,) = findings(comparison, task=RETRIEVAL)
     pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task=RETRIEVAL)
@@ -290,8 +291,11 @@ def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
     first, *rest = against_baseline(ours, others, tier="full")
     pair = compare([*ours, *others], tier="full").difference("m", "bm25", task="BEIR")
     assert (first.task, first.difference, first.interval, first.p_value) == (
-        "BEIR", pair.difference, pair.interval, pair.corrected,
-    )  # fmt: skip
+        "BEIR",
+        pair.difference,
+        pair.interval,
+        pair.corrected,
+    )
     assert len(rest) == len(ours)
     text = str(evaluation_conclusion([first, *rest]))
     assert text.startswith(

@@ -1,21 +1,25 @@
 """One paired difference has one interval and one p-value, on every page that shows it."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.records import make
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.card.limitations import limitations
+from qwen3nb.report.card.card import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
-from qwen3nb.report.comparison.lead import lead_figure, leaderboard_conclusion
+from qwen3nb.report.comparison.figures import (
+    differences_figure,
+    lead_figure,
+    pairs_figure,
+    task_differences_figure,
+    wins_figure,
+)
 from qwen3nb.report.comparison.tables import differences_table
-from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.headline import headline_lead
-from qwen3nb.report.leaderboard.score_table import leaderboard
-from qwen3nb.report.paper.contents import Choice, PaperContents
+from qwen3nb.report.paper import Choice, PaperContents
 from qwen3nb.utils.format import interval_text, minus_signs, p_value_text
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
@@ -54,23 +58,13 @@ def test_the_comparison_computes_each_difference_once(comparison):
 @pytest.mark.parametrize("task", TASKS)
 def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
     expected = {each.first: each for each in comparison.on(task).with_baseline}
-    rows = {
-        row[0].text: row
-        for table in (
-            differences_table(comparison, task=task),
-            *(
-                t
-                for t in PaperContents(results, Choice(tier="smoke")).tables()
-                if t.name == f"differences-{task}"
-            ),
-        )
-        for row in table.rows
-    }
-    everything = differences_table(comparison).rows
-    for name, each in expected.items():
-        others = [r for r in everything if r[0].text == name and r[1].value == each.difference]
-        for row in (rows[name], *others):
-            assert row[1].interval == each.interval
+    paper = PaperContents(results, SMOKE).tables()
+    tables = [each for each in paper if each.name == f"differences-{task}"]
+    for table in (*tables, differences_table(comparison, task=task)):
+        assert {row[0].text for row in table.rows} == set(expected)
+        for row in table.rows:
+            each = expected[row[0].text]
+            assert (row[1].value, row[1].interval) == (each.difference, each.interval)
             assert row[1].detail == interval_text(each.interval)
             assert row[2].value == each.corrected
             assert row[2].detail == f"raw {p_value_text(each.p_value)}"
@@ -96,28 +90,23 @@ def test_the_number_of_pairs_in_the_text_is_that_of_the_models(comparison, resul
         for text in (table.note, figure.caption):
             assert re.search(r"over all (\d+) pairs of the models", text)[1] == "6"
         assert len(wins_figure(comparison, task=task).alt.split(";")) == len(table.rows)
-    whole = differences_table(comparison)
-    for text in (whole.note, differences_figure(comparison).caption):
+    for text in (differences_table(comparison).note, differences_figure(comparison).caption):
         assert re.search(r"on each task \(([\d, ]+)\)", text)[1] == "6, 6, 6"
     captions = {name: figure.caption for name, figure in PaperContents(results, SMOKE).figures()}
     assert captions["differences"] == differences_figure(comparison).caption
+    pairs = [each for task in comparison.tasks for each in task.outcomes]
+    undecided = sum(not each.significant for each in pairs)
+    assert f"{undecided} of {len(pairs)} pairs" in pairs_figure(comparison).alt
 
 
-def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
+def test_the_landing_page_shows_them_too(comparison, home):
     each = comparison.on(TASKS[0]).with_baseline[0].reversed()  # leader minus best other
-    sentence = leaderboard_conclusion(comparison, task=TASKS[0])
-    assert f"{each.difference:.3f} {interval_text(each.interval, sign=False)}" in sentence.text
-    shown = "a difference that these" if each.significant(0.05) else "not a difference that these"
-    assert f"{shown} {each.n} queries" in sentence.text
-    figure = lead_figure(comparison, task=TASKS[0])
-    assert f"{each.second}: {-each.difference:+.3f}" in figure.alt
-
-
-def test_the_landing_page_shows_it_too(comparison, home):
-    each = comparison.on(TASKS[0]).with_baseline[0].reversed()
     page = headline_lead(comparison, task=TASKS[0])
     ends = interval_text(each.interval, sign=False)
     assert minus_signs(f"{each.difference:.3f} {ends}") in page
+    shown = "a difference that these" if each.significant(0.05) else "not a difference that these"
+    assert f"{shown} {each.n} queries" in page
+    assert f"{each.second}: {-each.difference:+.3f}" in lead_figure(comparison, task=TASKS[0]).alt
 
 
 def test_the_card_shows_the_same_numbers(comparison, results):
@@ -130,32 +119,19 @@ def test_the_card_shows_the_same_numbers(comparison, results):
     assert set(sentences) & set(TASKS), "nothing to compare in this test"
 
 
-def test_marks_and_the_map_of_pairs_follow_the_corrected_p_value(comparison, results):
-    table = leaderboard(results, tier="smoke", comparison=comparison)
-    (best,) = (row[0].text for row in table.rows if row[1].strong)
-    for row in table.rows:
-        each = comparison.difference(row[0].text, best, task=TASKS[0])
-        if each is not None and row[1].value is not None:
-            assert (row[1].mark == "†") == (not each.significant(0.05))
-    pairs = [each for task in comparison.tasks for each in task.outcomes]
-    not_significant = sum(not each.significant for each in pairs)
-    assert f"{not_significant} of {len(pairs)} pairs" in pairs_figure(comparison).alt
-
-
 def test_candidates_show_the_same_numbers(results):
     alone = [result for result in results if result.task.name == TASKS[0]]
     comparison = compare(alone, baseline="leader")
     report = compare_candidates(alone, current="leader", tested=("nDCG@10",), task=TASKS[0])
     assert report.comparison.differences == comparison.differences
     shown = {row[1].text: row for row in report.tables()["Differences"].rows}
-    for each in comparison.differences:
+    differences = {each.first: each for each in comparison.differences}
+    for verdict in report.recommendations:
+        each = differences[verdict.model]
         assert shown[each.first][3].detail == interval_text(each.interval)
         assert shown[each.first][4].value == each.corrected
-    for verdict, each in zip(report.recommendations, comparison.differences, strict=True):
-        by_name = {d.first: d for d in comparison.differences}
-        p = p_value_text(by_name[verdict.model].corrected, relation=True)
-        assert f"corrected p {p}, n = {by_name[verdict.model].n}" in verdict.text
-        assert each.family == 6
+        p = p_value_text(each.corrected, relation=True)
+        assert f"corrected p {p}, n = {each.n}" in verdict.text
     assert "over all 6 pairs" in report.tables()["Recommendation"].note
 
 
@@ -164,9 +140,8 @@ def test_other_models_and_tasks_change_no_interval_and_no_raw_p_value(comparison
     (alone,) = compare(pair, baseline="leader").differences
     among = comparison.difference("second", "leader", task=TASKS[0])
     assert among == comparison.difference("twin", "leader", task=TASKS[0])
-    assert (alone.difference, alone.interval, alone.p_value, alone.n) == (
-        among.difference, among.interval, among.p_value, among.n,
-    )  # fmt: skip
+    corrected = {"corrected": among.corrected, "family": among.family}
+    assert replace(alone, first=among.first, **corrected) == among
     on_one_task = compare(results, tasks=[TASKS[0]], baseline="leader")
     assert on_one_task.differences == comparison.on(TASKS[0]).with_baseline
 

@@ -11,13 +11,13 @@ from helpers.fault_injection import leftovers, tree
 
 from qwen3nb.utils.atomic_files import (
     canonical,
+    explained,
     new_folder,
     read_json,
     recover_folder,
     write_json,
     write_text,
 )
-from qwen3nb.utils.files.file_errors import explained
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path, monkeypatch):
@@ -81,8 +81,9 @@ def living_writer(tmp_path):
         "    print('writing', flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as writer:  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as writer:
         assert writer.stdout.readline() == b"writing\n"
         yield writer
         writer.kill()

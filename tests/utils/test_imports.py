@@ -25,9 +25,12 @@ print(json.dumps([gc.isenabled(), gc.get_freeze_count() > 0, listed, len(kept)])
 def imported(folder, *before, text="kept = [[] for _ in range(20)]"):
     (folder / "large.py").write_text(f"import gc\nassert not gc.isenabled()\n{text}\n")
     done = subprocess.run(
-        [sys.executable, "-c", CODE, *before], cwd=folder, capture_output=True, text=True,
+        [sys.executable, "-c", CODE, *before],
+        cwd=folder,
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     return json.loads(done.stdout)
 
 

@@ -83,9 +83,13 @@ def test_a_form_is_recognised_wherever_it_stands(form):
 
 
 VALUES = [
-    "correct-horse-battery", "p@ss\"w<o&r'd\\x%y", "pässwörd/geheim", "a b+c/d=e~f^g_h",
-    "Zw0elfBoxKaempfer", "tok-1_2-3",
-]  # fmt: skip
+    "correct-horse-battery",
+    "p@ss\"w<o&r'd\\x%y",
+    "pässwörd/geheim",
+    "a b+c/d=e~f^g_h",
+    "Zw0elfBoxKaempfer",
+    "tok-1_2-3",
+]
 ENCODINGS = {
     "plain": str,
     "JSON": json.dumps,
@@ -125,14 +129,28 @@ def test_lines_of_a_long_value_are_recognised_alone():
 
 
 ORDINARY = [
-    hashlib.sha256(b"x").hexdigest(), hashlib.sha1(b"x", usedforsecurity=False).hexdigest(),
-    base64.b64encode(bytes(range(256)) * 40).decode(), "sk-estimator-doc-link", "task-2026-11-20",
-    "https://huggingface.co/Qwen/Qwen3-0.6B?revision=main", "hf_hub_download", "a hf_token", "AKIA",
-    "ftp://user:password@example.org", "postgres://{user}:{password}@host", "bearer of good news",
-    "https://example.org:8080/a@b", "mailto:a@b.org", "?v=1&amp;digest=0f343b0931126a20f133d67c",
-    "-----BEGIN PUBLIC KEY-----", "x:y@z", "eyJ is how a web token begins", "12:30@noon",
-    "../records/bm25-1a2b3c4d/seed_0/AuthorSTS.json", "Bearer authentication-is-described-there",
-]  # fmt: skip
+    hashlib.sha256(b"x").hexdigest(),
+    hashlib.sha1(b"x", usedforsecurity=False).hexdigest(),
+    base64.b64encode(bytes(range(256)) * 40).decode(),
+    "sk-estimator-doc-link",
+    "task-2026-11-20",
+    "https://huggingface.co/Qwen/Qwen3-0.6B?revision=main",
+    "hf_hub_download",
+    "a hf_token",
+    "AKIA",
+    "ftp://user:password@example.org",
+    "postgres://{user}:{password}@host",
+    "bearer of good news",
+    "https://example.org:8080/a@b",
+    "mailto:a@b.org",
+    "?v=1&amp;digest=0f343b0931126a20f133d67c",
+    "-----BEGIN PUBLIC KEY-----",
+    "x:y@z",
+    "eyJ is how a web token begins",
+    "12:30@noon",
+    "../records/bm25-1a2b3c4d/seed_0/AuthorSTS.json",
+    "Bearer authentication-is-described-there",
+]
 
 
 @pytest.mark.parametrize("text", ORDINARY)

@@ -11,9 +11,8 @@ import numpy as np
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference, permutation_test
-from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
-from qwen3nb.evaluation.studies.training_ablation import TrainingOutcome
-from qwen3nb.records.record import Result
+from qwen3nb.evaluation.studies.ablation import TrainingOutcome, Variant, VariantResult
+from qwen3nb.metrics.intervals import Array
 
 __all__ = ["Effect", "component_effects", "effects"]
 
@@ -58,29 +57,19 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
     """
-    if len({outcome.result.task.key for outcome in outcomes}) != 1:
-        raise ValueError("expected outcomes of one task")
-    scores = {outcome.variant: _scores(outcome.result) for outcome in outcomes}
+    scores = dict(zip((each.variant for each in outcomes), _scores(outcomes), strict=True))
     reference = outcomes[0].variant
     rows = []
     for factor in (field.name for field in fields(Variant)):
         base = getattr(reference, factor)
-        levels = dict.fromkeys(getattr(variant, factor) for variant in scores)
-        for level in levels:
+        for level in dict.fromkeys(getattr(variant, factor) for variant in scores):
             if level == base:
                 continue
-            pairs = [
-                (variant, replace(variant, **{factor: base}))
-                for variant in scores
-                if getattr(variant, factor) == level
-            ]
-            a, b = (np.mean([scores[pair[side]] for pair in pairs], axis=0) for side in (0, 1))
-            rows.append((factor, level, base, a, b, len(pairs)))
-    adjusted = holm([permutation_test(a, b, seed=seed).p_value for *_, a, b, _ in rows])
-    return [
-        Effect(factor, level, base, mean_difference(a, b), p, count)
-        for (factor, level, base, a, b, count), p in zip(rows, adjusted, strict=True)
-    ]
+            with_it = [variant for variant in scores if getattr(variant, factor) == level]
+            without = [replace(variant, **{factor: base}) for variant in with_it]
+            a, b = (np.mean([scores[each] for each in side], axis=0) for side in (with_it, without))
+            rows.append((factor, level, base, a, b, len(with_it)))
+    return _tested(rows, seed)
 
 
 def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> list[Effect]:
@@ -97,28 +86,26 @@ def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> 
         ValueError: outcomes of several tasks or without a score per query, or no two trainings
             that differ in one component.
     """
-    if len({outcome.result.task.key for outcome in outcomes}) != 1:
-        raise ValueError("expected outcomes of one task")
-    pairs = [
-        (factor, later, earlier)
-        for earlier, later in itertools.combinations(outcomes, 2)
+    scores = _scores(outcomes)
+    rows = [
+        (factor, _value(later, factor), _value(earlier, factor), a, b, 1)
+        for (earlier, b), (later, a) in itertools.combinations(
+            zip(outcomes, scores, strict=True), 2
+        )
         if (factor := later.training.difference(earlier.training))
     ]
-    if not pairs:
+    if not rows:
         names = ", ".join(outcome.training.name for outcome in outcomes)
         raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
-    scores = [(_scores(later.result), _scores(earlier.result)) for _, later, earlier in pairs]
-    adjusted = holm([permutation_test(a, b, seed=seed).p_value for a, b in scores])
+    return _tested(rows, seed)
+
+
+def _tested(rows: Sequence[tuple[str, str, str, Array, Array, int]], seed: int) -> list[Effect]:
+    """Effects of factor, level and reference, from the scores with the one and with the other."""
+    adjusted = holm([permutation_test(a, b, seed=seed).p_value for *_, a, b, _ in rows])
     return [
-        Effect(
-            factor,
-            _value(later, factor),
-            _value(earlier, factor),
-            mean_difference(a, b),
-            p,
-            1,
-        )
-        for (factor, later, earlier), (a, b), p in zip(pairs, scores, adjusted, strict=True)
+        Effect(factor, level, base, mean_difference(a, b), p, count)
+        for (factor, level, base, a, b, count), p in zip(rows, adjusted, strict=True)
     ]
 
 
@@ -127,9 +114,14 @@ def _value(outcome: TrainingOutcome, factor: str) -> str:
     return f"{value} ({outcome.training.name})"
 
 
-def _scores(result: Result) -> list[float]:
-    """Main metric of each query, ordered by query id."""
-    scores = result.per_query.get(result.task.main_metric)
-    if scores is None:
-        raise ValueError(f"{result.task.key} has no {result.task.main_metric} per query")
-    return [scores[query] for query in sorted(scores)]
+def _scores(outcomes: Sequence[VariantResult | TrainingOutcome]) -> list[Array]:
+    """Main metric of each query, ordered by query id, of outcomes of one task."""
+    if len({outcome.result.task.key for outcome in outcomes}) != 1:
+        raise ValueError("expected outcomes of one task")
+    tables = []
+    for task, per_query in ((each.result.task, each.result.per_query) for each in outcomes):
+        scores = per_query.get(task.main_metric)
+        if scores is None:
+            raise ValueError(f"{task.key} has no {task.main_metric} per query")
+        tables.append(np.array([scores[query] for query in sorted(scores)]))
+    return tables

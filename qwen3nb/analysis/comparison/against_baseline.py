@@ -1,4 +1,4 @@
-"""One model's scores, task by task, each beside the paired difference from a baseline.
+"""One model's scores, task by task, each next to the paired difference from a baseline.
 
 The baseline is bm25, else the best of the registry's models that can be paired with the model on a
 task, else random vectors, which are a floor. Differences come from a `Comparison` of all models, so
@@ -14,7 +14,7 @@ from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
 from qwen3nb.metrics.intervals import Interval
-from qwen3nb.models.sources.resolve import registry
+from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
@@ -97,7 +97,7 @@ def against_baseline(
     tier: str = "",
     seed: int = 0,
 ) -> list[AgainstBaseline]:
-    """Return a model's score on every task beside its difference from a baseline.
+    """Return a model's score on every task next to its difference from a baseline.
 
     The mean of a tier comes first, where it has one.
 
@@ -109,77 +109,60 @@ def against_baseline(
         seed: of the sign flips.
     """
     own = list(results)
+    if not own:
+        return []
     labels = {result.model.label for result in own}
     identities = {result.model.identity for result in own}
     every = latest([*own, *others])
-    candidates = [
-        each
-        for each in every
-        if each.model.label not in labels and each.model.identity not in identities
-    ]
-    if not own:
-        return []
     if tier and not {each.task.key for each in own} <= set(TIERS[tier].task_keys):
         tier = ""  # of some queries only, such as a rehearsal
     compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
-    for record in compared.means[0].records(compared.records) if compared.means else ():
-        if record.model.identity in identities:
-            own.insert(0, record)
-        elif record.model.label not in labels:
-            candidates.append(record)
-    return [_against(each, _pick(each, candidates, baseline), compared, baseline) for each in own]
+    means = compared.means[0].records(compared.records) if compared.means else []
+    own = [*(each for each in reversed(means) if each.model.identity in identities), *own]
+    candidates = [
+        each
+        for each in (*every, *means)
+        if each.model.label not in labels and each.model.identity not in identities
+    ]
+    return [_against(each, candidates, compared, baseline) for each in own]
 
 
-def _pick(result: Result, candidates: Iterable[Result], baseline: str) -> Result | None:
-    """Return the baseline's record on the task of ``result``; None if there is none."""
-    column = _column(result)
+def _against(
+    result: Result, candidates: Iterable[Result], compared: Comparison, baseline: str
+) -> AgainstBaseline:
+    task, column = result.task, "cosine" if "gold" in result.per_query else result.task.main_metric
+    alone = AgainstBaseline(
+        result.model.label, task.key, str(task.type), task.main_metric, task.unit, result.main
+    )
     usable = [
         each
         for each in candidates
-        if each.task.key == result.task.key
-        and each.task.revision == result.task.revision
+        if (each.task.key, each.task.revision) == (task.key, task.revision)
         and each.main.value is not None
         and column in result.per_query
         and column in each.per_query
     ]
-    for names in [[baseline]] if baseline else (["bm25"], registry(), [FLOOR]):
-        if named := [each for each in usable if each.model.label in names]:
-            return max(named, key=lambda each: (each.main.value or 0.0, each.finished))
-    return None
-
-
-def _column(result: Result) -> str:
-    """Return the name of the column by which two records are paired."""
-    return "cosine" if "gold" in result.per_query else result.task.main_metric
-
-
-def _against(
-    result: Result, other: Result | None, compared: Comparison, baseline: str
-) -> AgainstBaseline:
-    task = result.task
-    alone = AgainstBaseline(
-        result.model.label, task.key, str(task.type), task.main_metric, task.unit, result.main
-    )
-    if other is None:
-        return replace(alone, why=_why(result, baseline))
+    preferred = [[baseline]] if baseline else (["bm25"], registry(), [FLOOR])
+    named = ([each for each in usable if each.model.label in names] for names in preferred)
+    best = next(filter(None, named), [])
+    if not best:
+        why = f"no record of {baseline or 'a baseline'}"
+        if task.unit == "draws":
+            why = "its draws are not paired"
+        elif result.main.how == REPORTED or column not in result.per_query:
+            why = "no scores to pair"
+        return replace(alone, why=why)
     if result.parts:
         return replace(alone, why="its subsets are paired one by one")
-    beside = replace(alone, baseline=other.model.label, other=other.main.value)
+    other = max(best, key=lambda each: (each.main.value or 0.0, each.finished))
     paired = compared.between(result, other)
-    if paired is None:
-        return replace(beside, why="no query is shared")
     return replace(
-        beside,
-        difference=paired.difference,
-        interval=paired.interval,
-        p_value=paired.corrected,
-        family=paired.family,
+        alone,
+        baseline=other.model.label,
+        other=other.main.value,
+        difference=paired.difference if paired else None,
+        interval=paired.interval if paired else None,
+        p_value=paired.corrected if paired else None,
+        family=paired.family if paired else 0,
+        why="" if paired else "no query is shared",
     )
-
-
-def _why(result: Result, baseline: str) -> str:
-    if result.task.unit == "draws":
-        return "its draws are not paired"
-    if result.main.how == REPORTED or _column(result) not in result.per_query:
-        return "no scores to pair"
-    return f"no record of {baseline}" if baseline else "no record of a baseline"

@@ -14,13 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix, SystemScores, join
-from qwen3nb.metrics.intervals import Array
-from qwen3nb.records.query_scores import QueryScores
 from qwen3nb.records.record import Result
 
 __all__ = [
     "Names",
-    "Pairing",
     "by_part",
     "common_revision",
     "comparable",
@@ -33,8 +30,6 @@ __all__ = [
 ]
 
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
-
-_LEVELS = ("subset", "split")  # of a part, in the order of a task's key
 
 
 @dataclass(frozen=True)
@@ -79,18 +74,34 @@ def pair_results(
     newest = by_part(newest)
     names = names or system_names(newest)
     by_task: dict[str, list[Result]] = {}
-    for result in newest:
+    for result in sorted(newest, key=lambda each: names[each.model.identity, each.seed]):
         by_task.setdefault(result.task.key, []).append(result)
     missing = sorted(set(tasks or ()) - {result.task.key for result in given})
     left_out += [f"{task}: no record of any system" for task in missing]
-    matrices = []
+    matrices: list[ScoreMatrix] = []
     for task, records in sorted(by_task.items()):
-        records.sort(key=lambda each: names[each.model.identity, each.seed])
-        matrix, reasons = _matrix(task, records, names, metric)
+        wanted = metric or records[0].task.main_metric
+        columns, reasons = score_columns(task, records, names, wanted, common_revision(records))
         left_out += reasons
-        if matrix is not None:
-            matrices.append(matrix)
+        if len(columns) < 2:
+            left_out += [f"{task}: {name} has no other system to pair with" for name in columns]
+        else:
+            _join(columns, task, wanted, matrices, left_out)
     return Pairing(tuple(matrices), tuple(left_out))
+
+
+def _join(
+    columns: Mapping[str, SystemScores],
+    task: str,
+    metric: str,
+    matrices: list[ScoreMatrix],
+    left_out: list[str],
+) -> None:
+    """Add the matrix of these systems, or the reason why there is none."""
+    try:
+        matrices.append(join(columns, task=task, metric=metric))
+    except ValueError as error:
+        left_out.append(str(error))
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
@@ -117,27 +128,28 @@ def by_part(results: Iterable[Result]) -> list[Result]:
     Queries are paired within one subset and split only. The key of a part is that of a task
     restricted to it: ``STS17-en-en``, or ``PoemSentiment-test``.
     """
-    return [each for result in results for each in _parts(result)]
+    return [each for result in results for each in _parts(result) or [result]]
 
 
 def _parts(result: Result) -> list[Result]:
-    if not result.parts:
-        return [result]
-    several = [len({getattr(part, name) for part in result.parts}) > 1 for name in _LEVELS]
-    fixed = result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
+    subsets = len({part.subset for part in result.parts}) > 1
+    splits = len({part.split for part in result.parts}) > 1
+    splits |= result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
     parts = []
     for part in result.parts:
-        shown = (several[0], several[1] or fixed)
-        names = [getattr(part, name) for name, show in zip(_LEVELS, shown, strict=True) if show]
         prefix = f"{part.split}/{part.subset}/"
         columns = {
             column: {q.removeprefix(prefix): v for q, v in values.items() if q.startswith(prefix)}
             for column, values in result.per_query.items()
         }
         task = replace(
-            result.task, selection="-".join(names), splits=(part.split,), subsets=(part.subset,),
-            languages=part.languages, mteb=None,
-        )  # fmt: skip
+            result.task,
+            selection="-".join([part.subset] * subsets + [part.split] * splits),
+            splits=(part.split,),
+            subsets=(part.subset,),
+            languages=part.languages,
+            mteb=None,
+        )
         metrics = {result.task.main_metric: part.score}
         parts.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
     return parts
@@ -159,16 +171,13 @@ def pair_against(
     names = system_names([*others, reference])
     task, revision = reference.task.key, reference.task.revision
     wanted = metric or reference.task.main_metric
-    matrices, left_out = [], []
+    matrices: list[ScoreMatrix] = []
+    left_out: list[str] = []
     for result in others:
         columns, reasons = score_columns(task, [result, reference], names, wanted, revision)
         left_out += reasons
-        if len(columns) < 2:
-            continue
-        try:
-            matrices.append(join(columns, task=task, metric=wanted))
-        except ValueError as error:
-            left_out.append(str(error))
+        if len(columns) == 2:
+            _join(columns, task, wanted, matrices, left_out)
     return Pairing(tuple(matrices), tuple(dict.fromkeys(left_out)))
 
 
@@ -191,18 +200,18 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
     """
     newest = sorted(results, key=lambda each: each.finished)
     models = {result.model.identity: result.model for result in newest}
+    labels = [model.label for model in models.values()]
+    names = {
+        identity: model.label
+        if labels.count(model.label) == 1
+        else f"{model.label} ({model.settings.get('pooling') or identity[:8]})"
+        for identity, model in models.items()
+    }
+    if len(set(names.values())) < len(names):
+        names = {identity: f"{model.label} {identity[:8]}" for identity, model in models.items()}
     aliases: dict[str, set[str]] = {}
     for result in newest:
         aliases.setdefault(result.model.identity, set()).add(result.model.label)
-    labels = [model.label for model in models.values()]
-    names = {}
-    for identity, model in models.items():
-        name = model.label
-        if labels.count(name) > 1:
-            name += f" ({model.settings.get('pooling') or identity[:8]})"
-        names[identity] = name
-    if len(set(names.values())) < len(names):
-        names = {identity: f"{models[identity].label} {identity[:8]}" for identity in models}
     for identity, model in models.items():
         if others := sorted(aliases[identity] - {model.label}):
             names[identity] += f" (= {', '.join(others)})"
@@ -221,21 +230,6 @@ def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
         else names[identity]
         for identity, seed in systems
     }
-
-
-def _matrix(
-    task: str, records: list[Result], names: Names, metric: str | None
-) -> tuple[ScoreMatrix | None, list[str]]:
-    """Score matrix of one task, or None if no two records can be joined, and what is left out."""
-    wanted = metric or records[0].task.main_metric
-    columns, reasons = score_columns(task, records, names, wanted, common_revision(records))
-    if len(columns) < 2:
-        reasons += [f"{task}: {name} has no other system to pair with" for name in columns]
-        return None, reasons
-    try:
-        return join(columns, task=task, metric=wanted), reasons
-    except ValueError as error:
-        return None, [*reasons, str(error)]
 
 
 def score_columns(
@@ -267,24 +261,19 @@ def score_columns(
         elif not result.scores.counts.get(metric):
             reasons.append(f"{task}: {name} has no {metric} per query")
         else:
-            columns[name] = sorter.system(*_present(result.scores, metric))
+            scores, array = result.scores, result.scores.array(metric)
+            queries = scores.queries
+            if scores.counts[metric] < len(array):
+                there = ~np.isnan(array)
+                queries, array = tuple(itertools.compress(queries, there)), array[there]
+            columns[name] = sorter.system(queries, array)
     return columns, reasons
-
-
-def _present(scores: QueryScores, metric: str) -> tuple[tuple[str, ...], Array]:
-    """Return the queries with a score by a metric, and these scores."""
-    array = scores.array(metric)
-    if scores.counts[metric] == len(array):
-        return scores.queries, array
-    there = ~np.isnan(array)
-    return tuple(itertools.compress(scores.queries, there)), array[there]
 
 
 def common_revision(records: Sequence[Result]) -> str:
     """The revision of the data with most records; if tied, the newer."""
     counts: dict[str, tuple[int, str]] = {}
     for result in records:
-        revision = str(result.task.revision)
-        count, last = counts.get(revision, (0, ""))
-        counts[revision] = (count + 1, max(last, result.finished))
+        count, last = counts.get(str(result.task.revision), (0, ""))
+        counts[str(result.task.revision)] = (count + 1, max(last, result.finished))
     return max(counts, key=lambda revision: counts[revision])

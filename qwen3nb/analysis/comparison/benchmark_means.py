@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
-from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
 from qwen3nb.analysis.comparison.ranking import common_systems, mean_p_values, over_tasks
-from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
 from qwen3nb.metrics.aggregate import Aggregate, reported
@@ -41,12 +40,10 @@ __all__ = [
     "task_column",
     "task_score",
     "tier_columns",
-    "type_column",
 ]
 
 _WITHOUT = {"BEIR": "MSMARCO"}  # reported without this task too
 _GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
-_NAMES = {"MSMARCO": "MS MARCO"}
 MEAN = "mean"  # type of the "task" that a record of a mean has
 _AGREE = 1e-5  # MTEB's score and a record's, to which they are compared when a task is run
 
@@ -119,8 +116,10 @@ class BenchmarkMean:
         for name, keys in self.column.entries().items():
             without = [key for key in keys if key in self.missing]
             if len(keys) > 1 and 0 < len(without) < len(keys):
-                gaps.append(f"{name} ({len(keys) - len(without)} of {len(keys)} parts, without "
-                            f"{', '.join(without)})")  # fmt: skip
+                gaps.append(
+                    f"{name} ({len(keys) - len(without)} of {len(keys)} parts, without "
+                    f"{', '.join(without)})"
+                )
             elif without:
                 gaps.append(name)
         return tuple(gaps)
@@ -141,17 +140,12 @@ def benchmark_columns(benchmark: Benchmark) -> tuple[MeanColumn, ...]:
     columns = [_over([tasks], benchmark, benchmark.name + " Mean (Task)" * several)]
     if left_out := _WITHOUT.get(benchmark.name):
         rest = tuple(task for task in tasks if task != left_out)
-        name = f"{benchmark.name} without {_NAMES.get(left_out, left_out)}"
+        name = f"{benchmark.name} without {left_out.replace('MSMARCO', 'MS MARCO')}"
         columns.append(_over([rest], benchmark, name))
     if several:  # under the names of MTEB's own leaderboard
         columns.append(_over(kinds, benchmark, f"{benchmark.name} Mean (TaskType)"))
-        columns += [type_column(benchmark, kind) for kind in benchmark.types]
+        columns += [_over([tasks], benchmark, kind) for kind, tasks in benchmark.types.items()]
     return tuple(columns)
-
-
-def type_column(benchmark: Benchmark, kind: str) -> MeanColumn:
-    """Return the mean over a benchmark's tasks of one type."""
-    return _over([benchmark.types[kind]], benchmark, kind)
 
 
 def task_column(benchmark: Benchmark, task: str) -> MeanColumn:
@@ -180,31 +174,27 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     from the mean as the root of the sum of the squared, weighted distances of the tasks' ends.
     """
     by_task = {record.task.key: record for record in records}
-    values: dict[str, Aggregate] = {}
-    for key in column.weights:
-        score = task_score(by_task[key], column.metric) if key in by_task else None
-        if score is not None and score.value is not None:
-            values[key] = score
-    missing = tuple(key for key in column.weights if key not in values)
-    if missing:
+    scores = {
+        key: task_score(by_task[key], column.metric) if key in by_task else None
+        for key in column.weights
+    }
+    known = {key: each for key, each in scores.items() if each and each.value is not None}
+    if missing := tuple(key for key in scores if key not in known):
         return BenchmarkMean(column, None, None, missing)
-    mean = math.fsum(weight * _of(values[key]) for key, weight in column.weights.items())
-    return BenchmarkMean(column, mean, _interval(column, values, mean), ())
-
-
-def _of(score: Aggregate) -> float:
-    return score.value if score.value is not None else math.nan
-
-
-def _interval(column: MeanColumn, values: Mapping[str, Aggregate], mean: float) -> Interval | None:
+    mean = math.fsum(weight * _value(known[key]) for key, weight in column.weights.items())
     below, above = [], []
     for key, weight in column.weights.items():
-        score = values[key]
+        score = known[key]
         if score.low is None or score.high is None:
-            return None
-        below.append((weight * (_of(score) - score.low)) ** 2)
-        above.append((weight * (score.high - _of(score))) ** 2)
-    return mean - math.sqrt(math.fsum(below)), mean + math.sqrt(math.fsum(above))
+            return BenchmarkMean(column, mean, None, ())
+        below.append((weight * (_value(score) - score.low)) ** 2)
+        above.append((weight * (score.high - _value(score))) ** 2)
+    ends = mean - math.sqrt(math.fsum(below)), mean + math.sqrt(math.fsum(above))
+    return BenchmarkMean(column, mean, ends, ())
+
+
+def _value(score: Aggregate) -> float:
+    return math.nan if score.value is None else score.value
 
 
 def task_score(record: Result, metric: str = "") -> Aggregate | None:
@@ -216,9 +206,8 @@ def task_score(record: Result, metric: str = "") -> Aggregate | None:
         return None
     if abs(value - record.main.value) <= _AGREE:
         return record.main
-    same = (each for each in record.metrics.values() if each.value is not None)
-    near = next((each for each in same if abs(_of(each) - value) <= _AGREE), None)
-    return near or reported(value, n=record.main.n)
+    same = (each for each in record.metrics.values() if abs(_value(each) - value) <= _AGREE)
+    return next(same, None) or reported(value, n=record.main.n)
 
 
 def main_score(record: Result) -> float | None:
@@ -234,7 +223,7 @@ def ranked_columns(tier: str) -> dict[str, MeanColumn]:
         benchmark = BENCHMARKS[name]
         for kind in benchmark.types:
             title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
-            columns[title] = type_column(benchmark, kind)
+            columns[title] = _over([benchmark.types[kind]], benchmark, kind)
     return columns
 
 
@@ -286,28 +275,23 @@ class MeanComparison(TaskComparison):
         Args:
             of: records by task and system.
         """
-        made = []
+        tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
             ends = self._interval([each.column(name) for each in self.parts], paired=False)
             score = Aggregate(
                 float(own.scores.mean()), *ends, len(own), "mean", (self.metric,), interval=""
             )
-            result = next(of[key] for key in of if key[1] == name and key[0] in self._tasks)
-            task = TaskInfo(self.task, MEAN, self.metric)
-            made.append(
+            one = next(of[task, system] for task, system in of if system == name and task in tasks)
+            records.append(
                 replace(
-                    result,
-                    task=task,
+                    one,
+                    task=TaskInfo(self.task, MEAN, self.metric),
                     metrics={self.metric: score},
                     per_query={self.metric: {}},
                     parts=(),
                 )
             )
-        return made
-
-    @property
-    def _tasks(self) -> set[str]:
-        return {each.task for each in self.parts}
+        return records
 
     def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]) -> list[float]:
         how = self.procedure
@@ -340,7 +324,7 @@ def mean_comparisons(
     procedure: Procedure,
 ) -> tuple[MeanComparison, ...]:
     """Return the comparisons on the means of a tier's benchmarks, in the order of its rankings."""
-    made = []
+    comparisons = []
     for title, column in ranked_columns(tier).items():
         parts = column_matrices(results, column, names=names)
         if not parts:
@@ -348,17 +332,17 @@ def mean_comparisons(
         total = math.fsum(column.weights[each.task] for each in parts)
         shares = tuple(column.weights[each.task] / total for each in parts)
         count = sum(len(each.queries) for each in parts)
-        ids = [f"{part.task}/{query}" for part in parts for query in part.queries]
-        sorter, columns = QuerySorter(), {}
+        ids = tuple(f"{part.task}/{query}" for part in parts for query in part.queries)
         systems, left_out = common_systems(parts)
+        sorter, columns = QuerySorter(), {}
         for system in systems:
             scaled = [
                 part.column(system) * (share * count / len(part.queries))
                 for part, share in zip(parts, shares, strict=True)
             ]
-            columns[system] = sorter.system(tuple(ids), np.concatenate(scaled))
+            columns[system] = sorter.system(ids, np.concatenate(scaled))
         tasks = counted_tasks([each.task for each in parts], title)
-        made.append(
+        comparisons.append(
             MeanComparison(
                 title,
                 f"mean {column.measure} of {tasks}",
@@ -370,4 +354,4 @@ def mean_comparisons(
                 shares=shares,
             )
         )
-    return tuple(made)
+    return tuple(comparisons)

@@ -12,8 +12,8 @@ ways, each of which is flagged:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,10 +23,8 @@ from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_tes
 from qwen3nb.analysis.stats.resampling import DRAWS, draw_seed
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Interval
-from qwen3nb.utils.format import interval_text, json_text, number_text
-from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Breakdown", "CategoryRow", "Reversal", "breakdown"]
+__all__ = ["Breakdown", "Reversal", "breakdown"]
 
 OTHER = "(no category)"
 
@@ -85,29 +83,6 @@ class Breakdown:
     reversals: tuple[Reversal, ...]
     notes: tuple[str, ...]
 
-    def to_json(self) -> str:
-        """As strict JSON."""
-        return json_text(self)
-
-    def to_markdown(self) -> str:
-        """As a Markdown table followed by the reversals."""
-        heads = ("category", "queries", self.first, self.second, "difference", "interval", "p")
-        rows = [
-            (
-                row.category,
-                str(row.n),
-                number_text(row.first),
-                number_text(row.second),
-                number_text(row.difference, sign=True),
-                interval_text(row.interval),
-                f"{row.p_value:.4f}",
-            )
-            for row in (*self.rows, self.overall)
-        ]
-        lines = [f"- {escaped(each.text)}" for each in self.reversals]
-        lines += [f"- {escaped(note)}" for note in self.notes]
-        return "\n".join([markdown_table(heads, rows), "", *lines])
-
 
 def breakdown(
     first: Mapping[str, float],
@@ -139,76 +114,53 @@ def breakdown(
     for index, query in enumerate(matrix.queries):
         groups.setdefault(categories.get(query, OTHER), []).append(index)
 
-    def row(name: str, members: list[int]) -> CategoryRow:
+    def row(name: str, members: Sequence[int]) -> CategoryRow:
         a, b = matrix.scores[:, members]
         drawn = draw_seed(seed, [matrix.queries[index] for index in members])
         estimate = mean_difference(a, b)
         p = permutation_test(a, b, n_resamples=n_resamples, seed=drawn).p_value
-        return CategoryRow(
-            name,
-            len(members),
-            float(a.mean()),
-            float(b.mean()),
-            estimate.difference,
-            estimate.interval,
-            p,
-        )
+        means = float(a.mean()), float(b.mean())
+        return CategoryRow(name, estimate.n, *means, estimate.difference, estimate.interval, p)
 
     rows = [row(name, members) for name, members in sorted(groups.items())]
     adjusted = adjust([each.p_value for each in rows])
-    rows = [
-        CategoryRow(r.category, r.n, r.first, r.second, r.difference, r.interval, p)
-        for r, p in zip(rows, adjusted, strict=True)
+    rows = [replace(each, p_value=p) for each, p in zip(rows, adjusted, strict=True)]
+    overall = row("all", range(len(matrix.queries)))
+    own = [
+        (name, list(scores.values())) for name, scores in zip(names, (first, second), strict=True)
     ]
-    overall = row("all", list(range(len(matrix.queries))))
-    reversals = [
-        *_opposed(overall, rows, alpha),
-        *_weighting(overall, rows),
-        *_coverage(overall, first, second, names),
-    ]
-    return Breakdown(*names, overall, tuple(rows), tuple(reversals), matrix.notes)
+    reversals = tuple(_reversals(overall, rows, own, alpha))
+    return Breakdown(*names, overall, tuple(rows), reversals, matrix.notes)
 
 
-def _opposed(overall: CategoryRow, rows: list[CategoryRow], alpha: float) -> list[Reversal]:
-    return [
-        Reversal(
-            "opposed",
-            f"{row.category}: {row.difference:+.3f} on {row.n} queries (p = {row.p_value:.4f}), "
-            f"against {overall.difference:+.3f} on all {overall.n}",
-        )
-        for row in rows
-        if row.difference * overall.difference < 0
-        and significant(row.p_value, row.interval, alpha=alpha)
-    ]
-
-
-def _weighting(overall: CategoryRow, rows: list[CategoryRow]) -> list[Reversal]:
-    by_category = float(np.mean([row.difference for row in rows]))
-    if by_category * overall.difference >= 0:
-        return []
-    return [
-        Reversal(
+def _reversals(
+    overall: CategoryRow,
+    rows: Sequence[CategoryRow],
+    own: Sequence[tuple[str, Sequence[float]]],
+    alpha: float,
+) -> Iterator[Reversal]:
+    """Yield the reversals; ``own`` are the names of the systems and the scores that each has."""
+    for each in rows:
+        opposed = each.difference * overall.difference < 0
+        if opposed and significant(each.p_value, each.interval, alpha=alpha):
+            yield Reversal(
+                "opposed",
+                f"{each.category}: {each.difference:+.3f} on {each.n} queries "
+                f"(p = {each.p_value:.4f}), against {overall.difference:+.3f} on all {overall.n}",
+            )
+    by_category = float(np.mean([each.difference for each in rows]))
+    if by_category * overall.difference < 0:
+        yield Reversal(
             "weighting",
             f"{overall.difference:+.3f} with queries weighted equally, {by_category:+.3f} with "
             "categories weighted equally",
         )
-    ]
-
-
-def _coverage(
-    overall: CategoryRow,
-    first: Mapping[str, float],
-    second: Mapping[str, float],
-    names: tuple[str, str],
-) -> list[Reversal]:
-    own = float(np.mean(list(first.values())) - np.mean(list(second.values())))
-    if own * overall.difference >= 0:
-        return []
-    return [
-        Reversal(
+    (a, ours), (b, theirs) = own
+    apart = float(np.mean(ours) - np.mean(theirs))
+    if apart * overall.difference < 0:
+        yield Reversal(
             "coverage",
-            f"the means over each system's own queries differ by {own:+.3f} "
-            f"({names[0]}: {len(first)}, {names[1]}: {len(second)} queries), the means over the "
+            f"the means over each system's own queries differ by {apart:+.3f} "
+            f"({a}: {len(ours)}, {b}: {len(theirs)} queries), the means over the "
             f"{overall.n} shared queries by {overall.difference:+.3f}",
         )
-    ]

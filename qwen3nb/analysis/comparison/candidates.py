@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.comparison.task_comparison import TaskComparison
+from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -178,11 +177,10 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
         matrix: scores of the candidate and the model in use, in this order.
         most: maximum number of queries; unchanged queries are never listed.
     """
-    ours, theirs = matrix.scores
-    changes: Sequence[QueryChange] = [
-        QueryChange(matrix.systems[0], query, float(b), float(a), float(a - b))
-        for query, a, b in zip(matrix.queries, ours, theirs, strict=True)
-        if a != b
+    changes = [
+        QueryChange(matrix.systems[0], query, current, score, score - current)
+        for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True)
+        if score != current
     ]
     return sorted(changes, key=lambda change: (-abs(change.difference), change.query))[:most]
 
@@ -206,19 +204,18 @@ def task_of(
     if task:
         fit = [r for r in fit if task in (r.task.key, r.task.dataset, _custom_data(r))]
     mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
-    if not task:
-        custom = [r for r in mine if _custom_data(r)]
-        mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
-    names = {r.task.key for r in mine}
     if not mine:
         labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; available: {labels}"
         )
-    if not task and len({r.task.dataset or r.task.key for r in mine}) > 1:
-        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
+    if not task:
+        custom = [r for r in mine if _custom_data(r)]
+        mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
+    names = {r.task.key for r in mine}
+    data, types = {r.task.dataset or r.task.key for r in mine}, {r.task.type for r in mine}
+    if (len(data) > 1 and not task) or (len(types) > 1 and task not in names):
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
     return str(task if task in names else mine[-1].task.key)
 
@@ -252,7 +249,7 @@ def select_candidates(
             left_out.append(f"{label} was run on another revision of the data")
         elif lacking:
             left_out.append(f"{label} has no {lacking[0]} per query")
-        elif result.model.identity == used.model.identity and result.seed == used.seed:
+        elif (result.model.identity, result.seed) == (used.model.identity, used.seed):
             left_out.append(f"{label} is the same model as {current}")
         else:
             records.append(result)

@@ -24,8 +24,13 @@ from qwen3nb.analysis.comparison.alignment import (
     system_names,
 )
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
-from qwen3nb.analysis.comparison.differences import PairedDifference, shown_by_interval, verdict
-from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    Procedure,
+    TaskComparison,
+    shown_by_interval,
+    verdict,
+)
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES, too_few_draws
 from qwen3nb.analysis.stats.paired_tests import (
     minimum_detectable_effect,
@@ -88,7 +93,7 @@ class Comparison:
         return tuple(each for task in shown for each in task.with_baseline)
 
     def leaders(self, most: int) -> tuple[str, ...]:
-        """At most ``most`` systems beside the baseline, in the order of `differences`.
+        """At most ``most`` systems besides the baseline, in the order of `differences`.
 
         Of more, those with most tasks, and of these, the best by their mean difference from the
         baseline.
@@ -101,13 +106,13 @@ class Comparison:
 
     def scored(self, task: str) -> list[Result]:
         """The records of a task; of a benchmark's mean, one per system with it as its score."""
-        for each in self.means:
-            if each.task == task:
-                return each.records(self.records)
+        for mean in self.means:
+            if mean.task == task:
+                return mean.records(self.records)
         return [
-            record
-            for (name, _), record in self.records.items()
-            if name == task and record.main.value is not None
+            each
+            for (name, _), each in self.records.items()
+            if name == task and each.main.value is not None
         ]
 
     @property
@@ -133,12 +138,11 @@ class Comparison:
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
         """First − second on the task of both records; None if they cannot be paired."""
-        task = first.task.key
-        compared = self.on(task)
+        compared = self.on(first.task.key)
         names = [self.names.get((each.model.identity, each.seed)) for each in (first, second)]
-        if compared is None or second.task.key != task or names[0] is None or names[1] is None:
+        if compared is None or first.task.key != second.task.key or not all(names):
             return None
-        return compared.difference(names[0], names[1])
+        return compared.difference(str(names[0]), str(names[1]))
 
     def matrix(self, difference: PairedDifference) -> ScoreMatrix:
         """The scores behind a difference, query by query.
@@ -164,8 +168,7 @@ class Comparison:
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
         """How many queries like a pair's would show it to be equivalent, or None."""
-        ours, theirs = self.matrix(difference).scores
-        how = self.procedure
+        how, (ours, theirs) = self.procedure, self.matrix(difference).scores
         if how.minimum <= 0:
             return None
         return queries_to_show(ours - theirs, margin=how.minimum, level=how.level)
@@ -218,25 +221,29 @@ class Comparison:
         return pd.DataFrame(rows, columns=names)
 
     def __repr__(self) -> str:
-        models = len({name for _, name in self.records})
-        tasks = len({each.task for each in self.tasks})
+        models, tasks = {name for _, name in self.records}, {each.task for each in self.tasks}
         return (
-            f"Comparison of {models} models on {tasks} tasks, baseline {self.baseline!r}, "
-            f"{sum(each.family for each in self.tasks)} pairs"
+            f"Comparison of {len(models)} models on {len(tasks)} tasks, baseline "
+            f"{self.baseline!r}, {sum(each.family for each in self.tasks)} pairs"
         )
 
     def __str__(self) -> str:
-        heads = ("task", "metric", "model", "value", f"− {self.baseline}", "interval", "p",
-                 "p, corrected", "n")  # fmt: skip
+        heads = ("task", "metric", "model", "value", f"− {self.baseline}", "interval", "p")
         rows = [
             (
-                each.task, each.metric, each.first, number_text(each.means[0]),
-                number_text(each.difference, sign=True), interval_text(each.interval),
-                p_value_text(each.p_value), p_value_text(each.corrected), str(each.n),
+                each.task,
+                each.metric,
+                each.first,
+                number_text(each.means[0]),
+                number_text(each.difference, sign=True),
+                interval_text(each.interval),
+                p_value_text(each.p_value),
+                p_value_text(each.corrected),
+                str(each.n),
             )
             for each in self.differences
-        ]  # fmt: skip
-        return "\n".join([repr(self), "", markdown_table(heads, rows)])
+        ]
+        return "\n".join([repr(self), "", markdown_table((*heads, "p, corrected", "n"), rows)])
 
 
 def compare(
@@ -280,19 +287,25 @@ def compare(
     given = [result for result in given if result.task.key in wanted]
     newest, replaced = newest_records(given)
     newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
-    wanted = _tasks(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     _check_metrics(newest, metrics)
     names = system_names(given)
-    reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
+    labels: dict[str, str] = {}
+    for each in given:  # of several systems with one label, the first
+        labels.setdefault(each.model.label, names[each.model.identity, each.seed])
+    if baseline and baseline not in names.values():
+        if baseline not in labels:
+            known = ", ".join(sorted(labels)) or "no results"
+            raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
+        baseline = labels[baseline]
+    reference = baseline or _best(newest, names, metrics[0])
     procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
-    each_task = [
+    compared = [
         _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)
-        for task in wanted
+        for task in _tasks(newest)
         for each in metrics
     ]
-    compared = [each for each in each_task if each is not None]
     return Comparison(
         baseline=reference,
         tasks=tuple(each for each in compared if each.task not in by_correlation),
@@ -300,7 +313,7 @@ def compare(
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
-        labels=_labels(given, names),
+        labels=labels,
         correlations=tuple(each for each in compared if each.task in by_correlation),
         means=mean_comparisons(newest, tier, baseline=reference, names=names, procedure=procedure)
         if tier and not tasks and not any(metrics)
@@ -308,10 +321,16 @@ def compare(
     )
 
 
+def _tasks(results: Iterable[Result]) -> list[str]:
+    return list(dict.fromkeys(result.task.key for result in results))
+
+
 def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
-    recorded = {each.task.main_metric for each in results if "gold" in each.per_query}
-    recorded |= {
-        name for each in results if "gold" not in each.per_query for name in each.per_query
+    """Refuse a metric that no record has per query; of correlations, that is the main metric."""
+    recorded = {
+        name
+        for each in results
+        for name in ([each.task.main_metric] if "gold" in each.per_query else each.per_query)
     }
     for metric in filter(None, metrics):
         if metric not in recorded:
@@ -319,48 +338,16 @@ def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
             raise ValueError(f"no result has {metric!r} per query; available: {known}")
 
 
-def _labels(results: Iterable[Result], names: Names) -> dict[str, str]:
-    """Names of the systems by their labels; of several with one label, the first."""
-    labels: dict[str, str] = {}
-    for result in results:
-        labels.setdefault(result.model.label, names[result.model.identity, result.seed])
-    return labels
-
-
-def _tasks(results: Iterable[Result]) -> list[str]:
-    return list(dict.fromkeys(result.task.key for result in results))
-
-
-def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
-    """Name of the system with this label or name; empty if none is given."""
-    if not baseline:
-        return ""
-    labels = _labels(results, names)
-    if baseline in names.values():
-        return baseline
-    if baseline not in labels:
-        known = ", ".join(sorted(labels)) or "no results"
-        raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
-    return labels[baseline]
-
-
-def _best(results: Iterable[Result], names: Names, tasks: Sequence[str], metric: str) -> str:
+def _best(results: Iterable[Result], names: Names, metric: str) -> str:
     """Name of the best system on the first task among those with most tasks; or empty."""
-    scores = {
-        (result.task.key, names[result.model.identity, result.seed]): values
-        for result in results
-        if (values := result.per_query.get(metric or result.task.main_metric))
-    }
-    counts = Counter(name for _, name in scores)
-    for task in tasks:
-        means = {
-            name: (counts[name], float(np.mean(list(values.values()))))
-            for (scored, name), values in scores.items()
-            if scored == task
-        }
-        if len(means) > 1:
-            return max(means, key=lambda name: means[name])
-    return ""
+    scores: dict[str, dict[str, Mapping[str, float]]] = {}
+    for each in results:
+        if values := each.per_query.get(metric or each.task.main_metric):
+            scores.setdefault(each.task.key, {})[names[each.model.identity, each.seed]] = values
+    counts = Counter(name for own in scores.values() for name in own)
+    first = next((own for own in scores.values() if len(own) > 1), {})
+    means = {name: float(np.mean(list(values.values()))) for name, values in first.items()}
+    return max(means, key=lambda name: (counts[name], means[name]), default="")
 
 
 def _on_task(
@@ -369,10 +356,8 @@ def _on_task(
     metric: str,
     baseline: str,
     procedure: Procedure,
-) -> TaskComparison | None:
+) -> TaskComparison:
     """Compare on one task, using the baseline's revision of the data if it has a record."""
-    if not records:
-        return None
     records = [_as_means(each) for each in records]
     task, metric = records[0].task.key, metric or records[0].task.main_metric
     ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])

@@ -1,7 +1,8 @@
 """Paired differences between systems on one task: interval, test, effect size.
 
-Signs are flipped once for all pairs of a matrix (see `resampling`). The draws depend only on the
-seed and the query ids, so a difference has the same values whichever other systems are compared.
+Signs are flipped once for all pairs of systems that answered the same queries (see `resampling`).
+The draws depend only on the seed and the query ids, so a difference has the same values whichever
+other systems are compared.
 """
 
 from __future__ import annotations
@@ -9,19 +10,20 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
+from qwen3nb.analysis.stats.paired_tests import effect_sizes
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
 from qwen3nb.metrics.intervals import (
     Array,
     Interval,
@@ -34,30 +36,30 @@ from qwen3nb.utils.format import interval_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
 __all__ = [
-    "PairTest",
+    "ALPHA",
+    "PairOutcome",
     "PairedDifference",
+    "Procedure",
+    "TaskComparison",
     "corrected",
-    "described_pairs",
-    "mean_differences",
     "paired_differences",
-    "permutation_p_values",
     "shown_by_interval",
     "significant",
     "verdict",
 ]
 
-Pairs = Sequence[tuple[str, str]]  # names of two systems
+Pair = tuple[str, str]  # names of two systems
 
+ALPHA = 0.05  # level of the tests where none is given
 _HELD = 500_000  # differences of scores held at once, which bounds the memory
 _LARGEST = 2000  # thousandths of the largest difference
-ALPHA = 0.05  # level of the tests where none is given
 
 
 def significant(p: float | None, interval: Interval | None, *, alpha: float = ALPHA) -> bool:
     """Whether a difference is significant: what every page, figure, card and command means by it.
 
     Args:
-        p: its p-value, corrected over the family that is named beside it; None if it has none.
+        p: its p-value, corrected over the family that is named next to it; None if it has none.
         interval: the interval that is shown, which has to leave out 0; None for a single query.
         alpha: level of the test.
     """
@@ -103,14 +105,6 @@ def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -
 
     least = bisect_left(range(_LARGEST), True, key=shown)
     return least / 1000 if least < _LARGEST else None
-
-
-class PairTest(NamedTuple):
-    """The test of a pair: p-value, corrected over its family, number of comparisons in that."""
-
-    p_value: float
-    corrected: float
-    family: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +172,18 @@ class PairedDifference:
         )
 
 
+class _PairTest(NamedTuple):
+    """The test of a pair: p-value, corrected over its family, number of comparisons in that."""
+
+    p_value: float
+    corrected: float
+    family: int
+
+
 def paired_differences(
     matrix: ScoreMatrix,
     *,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    pairs: Sequence[Pair] | None = None,
     draws: int = DRAWS,
     level: float = LEVEL,
     seed: int,
@@ -196,94 +198,8 @@ def paired_differences(
         seed: of the draws, combined with the query ids.
     """
     names = list(itertools.combinations(matrix.systems, 2)) if pairs is None else list(pairs)
-    p_values = permutation_p_values(matrix, names, draws=draws, seed=seed)
-    tests = [PairTest(p, p, 1) for p in p_values]
-    return list(described_pairs(matrix, names, tests, level=level))
-
-
-def permutation_p_values(
-    matrix: ScoreMatrix, pairs: Pairs, *, draws: int = DRAWS, seed: int
-) -> list[float]:
-    """P-values of the two-sided paired permutation test, uncorrected; one set of draws for all.
-
-    Args:
-        matrix: scores on the shared queries.
-        pairs: names of the systems to compare.
-        draws: number of sign flips.
-        seed: of the draws, combined with the query ids.
-    """
-    extremes = sign_flip_extremes(
-        _anchored(matrix.scores.T), _numbers(matrix, pairs).tolist(), n_resamples=draws,
-        seed=draw_seed(seed, matrix.queries),
-    )  # fmt: skip
-    return [(extreme + 1) / (draws + 1) for extreme in extremes]
-
-
-def described_pairs(
-    matrix: ScoreMatrix, pairs: Pairs, tests: Sequence[PairTest], *, level: float = LEVEL
-) -> Iterator[PairedDifference]:
-    """Yield the differences of pairs of systems, given their tests.
-
-    Args:
-        matrix: scores on the shared queries.
-        pairs: names of the systems, first − second.
-        tests: of the pairs.
-        level: of the intervals.
-    """
-    means = matrix.scores.mean(axis=1).tolist()
-    unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
-    numbers = _numbers(matrix, pairs)
-
-    def described(rows: NDArray[np.intp]) -> tuple[list[EffectSize], list[Interval | None]]:
-        differences = _subtracted(matrix, rows)
-        return effect_sizes(differences), difference_intervals(differences, level=level)
-
-    with ThreadPoolExecutor(cores()) as pool:
-        blocks = pool.map(described, _blocks(matrix, numbers))
-        each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
-        rows = zip(pairs, numbers.tolist(), each, tests, strict=True)
-        for (a, b), (i, j), (size, interval), (p, corrected_p, family) in rows:
-            yield PairedDifference(
-                task=matrix.task, metric=matrix.metric, first=a, second=b, n=size.n,
-                unpaired=unpaired.get(a, 0) + unpaired.get(b, 0), means=(means[i], means[j]),
-                difference=size.difference, interval=interval, p_value=p, corrected=corrected_p,
-                family=family, d_z=size.d_z, won=size.won, tied=size.tied, lost=size.lost,
-            )  # fmt: skip
-
-
-def mean_differences(matrix: ScoreMatrix, pairs: Pairs) -> list[float]:
-    """Mean differences of pairs of systems, first − second, and nothing else of them."""
-    blocks = _blocks(matrix, _numbers(matrix, pairs))
-    return [mean for rows in blocks for mean in _subtracted(matrix, rows).mean(axis=1).tolist()]
-
-
-def _numbers(matrix: ScoreMatrix, pairs: Pairs) -> NDArray[np.intp]:
-    """Return the pairs as rows of the matrix: (pairs, 2)."""
-    rows = {system: row for row, system in enumerate(matrix.systems)}
-    return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
-
-
-def _blocks(matrix: ScoreMatrix, numbers: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    """Yield pairs in blocks, so that the memory does not depend on their number."""
-    step = max(1, _HELD // len(matrix.queries))
-    for start in range(0, len(numbers), step):
-        yield numbers[start : start + step]
-
-
-def _subtracted(matrix: ScoreMatrix, rows: NDArray[np.intp]) -> Array:
-    """Differences of the scores of pairs: (pairs, n)."""
-    differences = matrix.scores[rows[:, 0]]
-    differences -= matrix.scores[rows[:, 1]]
-    return differences
-
-
-def _anchored(columns: Array) -> Array:
-    """Scores (n, S) with an additional column of ones.
-
-    Scores are rounded relative to the largest one (see `resampling`); with the ones, scores up
-    to 1 are rounded the same whichever other systems are compared.
-    """
-    return np.hstack([columns, np.ones((len(columns), 1))])
+    tests = [_PairTest(p, p, 1) for p in _p_values(matrix, names, draws=draws, seed=seed)]
+    return _described(matrix, names, tests, level=level)
 
 
 def corrected(
@@ -299,3 +215,242 @@ def corrected(
         replace(each, corrected=p, family=len(family))
         for each, p in zip(family, values, strict=True)
     ]
+
+
+def _p_values(matrix: ScoreMatrix, pairs: Sequence[Pair], *, draws: int, seed: int) -> list[float]:
+    """P-values of the two-sided paired permutation test, uncorrected; one set of draws for all.
+
+    Scores are rounded relative to the largest one (see `resampling`): with a column of ones, scores
+    up to 1 are rounded the same whichever other systems are compared.
+    """
+    return sign_flip_p_values(
+        np.hstack([matrix.scores.T, np.ones((len(matrix.queries), 1))]),
+        _rows(matrix, pairs).tolist(),
+        n_resamples=draws,
+        seed=draw_seed(seed, matrix.queries),
+    )
+
+
+def _described(
+    matrix: ScoreMatrix, pairs: Sequence[Pair], tests: Sequence[_PairTest], *, level: float
+) -> list[PairedDifference]:
+    """The differences of pairs of systems, given their tests."""
+    means = matrix.scores.mean(axis=1).tolist()
+    unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
+    with ThreadPoolExecutor(cores()) as pool:
+        blocks = pool.map(
+            lambda block: (effect_sizes(block), difference_intervals(block, level=level)),
+            _blocks(matrix, pairs),
+        )
+        each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
+        rows = zip(pairs, _rows(matrix, pairs).tolist(), each, tests, strict=True)
+        return [
+            PairedDifference(
+                task=matrix.task,
+                metric=matrix.metric,
+                first=a,
+                second=b,
+                n=size.n,
+                unpaired=unpaired.get(a, 0) + unpaired.get(b, 0),
+                means=(means[i], means[j]),
+                difference=size.difference,
+                interval=interval,
+                d_z=size.d_z,
+                won=size.won,
+                tied=size.tied,
+                lost=size.lost,
+                **test._asdict(),
+            )
+            for (a, b), (i, j), (size, interval), test in rows
+        ]
+
+
+def _rows(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> NDArray[np.intp]:
+    """The pairs as rows of the matrix: (pairs, 2)."""
+    rows = {system: row for row, system in enumerate(matrix.systems)}
+    return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
+
+
+def _blocks(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> Iterator[Array]:
+    """Differences of the scores of pairs (pairs, n), in blocks that bound the memory."""
+    rows, step = _rows(matrix, pairs), max(1, _HELD // len(matrix.queries))
+    for start in range(0, len(rows), step):
+        differences = matrix.scores[rows[start : start + step, 0]]
+        differences -= matrix.scores[rows[start : start + step, 1]]
+        yield differences
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """How differences are tested.
+
+    Attributes:
+        alpha: level of the tests.
+        minimum: smallest difference that matters.
+        correction: one of `multiple_testing.CORRECTIONS`.
+        draws: number of sign flips.
+        level: of the intervals.
+        seed: of the draws.
+    """
+
+    alpha: float = ALPHA
+    minimum: float = 0.05
+    correction: str = "holm"
+    draws: int = DRAWS
+    level: float = LEVEL
+    seed: int = 0
+
+    def decides_at(self, family: int) -> float:
+        """The level at which one of a family of tests decides, before any other has.
+
+        That is Holm's first step, so it holds for every pair, whatever the others show.
+        """
+        return self.alpha if self.correction == "none" else self.alpha / max(1, family)
+
+
+class PairOutcome(NamedTuple):
+    """The difference of two systems, first − second, and whether it is significant."""
+
+    first: str
+    second: str
+    difference: float
+    significant: bool
+
+
+@dataclass(frozen=True, eq=False)
+class TaskComparison:
+    """Systems on one task and metric, each paired difference computed once.
+
+    Attributes:
+        task: name of the task.
+        metric: name of the metric.
+        baseline: name of the baseline; empty if it has no scores here.
+        columns: score per query id of each system, by name; each is a view of an array.
+        procedure: how differences are tested.
+        left_out: records that are not compared, each with the reason.
+    """
+
+    task: str
+    metric: str
+    baseline: str
+    columns: Mapping[str, SystemScores]
+    procedure: Procedure
+    left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def with_baseline(self) -> tuple[PairedDifference, ...]:
+        """Every system against the baseline, largest difference first."""
+        others = [name for name in self.columns if name != self.baseline and self.baseline]
+        differences = self._described([(name, self.baseline) for name in others])
+        return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
+
+    @property
+    def family(self) -> int:
+        """Number of pairs of systems that share a query, all of which are one family of tests."""
+        return sum(map(len, self._groups(self._pairs)))
+
+    @property
+    def draws(self) -> int:
+        """Number of sign flips: the procedure's, or as many as so many pairs need."""
+        how = self.procedure
+        return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=how.correction)
+
+    @cached_property
+    def outcomes(self) -> tuple[PairOutcome, ...]:
+        """Difference and significance of every pair, and nothing else."""
+        alpha, outcomes = self.procedure.alpha, []
+        for matrix, pairs in self._joined(self._pairs):
+            low = [pair for pair in pairs if self._tests[frozenset(pair)].corrected < alpha]
+            shown = {
+                (each.first, each.second)
+                for each in self._described(low)
+                if each.significant(alpha)
+            }
+            means = [mean for rows in _blocks(matrix, pairs) for mean in rows.mean(axis=1).tolist()]
+            outcomes += [
+                PairOutcome(*pair, mean, pair in shown)
+                for pair, mean in zip(pairs, means, strict=True)
+            ]
+        return tuple(outcomes)
+
+    def difference(self, first: str, second: str) -> PairedDifference | None:
+        """First − second; None if the two share no query or one has no scores on this task."""
+        if first == second or not {first, second} <= self.columns.keys():
+            return None
+        return next(iter(self._described([(first, second)])), None)
+
+    def matrix(self, *systems: str) -> ScoreMatrix:
+        """The scores behind a difference, on the queries that all the systems answered.
+
+        Raises:
+            ValueError: they share no query.
+        """
+        columns = {name: self.columns[name] for name in systems}
+        return join(columns, task=self.task, metric=self.metric)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not compared with the baseline: records, and queries of one system only."""
+        notes = list(self.left_out)
+        if self.baseline:
+            theirs = self.columns[self.baseline].queries
+            for name, each in self.columns.items():
+                if each.queries == theirs:
+                    continue
+                if shared_queries([each.queries, theirs]):
+                    notes += self.matrix(name, self.baseline).notes
+                else:
+                    notes.append(f"{self.task}: no query is shared by {name} and {self.baseline}")
+        return tuple(dict.fromkeys(notes))
+
+    @property
+    def _pairs(self) -> list[Pair]:
+        return list(itertools.combinations(self.columns, 2))
+
+    @cached_property
+    def _tests(self) -> dict[frozenset[str], _PairTest]:
+        """Tests of all pairs that share a query, from one set of draws per set of queries."""
+        p_values: dict[frozenset[str], float] = {}
+        for matrix, pairs in self._joined(self._pairs):
+            p_values |= zip(map(frozenset, pairs), self._drawn(matrix, pairs), strict=True)
+        adjusted = adjust(list(p_values.values()), how=self.procedure.correction)
+        return {
+            pair: _PairTest(p, corrected, len(p_values))
+            for (pair, p), corrected in zip(p_values.items(), adjusted, strict=True)
+        }
+
+    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
+        """P-values of pairs of systems, uncorrected, from one set of draws."""
+        return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
+
+    def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:
+        """The pairs that share a query, by the set of queries that they share."""
+        numbers: dict[tuple[str, ...], int] = {}  # of sets of queries
+        own = {
+            n: numbers.setdefault(each.queries, len(numbers)) for n, each in self.columns.items()
+        }
+        shared: dict[tuple[int, int], int | None] = {}
+        groups: dict[int, list[Pair]] = {}
+        for a, b in pairs:
+            if (own[a], own[b]) not in shared:
+                queries = shared_queries([self.columns[a].queries, self.columns[b].queries])
+                number = numbers.setdefault(queries, len(numbers)) if queries else None
+                shared[own[a], own[b]] = number
+            number = shared[own[a], own[b]]
+            if number is not None:
+                groups.setdefault(number, []).append((a, b))
+        return list(groups.values())
+
+    def _joined(self, pairs: Sequence[Pair]) -> Iterator[tuple[ScoreMatrix, list[Pair]]]:
+        """Yield the pairs that share the same queries, with the scores of their systems."""
+        for group in self._groups(pairs):
+            yield self.matrix(*dict.fromkeys(name for pair in group for name in pair)), group
+
+    def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
+        """Differences of the ``pairs`` that share a query, in their order."""
+        differences: dict[Pair, PairedDifference] = {}
+        for matrix, group in self._joined(pairs):
+            tests = [self._tests[frozenset(pair)] for pair in group]
+            described = _described(matrix, group, tests, level=self.procedure.level)
+            differences |= zip(group, described, strict=True)
+        return [differences[pair] for pair in pairs if pair in differences]

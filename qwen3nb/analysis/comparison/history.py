@@ -6,7 +6,7 @@ same revision of the data are compared query by query; across revisions no chang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,35 +66,36 @@ def trend(
     for result in sorted(results, key=lambda each: each.finished):
         if metric in result.per_query:
             runs.setdefault(result.model.label, []).append(result)
-    points = [
-        _point(records[:position], result, metric, n_resamples, seed)
-        for records in runs.values()
-        if len(records) > 1
-        for position, result in enumerate(records)
-    ]
+    points = []
+    for records in runs.values():
+        if len(records) < 2:
+            continue
+        for before, result in zip([None, *records], records, strict=False):
+            point = _point(result, metric)
+            pairing = None if before is None else pair_against([result], before, metric=metric)
+            if pairing is not None and pairing.matrices:
+                (change,) = paired_differences(pairing.matrices[0], draws=n_resamples, seed=seed)
+                point = replace(
+                    point,
+                    change=change.difference,
+                    change_interval=change.interval,
+                    p_value=change.p_value,
+                )
+            points.append(point)
     values = iter(adjust([p.p_value for p in points if p.p_value is not None]))
     return tuple(p if p.p_value is None else replace(p, p_value=next(values)) for p in points)
 
 
-def _point(
-    before: Sequence[Result], result: Result, metric: str, n_resamples: int, seed: int
-) -> TrendPoint:
+def _point(result: Result, metric: str) -> TrendPoint:
+    """A run without the change from the one before."""
     scores = result.per_query[metric]
-    queries = sorted(scores)
-    values = np.array([scores[query] for query in queries])
-    point = TrendPoint(
+    values = np.array([scores[query] for query in sorted(scores)])
+    return TrendPoint(
         label=result.model.label,
         finished=result.finished,
         identity=result.model.identity,
         revision=str(result.task.revision),
         mean=float(values.mean()),
         interval=mean_interval(values, level=LEVEL)[1],
-        n=len(queries),
-    )
-    pairing = pair_against([result], before[-1], metric=metric) if before else None
-    if pairing is None or not pairing.matrices:
-        return point
-    (change,) = paired_differences(pairing.matrices[0], draws=n_resamples, seed=seed)
-    return replace(
-        point, change=change.difference, change_interval=change.interval, p_value=change.p_value
+        n=len(values),
     )

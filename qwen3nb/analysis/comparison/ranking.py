@@ -15,17 +15,14 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from qwen3nb.analysis.comparison.by_category import Reversal
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    draw_seed,
-    sign_flip_extremes,
-)
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import (
     Array,
@@ -34,12 +31,12 @@ from qwen3nb.metrics.intervals import (
     mean_interval,
     mean_of_intervals,
 )
-from qwen3nb.utils.format import interval_text, json_text, number_text
-from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = [
+    "CategoryBoards",
     "Ranking",
     "Standing",
+    "category_leaderboards",
     "common_systems",
     "mean_p_values",
     "over_tasks",
@@ -78,9 +75,7 @@ class Ranking:
         groups: tie groups: neighbouring systems that are not significantly different; a
             system may be in several.
         tasks: names of the tasks that are averaged over.
-        adjacent_separable: number of neighbouring pairs, of S − 1, that differ significantly.
         alpha: family-wise level of the tests behind groups and rank intervals.
-        level: of the intervals of means.
         left_out: systems without a score on every task, and queries that do not pair.
         queries: number of queries of each task.
         name: what the tasks are, such as the name of a benchmark; empty for any tasks.
@@ -89,41 +84,15 @@ class Ranking:
     standings: tuple[Standing, ...]
     groups: tuple[tuple[str, ...], ...]
     tasks: tuple[str, ...]
-    adjacent_separable: int
     alpha: float
-    level: float
     left_out: tuple[str, ...]
     queries: tuple[int, ...]
     name: str = ""
 
-    def to_json(self) -> str:
-        """As strict JSON."""
-        return json_text(self)
-
-    def to_markdown(self) -> str:
-        """As a Markdown table with a note."""
-        rows = [
-            (
-                str(each.rank),
-                "{}–{}".format(*each.rank_interval),
-                each.system,
-                number_text(each.mean),
-                interval_text(each.interval, sign=False),
-                " ".join(map(str, each.groups)) or "–",
-            )
-            for each in self.standings
-        ]
-        heads = ("rank", "rank interval", "system", "mean", "interval", "tie groups")
-        count = len(self.standings)
-        note = (
-            f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % intervals of the mean from "
-            "those of the tasks. A rank interval leaves out the ranks of systems that are "
-            "significantly better or worse. Systems of one tie group do not differ significantly "
-            f"(paired permutation test, Holm over all pairs, alpha {self.alpha:g}); "
-            f"{self.adjacent_separable} of {count - 1} neighbouring pairs do."
-        )
-        lines = [f"- {escaped(line)}" for line in self.left_out]
-        return "\n".join([markdown_table(heads, rows), "", note, *lines])
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean of each system, from best to worst."""
+        return {each.system: each.mean for each in self.standings}
 
 
 def rank_systems(
@@ -154,12 +123,11 @@ def rank_systems(
     """
     systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
-    columns = [_select(matrix, systems) for matrix in matrices]
+    columns = [np.array([matrix.column(s) for s in systems]).T for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
     # By exact sums: equal scores have equal means, whatever the order of the queries.
     each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
     means = shares @ np.array(each)
-    scores = _Observed(columns, shares, means, level)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     pairs = list(itertools.combinations(range(len(systems)), 2))
     draws = enough_draws(len(pairs), draws=n_resamples, alpha=alpha)
@@ -167,61 +135,31 @@ def rank_systems(
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
     for (i, j), p in zip(pairs, p_values, strict=True):
         if p < alpha:  # an interval takes longer than its test
-            shown = significant(p, scores.difference(i, j), alpha=alpha)
-            differ[i, j] = differ[j, i] = shown
+            parts = [column[:, i] - column[:, j] for column in columns]
+            ends = over_tasks(parts, shares, level=level, paired=True)
+            differ[i, j] = differ[j, i] = significant(p, ends, alpha=alpha)
     groups = tie_groups(order, differ)
+    better = differ & (means[:, None] > means)
+    standings = [
+        Standing(
+            system=systems[i],
+            mean=float(means[i]),
+            interval=over_tasks([column[:, i] for column in columns], shares, level=level),
+            rank=1 + int((means > means[i]).sum()),
+            rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
+            groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
+        )
+        for i in order
+    ]
     return Ranking(
-        standings=tuple(_standings(systems, order, groups, differ, scores)),
+        standings=tuple(standings),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),
-        adjacent_separable=sum(bool(differ[i, j]) for i, j in itertools.pairwise(order)),
         alpha=alpha,
-        level=level,
         left_out=tuple(left_out),
         queries=tuple(len(matrix.queries) for matrix in matrices),
         name=name,
     )
-
-
-@dataclass(frozen=True)
-class _Observed:
-    """Scores per task (n, S), the tasks' shares, and means over the tasks (S,)."""
-
-    columns: Sequence[Array]
-    shares: Array
-    means: Array
-    level: float
-
-    def interval(self, system: int) -> Interval:
-        parts = [each[:, system] for each in self.columns]
-        return over_tasks(parts, self.shares, level=self.level)
-
-    def difference(self, first: int, system: int) -> Interval:
-        """Interval of the first's mean minus the system's, paired over the queries."""
-        parts = [each[:, first] - each[:, system] for each in self.columns]
-        return over_tasks(parts, self.shares, level=self.level, paired=True)
-
-
-def _standings(
-    systems: Sequence[str],
-    order: Sequence[int],
-    groups: Sequence[tuple[int, ...]],
-    differ: np.ndarray,
-    scores: _Observed,
-) -> Iterator[Standing]:
-    """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
-    means = scores.means
-    ranks = 1 + (means[:, None] < means).sum(axis=1)
-    better = differ & (means[:, None] > means)
-    for i in order:
-        yield Standing(
-            system=systems[i],
-            mean=float(means[i]),
-            interval=scores.interval(i),
-            rank=int(ranks[i]),
-            rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
-            groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
-        )
 
 
 def over_tasks(
@@ -285,13 +223,6 @@ def common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str
     return common, left_out + [note for matrix in matrices for note in matrix.notes]
 
 
-def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
-    """Scores (n, S) of ``systems``, in that order."""
-    if tuple(systems) == matrix.systems:
-        return matrix.scores.T
-    return matrix.scores[[matrix.systems.index(system) for system in systems]].T
-
-
 def mean_p_values(
     columns: Sequence[Array],
     seeds: Sequence[tuple[int, int]],
@@ -315,5 +246,104 @@ def mean_p_values(
         rows += len(columns) * share * each / len(each)
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in sizes for number in drawn]
-    extremes = sign_flip_extremes(every, pairs, n_resamples=n_resamples, seed=flips)
-    return [(extreme + 1) / (n_resamples + 1) for extreme in extremes]
+    return sign_flip_p_values(every, pairs, n_resamples=n_resamples, seed=flips)
+
+
+@dataclass(frozen=True)
+class CategoryBoards:
+    """Rankings over all tasks and within each category.
+
+    Attributes:
+        overall: all tasks, weighted equally.
+        boards: one ranking per category.
+        balanced: systems with their means over categories, weighted equally, from best to
+            worst.
+        reversals: pairs of systems whose order is reversed: ``weighting`` between weighting
+            tasks and weighting categories equally; ``opposed`` in a category in which they
+            differ significantly.
+        notes: categories without a ranking, with the reason.
+    """
+
+    overall: Ranking
+    boards: dict[str, Ranking]
+    balanced: tuple[tuple[str, float], ...]
+    reversals: tuple[Reversal, ...]
+    notes: tuple[str, ...]
+
+
+def category_leaderboards(
+    matrices: Sequence[ScoreMatrix],
+    categories: Mapping[str, str],
+    *,
+    n_resamples: int = DRAWS,
+    alpha: float = 0.05,
+    seed: int,
+) -> CategoryBoards:
+    """Rank systems over all tasks and within each category of tasks.
+
+    Args:
+        matrices: one per task.
+        categories: category per task, such as its type; a task without one forms its own
+            category.
+        n_resamples: number of sign flips.
+        alpha: level of the tests behind tie groups and rank intervals.
+        seed: of the sign flips.
+
+    Raises:
+        ValueError: as in `rank_systems`, over all tasks.
+    """
+    groups: dict[str, list[ScoreMatrix]] = {}
+    for matrix in matrices:
+        groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
+    rank = partial(rank_systems, n_resamples=n_resamples, alpha=alpha, seed=seed)
+    overall = rank(matrices)
+    boards, notes = {}, []
+    for name, group in groups.items():
+        try:
+            boards[name] = rank(group)
+        except ValueError as error:
+            notes.append(f"{name}: {error}")
+    tables = [board.means for board in boards.values()]
+    balanced = {
+        system: sum(table[system] for table in tables) / len(tables)
+        for system in overall.means
+        if tables and all(system in table for table in tables)
+    }
+    return CategoryBoards(
+        overall,
+        boards,
+        tuple(sorted(balanced.items(), key=lambda item: -item[1])),
+        tuple(_reversals(overall.means, balanced, boards)),
+        tuple(notes),
+    )
+
+
+def _reversals(
+    means: Mapping[str, float], balanced: Mapping[str, float], boards: Mapping[str, Ranking]
+) -> Iterator[Reversal]:
+    """Yield the pairs of systems whose order over all tasks is reversed otherwise."""
+    for a, b in _reversed(means, balanced):
+        yield Reversal(
+            "weighting",
+            f"{a} is above {b} by {means[a] - means[b]:.3f} with tasks weighted equally, below it "
+            f"by {balanced[b] - balanced[a]:.3f} with categories weighted equally",
+        )
+    for name, board in boards.items():
+        table = board.means
+        for a, b in _reversed(means, table):
+            if not any({a, b} <= set(group) for group in board.groups):
+                yield Reversal(
+                    "opposed",
+                    f"{a} is above {b} over all tasks ({means[a]:.3f}, {means[b]:.3f}), and "
+                    f"significantly below it in {name} ({table[a]:.3f}, {table[b]:.3f})",
+                )
+
+
+def _reversed(means: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of which the first is above the second in ``means``, below it in the other.
+
+    ``means`` are ordered from best to worst.
+    """
+    for a, b in itertools.combinations(means, 2):
+        if {a, b} <= other.keys() and means[a] > means[b] and other[a] < other[b]:
+            yield a, b

@@ -1,7 +1,7 @@
 """Collect the scores of three kinds of result files in one table.
 
     our records       <model>/seed_<n>/<task>.json (`records.record.Result`)
-    MTEB's own        <model>/<revision>/<task>.json beside model_meta.json
+    MTEB's own        <model>/<revision>/<task>.json next to model_meta.json
     adapter training  <config>/seed_<n>/results/reranking_results.json, mteb_results.json,
                       one file per data set (written by `evaluation.studies.lora_runs`),
                       or copies named <config>-seed_<n>-mteb_results.json
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,8 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.anomalies import Flag, find_flags
 from qwen3nb.analysis.inventory.run_metadata import run_facts, run_name
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.datasets.rows import DataError, printable, read_text
-from qwen3nb.datasets.values import checked_id, finite_number
+from qwen3nb.datasets.rows import DataError, checked_id, finite_number, printable, read_text
 from qwen3nb.records.record import SCHEMA, Result
-from qwen3nb.utils.format import json_text, number_text
-from qwen3nb.utils.markdown import escaped, markdown_table
 from qwen3nb.utils.strict_json import parse_json
 
 __all__ = ["Collection", "load_all_results"]
@@ -36,10 +33,6 @@ __all__ = ["Collection", "load_all_results"]
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
 _SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"
-
-
-class _NotOursError(Exception):
-    """A JSON file that contains no results."""
 
 
 @dataclass(frozen=True)
@@ -66,29 +59,6 @@ class Collection:
             row.setdefault(score.task, {}).setdefault(score.metric, score.value)
         return table
 
-    def to_json(self) -> str:
-        """As strict JSON, without per-query scores."""
-        rows = [score.summary() for score in self.scores]
-        flags = [{"kind": flag.kind, "text": flag.text} for flag in self.flags]
-        return json_text({"scores": rows, "flags": flags, "files": self.files})
-
-    def to_markdown(self) -> str:
-        """As a Markdown table followed by the flags."""
-        rows = [
-            (
-                score.system,
-                "–" if score.seed is None else str(score.seed),
-                score.task,
-                score.metric,
-                number_text(score.value, digits=4),
-                str(len(score.per_query)) if score.per_query else "–",
-            )
-            for score in self.scores
-        ]
-        table = markdown_table(("system", "seed", "task", "metric", "value", "queries"), rows)
-        lines = [f"- **{flag.kind}**: {escaped(flag.text)}" for flag in self.flags]
-        return "\n".join([table, "", *lines])
-
 
 def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:
     """Read all results below one or more folders (by default `paths.results`).
@@ -101,21 +71,28 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
     given = [folders] if isinstance(folders, str | Path) else list(folders)
     scores: list[Score] = []
     flags: list[Flag] = []
-    other = []
-    files = 0
+    files, other = 0, []
     for base in map(Path, given):
         if not base.is_dir():
             raise FileNotFoundError(f"{base}: no such folder of results")
         for file in _json_files(base):
             try:
-                scores += _read(file, flags)
-                files += 1
-            except _NotOursError:
-                other.append(str(file))
+                own = _read(file, flags)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                text = f"{file}: {_one_line(error).removeprefix(f'{file}: ')}"
-                flags.append(Flag("unreadable", printable(text), (str(file),)))
+                text = " ".join(str(error).split()).removeprefix(f"{file}: ")
+                kind = "KeyError: " if isinstance(error, KeyError) else ""
+                _flag(flags, "unreadable", file, f": {kind}{text}")
+                continue
+            if own is None:
+                other.append(str(file))
+            else:
+                scores += own
+                files += 1
     return Collection(tuple(scores), (*flags, *find_flags(scores)), files, tuple(other))
+
+
+def _flag(flags: list[Flag], kind: str, file: Path, text: str) -> None:
+    flags.append(Flag(kind, printable(f"{file}{text}"), (str(file),)))
 
 
 def _json_files(base: Path) -> Iterator[Path]:
@@ -128,16 +105,15 @@ def _json_files(base: Path) -> Iterator[Path]:
                 yield file
 
 
-def _read(file: Path, flags: list[Flag]) -> list[Score]:
-    """Read the scores of one file.
+def _read(file: Path, flags: list[Flag]) -> list[Score] | None:
+    """Read the scores of one file; None if it contains no results.
 
     Raises:
-        _NotOursError: the file contains no results.
         ValueError: it contains results that cannot be read.
     """
     value = _parsed(file)
     if not isinstance(value, dict):
-        raise _NotOursError
+        return None
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
         return _from_record(file)
     if "task_name" in value and isinstance(value.get("scores"), dict):
@@ -145,10 +121,10 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     if isinstance(value.get("per_dataset"), dict):
         return _from_reranking(file, value, flags)
     if isinstance(value.get("per_task"), dict):
-        return _from_adapter_mteb(file, value, flags)
+        return _from_adapter_mteb(file, value["per_task"], flags)
     if "dataset" in value and isinstance(value.get("aggregate"), dict):
         return [_from_dataset(file, value)]
-    raise _NotOursError
+    return None
 
 
 def _parsed(file: Path) -> Any:
@@ -166,31 +142,27 @@ def _parsed(file: Path) -> Any:
 
 def _from_record(file: Path) -> list[Score]:
     result = Result.load(file)
-    label, identity = result.model.label, result.model.identity
     settings = result.model.settings
     training = result.config.get("training")
     known = training if isinstance(training, dict) else {}
     kind = known.get("kind") or (known and _kind(result.task.type == "Reranking"))
     use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
-    shared: dict[str, Any] = {
-        # Adapters of different seeds have different labels but share their configuration.
-        "system": _system(known) or label,
-        "identity": identity,
-        "seed": result.seed,
-        "task": result.task.key,
-        "kind": kind or result.task.type,
-        "source": str(file),
-        "origin": SCHEMA,
-        "revision": result.task.revision,
-        "finished": result.finished,
-        "facts": run_facts(training, {"use": ", ".join(use)}),
-    }
     return [
         Score(
-            **shared,
+            # Adapters of different seeds have different labels but share their configuration.
+            system=_system(known) or result.model.label,
+            seed=result.seed,
+            task=result.task.key,
             metric=name,
             value=metric.value,
+            kind=kind or result.task.type,
             per_query=result.per_query.get(name, {}) if metric.how == "mean" else {},
+            identity=result.model.identity,
+            source=str(file),
+            origin=SCHEMA,
+            revision=result.task.revision,
+            finished=result.finished,
+            facts=run_facts(training, {"use": ", ".join(use)}),
             main=name == result.task.main_metric,
         )
         for name, metric in result.metrics.items()
@@ -199,23 +171,21 @@ def _from_record(file: Path) -> list[Score]:
 
 def _from_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
     """One score per split: the mean of main_score over its subsets."""
-    meta = {}
-    if (file.parent / "model_meta.json").is_file():
-        meta = _parsed(file.parent / "model_meta.json")
-    if not value["scores"]:
-        flags.append(_empty(file, "no scores"))
-    name = _name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1))
-    revision = str(meta.get("revision") or file.parent.name)
+    about = file.parent / "model_meta.json"
+    meta = _parsed(about) if about.is_file() else {}
     splits = value["scores"]
+    if not splits:
+        _flag(flags, "empty", file, ": no scores")
+    task = _name(file, value["task_name"])
     return [
         Score(
-            system=name,
-            identity=revision,
+            system=_name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1)),
             seed=None,
-            task=_name(file, value["task_name"]) + (f"/{split}" if len(splits) > 1 else ""),
-            kind="MTEB",
+            task=f"{task}/{split}" if len(splits) > 1 else task,
             metric="main_score",
-            value=_finite(file, [entry["main_score"] for entry in entries]),
+            value=_mean(file, [entry["main_score"] for entry in entries]),
+            kind="MTEB",
+            identity=str(meta.get("revision") or file.parent.name),
             source=str(file),
             origin="mteb",
             revision=str(value.get("dataset_revision", "")),
@@ -226,86 +196,78 @@ def _from_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Sco
 
 def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
     """Reranking scores of an adapter training; means are checked against the queries."""
-    of_run = _of_run(file)
-    scores = []
+    run, scores = _run(file), []
     if not value["per_dataset"]:
-        flags.append(_empty(file, "no data sets"))
+        _flag(flags, "empty", file, ": no data sets")
     for dataset, content in value["per_dataset"].items():
         per_query = _per_query(file, content["per_query"])
         if not per_query:
-            flags.append(_empty(file, f"{dataset} has no queries, its mean cannot be checked"))
-        stored = _finite(file, [content["aggregate"][_RERANKING_METRIC]])
-        mean = _finite(file, [*per_query.values()]) if per_query else stored
+            _flag(flags, "empty", file, f": {dataset} has no queries, its mean cannot be checked")
+        stored = _mean(file, [content["aggregate"][_RERANKING_METRIC]])
+        mean = _mean(file, per_query.values()) if per_query else stored
         if not math.isclose(mean, stored, rel_tol=0, abs_tol=1e-6):
-            text = f"{file}: {dataset} has mean {stored:.6f}, its queries give {mean:.6f}"
-            flags.append(Flag("inconsistent", text, (str(file),)))
-        scores.append(
-            Score(
-                **of_run,
-                task=_name(file, dataset),
-                kind="reranking",
-                metric="nDCG@10",
-                value=mean,
-                per_query=per_query,
-            )
-        )
+            text = f": {dataset} has mean {stored:.6f}, its queries give {mean:.6f}"
+            _flag(flags, "inconsistent", file, text)
+        scores.append(run("reranking", _name(file, dataset), "nDCG@10", mean, per_query))
     average = finite_number(value.get("average", {}).get(_RERANKING_METRIC))
     means = [score.value for score in scores if score.value is not None]
     if average is not None and means and abs(average - sum(means) / len(means)) > 1e-6:
-        text = f"{file}: average is {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
-        flags.append(Flag("inconsistent", text, (str(file),)))
+        text = f": average is {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
+        _flag(flags, "inconsistent", file, text)
     return scores
 
 
 def _from_adapter_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
     """Embedding scores of an adapter training, without per-query scores."""
-    of_run = _of_run(file)
-    if not value["per_task"]:
-        flags.append(_empty(file, "no tasks"))
+    run = _run(file)
+    if not value:
+        _flag(flags, "empty", file, ": no tasks")
     return [
-        Score(
-            **of_run,
-            task=_name(file, task),
-            kind="embedding",
-            metric="main_score",
-            value=_finite(file, [content["main_score"]]),
-        )
-        for task, content in value["per_task"].items()
+        run("embedding", _name(file, task), "main_score", _mean(file, [content["main_score"]]))
+        for task, content in value.items()
     ]
-
-
-def _of_run(file: Path) -> dict[str, Any]:
-    """Fields shared by all scores in ``file``: the adapter in whose folder it lies."""
-    system, seed, facts = run_name(file)
-    return {
-        "system": system,
-        "identity": facts.get("weights", ""),
-        "seed": seed,
-        "source": str(file),
-        "origin": "adapter",
-        "facts": facts,
-    }
 
 
 def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
     """Score of one data set, from a file written by `evaluation.studies.lora_runs`."""
-    system, seed, facts = run_name(file)
     ((metric, stored),) = value["aggregate"].items()
     per_query = _per_query(file, value.get("per_query", {}))
-    return Score(
-        system=system,
-        identity=str(value.get("model", "")),
-        seed=seed,
-        task=file.stem,
-        # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
-        kind=_kind("." in file.stem),
-        metric="nDCG@10" if metric == _RERANKING_METRIC else metric,
-        value=None if stored is None else _finite(file, [*per_query.values()] or [stored]),
-        per_query=per_query,
-        source=str(file),
-        origin="adapter",
-        facts=facts,
-    )
+    score = None if stored is None else _mean(file, per_query.values() or [stored])
+    name = "nDCG@10" if metric == _RERANKING_METRIC else metric
+    # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
+    one = _run(file)(_kind("." in file.stem), file.stem, name, score, per_query)
+    return replace(one, identity=str(value.get("model", "")))
+
+
+def _run(file: Path) -> Callable[..., Score]:
+    """What makes the scores in ``file`` from kind, task, metric, value and scores per query.
+
+    They are of the adapter in whose folder the file lies.
+    """
+    system, seed, facts = run_name(file)
+
+    def score(
+        kind: str,
+        task: str,
+        metric: str,
+        value: float | None,
+        per_query: Mapping[str, float] | None = None,
+    ) -> Score:
+        return Score(
+            system=system,
+            seed=seed,
+            task=task,
+            metric=metric,
+            value=value,
+            kind=kind,
+            per_query=per_query or {},
+            identity=facts.get("weights", ""),
+            source=str(file),
+            origin="adapter",
+            facts=facts,
+        )
+
+    return score
 
 
 def _system(training: dict[str, Any]) -> str:
@@ -321,7 +283,7 @@ def _kind(reranks: bool) -> str:
     return "reranking" if reranks else "embedding"
 
 
-def _finite(file: Path, values: list[Any]) -> float:
+def _mean(file: Path, values: Iterable[Any]) -> float:
     """Mean of the values.
 
     Raises:
@@ -335,7 +297,7 @@ def _finite(file: Path, values: list[Any]) -> float:
 
 
 def _per_query(file: Path, scores: dict[str, Any]) -> dict[str, float]:
-    return {_name(file, query): _finite(file, [score]) for query, score in scores.items()}
+    return {_name(file, query): _mean(file, [score]) for query, score in scores.items()}
 
 
 def _name(file: Path, name: Any) -> str:
@@ -345,12 +307,3 @@ def _name(file: Path, name: Any) -> str:
         DataError: it is blank, or has control characters or lone surrogates.
     """
     return checked_id(str(name), where=str(file))
-
-
-def _empty(file: Path, what: str) -> Flag:
-    return Flag("empty", f"{file}: {printable(what)}", (str(file),))
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) else text

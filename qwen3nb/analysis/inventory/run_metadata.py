@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.analysis.inventory.training_logs import step_number
+from qwen3nb.datasets.rows import finite_number
 from qwen3nb.datasets.training_files import json_lines, read_settings
-from qwen3nb.datasets.values import finite_number
 from qwen3nb.utils.atomic_files import sha256_file
 
 __all__ = ["FACTS", "run_facts", "run_name"]

@@ -49,17 +49,3 @@ class Score:
     def run(self) -> str:
         """The system and its seed."""
         return self.system if self.seed is None else f"{self.system} (seed {self.seed})"
-
-    def summary(self) -> dict[str, Any]:
-        """Row of a table: everything but the per-query scores."""
-        return {
-            "system": self.system,
-            "seed": self.seed,
-            "task": self.task,
-            "kind": self.kind,
-            "metric": self.metric,
-            "value": self.value,
-            "n": len(self.per_query) or None,
-            "identity": self.identity,
-            "source": self.source,
-        }

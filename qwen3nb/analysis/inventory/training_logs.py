@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from qwen3nb.datasets.rows import finite_number
 from qwen3nb.datasets.training_files import json_lines
-from qwen3nb.datasets.values import finite_number
 from qwen3nb.metrics.intervals import Array
 
 __all__ = [

@@ -29,9 +29,9 @@ from functools import lru_cache
 
 import numpy as np
 import scipy  # loads scipy.stats when it is used, which takes a second
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_extremes
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_p_values
 from qwen3nb.metrics.intervals import (
     Array,
     Interval,
@@ -42,11 +42,7 @@ from qwen3nb.metrics.intervals import (
 )
 
 __all__ = [
-    "EffectSize",
-    "EquivalenceResult",
     "MeanDifference",
-    "PermutationResult",
-    "TestResult",
     "effect_size",
     "effect_sizes",
     "equivalence",
@@ -146,11 +142,6 @@ class EffectSize:
         """Number of queries."""
         return self.won + self.tied + self.lost
 
-    @property
-    def shares(self) -> tuple[float, float, float]:
-        """Shares of queries won, tied and lost."""
-        return self.won / self.n, self.tied / self.n, self.lost / self.n
-
 
 @dataclass(frozen=True)
 class EquivalenceResult:
@@ -192,8 +183,7 @@ def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Mean
         ValueError: arrays of different or zero length, a value that is not finite, or a level
             outside 0 to 1.
     """
-    differences = _differences(a, b)
-    _check_share("level", level)
+    differences = _differences(a, b, level=level)
     ends = difference_interval(differences, level=level)
     undefined = "" if ends else SINGLE
     return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
@@ -216,26 +206,20 @@ def permutation_test(
     """
     differences = _differences(a, b)
     n, mean = len(differences), float(differences.mean())
-    if exact:
-        return PermutationResult(mean, _exact_p(differences), n, "exact", 2**n)
-    columns = np.stack([differences, np.zeros(n)], axis=1)
-    extreme = sign_flip_extremes(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)[0]
-    return PermutationResult(mean, (extreme + 1) / (n_resamples + 1), n, "random", n_resamples)
-
-
-def _exact_p(differences: Array) -> float:
-    n = len(differences)
+    if not exact:
+        columns = np.stack([differences, np.zeros(n)], axis=1)
+        p = sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)[0]
+        return PermutationResult(mean, p, n, "random", n_resamples)
     if n > LARGEST_EXACT:
         raise ValueError(
             f"{n} queries have 2^{n} sign patterns; exact takes at most {LARGEST_EXACT} queries"
         )
     # |sum| is the same for a pattern and its opposite, so the first sign stays fixed.
-    observed = abs(differences.sum())
-    slack = 1e-12 * np.abs(differences).sum()
+    least = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
     sums = np.array([differences[0]])
     for difference in differences[1:]:
         sums = np.concatenate([sums + difference, sums - difference])
-    return float((np.abs(sums) >= observed - slack).mean())
+    return PermutationResult(mean, float((np.abs(sums) >= least).mean()), n, "exact", 2**n)
 
 
 def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
@@ -248,8 +232,8 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
     n = len(differences)
     if not differences.any():
         return TestResult(0.0, 1.0, n)
-    if reason := _no_spread(differences):
-        return TestResult(None, None, n, reason)
+    if n == 1 or _constant(differences):
+        return TestResult(None, None, n, SINGLE if n == 1 else CONSTANT)
     result = scipy.stats.ttest_1samp(differences, 0.0)
     return TestResult(float(result.statistic), float(result.pvalue), n)
 
@@ -288,20 +272,25 @@ def effect_sizes(differences: Array) -> list[EffectSize]:
     """
     n = differences.shape[1]
     means = differences.mean(axis=1).tolist()
-    highest, lowest = differences.max(axis=1), differences.min(axis=1)
-    largest = np.maximum(highest, -lowest)
-    constant = highest - lowest <= _constant(largest)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of a single query
-        spread = differences.std(axis=1, ddof=1).tolist() if n > 1 else [math.nan] * len(means)
+    spread = differences.std(axis=1, ddof=min(1, n - 1)).tolist()
     won = np.count_nonzero(differences > 0, axis=1).tolist()
     lost = np.count_nonzero(differences < 0, axis=1).tolist()
     sizes = []
-    for mean, deviation, flat, size, up, down in zip(
-        means, spread, constant, largest, won, lost, strict=True
-    ):
-        d_z = 0.0 if size == 0 else None if n == 1 or flat else mean / deviation
+    constant, differ = _constant(differences), np.any(differences, axis=1)
+    rows = zip(means, spread, constant.tolist(), differ.tolist(), won, lost, strict=True)
+    for mean, deviation, flat, some, up, down in rows:
+        d_z = 0.0 if not some else None if flat else mean / deviation
         sizes.append(EffectSize(mean, d_z, up, n - up - down, down))
     return sizes
+
+
+def _constant(differences: Array) -> NDArray[np.bool_]:
+    """Whether the differences (…, n) are all the same, as those of one query are.
+
+    0.3 - 0.1 and 0.4 - 0.2 differ by rounding only, which does not count.
+    """
+    largest = np.abs(differences).max(axis=-1)
+    return np.asarray(np.ptp(differences, axis=-1) <= 1e-12 * np.maximum(1.0, largest))
 
 
 def equivalence(
@@ -316,9 +305,8 @@ def equivalence(
         ValueError: as in `mean_difference`, a margin that is not above 0, or an alpha
             outside 0 to 1.
     """
-    differences = _differences(a, b)
-    _check_share("alpha", alpha)
-    _check_margin(margin)
+    differences = _differences(a, b, alpha=alpha)
+    needed = queries_to_show(differences, margin=margin, level=1 - alpha)
     ends = difference_interval(differences, level=1 - alpha)
     return EquivalenceResult(
         float(differences.mean()),
@@ -328,7 +316,7 @@ def equivalence(
         within(ends, margin),
         alpha,
         len(differences),
-        queries_to_show(differences, margin=margin, level=1 - alpha),
+        needed,
         "" if ends else SINGLE,
     )
 
@@ -344,7 +332,8 @@ def queries_to_show(differences: Array, *, margin: float, level: float = LEVEL) 
     Raises:
         ValueError: a margin that is not above 0.
     """
-    _check_margin(margin)
+    if not (margin > 0 and math.isfinite(margin)):
+        raise ValueError(f"expected a margin above 0; got {margin}")
     n = len(differences)
     if n < 2 or abs(differences.mean()) >= margin:
         return None
@@ -401,11 +390,10 @@ def minimum_detectable_effect(
     Raises:
         ValueError: as in `mean_difference`, or ``power`` not between alpha and 1.
     """
-    differences = _differences(a, b)
-    _check_share("alpha", alpha)
+    differences = _differences(a, b, alpha=alpha)
     if not alpha < power < 1:
         raise ValueError(f"expected a power between alpha ({alpha}) and 1; got {power}")
-    if _no_spread(differences):
+    if _constant(differences):
         return None
     n, deviation = len(differences), float(differences.std(ddof=1))
     return _detectable(n, alpha=alpha, wanted=power) * deviation / math.sqrt(n)
@@ -424,24 +412,8 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     return float(scipy.optimize.brentq(missing, 0.0, high, xtol=1e-10))
 
 
-def _no_spread(differences: Array) -> str:
-    """Why the differences have no usable standard deviation, or empty."""
-    if len(differences) == 1:
-        return SINGLE
-    largest = np.abs(differences).max()
-    return CONSTANT if np.ptp(differences) <= _constant(largest) else ""
-
-
-def _constant(largest: ArrayLike) -> Array:
-    """Largest range of differences that counts as none, given the largest difference.
-
-    0.3 - 0.1 and 0.4 - 0.2 differ by rounding only, which counts as constant.
-    """
-    bound: Array = 1e-12 * np.maximum(1.0, largest)
-    return bound
-
-
-def _differences(a: ArrayLike, b: ArrayLike) -> Array:
+def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:
+    """The differences a − b; each of ``shares``, such as a level, is checked to be one."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
         raise ValueError(
@@ -451,14 +423,7 @@ def _differences(a: ArrayLike, b: ArrayLike) -> Array:
     if not np.isfinite(differences).all():
         index = int(np.flatnonzero(~np.isfinite(differences))[0])
         raise ValueError(f"query {index} has a value that is not finite")
+    for name, value in shares.items():
+        if not 0 < value < 1:
+            raise ValueError(f"expected {name} between 0 and 1; got {value}")
     return differences
-
-
-def _check_margin(margin: float) -> None:
-    if not (margin > 0 and math.isfinite(margin)):
-        raise ValueError(f"expected a margin above 0; got {margin}")
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"expected {name} between 0 and 1; got {value}")

@@ -22,7 +22,7 @@ References:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -40,7 +40,7 @@ __all__ = [
     "draw_seed",
     "percentile_interval",
     "resampled_means",
-    "sign_flip_extremes",
+    "sign_flip_p_values",
 ]
 
 Seed = int | Sequence[int]
@@ -69,25 +69,27 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
         The means (S,) and the resampled means (R, S), in the same arithmetic: a resample
         that equals the sample has exactly its means.
     """
+    _check_count(n_resamples)
     exact, scale = _fixed_point(scores)
     n, systems = scores.shape
     generator = np.random.default_rng(seed)
     small = np.uint16 if n <= 1 << 16 else np.int64  # a third faster to draw
-    sums = np.empty((n_resamples, systems))
-    for start, stop in _blocks(n_resamples, n):
-        counts = np.empty((stop - start, n))
+    sums, step = np.empty((n_resamples, systems)), max(1, _BLOCK // n)
+    for start in range(0, n_resamples, step):
+        counts = np.empty((min(step, n_resamples - start), n))
         for row in counts:
             row[:] = np.bincount(generator.integers(0, n, n, dtype=small), minlength=n)
-        sums[start:stop] = counts @ exact
+        sums[start : start + step] = counts @ exact
     return np.ldexp(exact.sum(axis=0), -scale) / n, np.ldexp(sums, -scale) / n
 
 
-def sign_flip_extremes(
+def sign_flip_p_values(
     scores: Array, pairs: Sequence[tuple[int, int]], *, n_resamples: int, seed: Seed
-) -> list[int]:
-    """Count the random sign flips whose difference is at least as large as the sample's.
+) -> list[float]:
+    """P-values of the two-sided paired permutation test of pairs of systems.
 
-    A flip that equals the sample up to the rounding of scores is counted.
+    A p-value is (b + 1) / (R + 1), never 0 (Phipson and Smyth 2010): b of R random sign flips have
+    a difference at least as large as the sample's, up to the rounding of scores.
 
     Args:
         scores: (n, S).
@@ -105,14 +107,24 @@ def sign_flip_extremes(
     least = np.abs(total[first] - total[second]) - 2.0 * n
 
     def block(start: int) -> NDArray[np.int64]:
+        """Count the flips of a block that are as extreme as the sample, for each pair."""
         coins = _coins(seed, start, min(step, n_resamples - start), n)
         sums = np.ascontiguousarray((2 * _sums(coins, exact) - total).T)
-        return _extremes(sums, first, second, least)
+        counts = np.zeros(len(first), dtype=np.int64)
+        compared = max(1, _COMPARED // sums.shape[1])
+        for at in range(0, len(first), compared):
+            these = slice(at, at + compared)
+            differences = sums[first[these]]
+            differences -= sums[second[these]]
+            np.abs(differences, out=differences)
+            counts[these] = np.count_nonzero(differences >= least[these, None], axis=1)
+        return counts
 
     step = min(max(_BLOCK // n, _FLIPS[0]), _FLIPS[1])
     with ThreadPoolExecutor(cores()) as pool:
         counts = sum(pool.map(block, range(0, n_resamples, step)))
-    return [int(count) for count in np.broadcast_to(counts, len(pairs))]
+    extremes = np.broadcast_to(counts, len(pairs)).tolist()
+    return [(extreme + 1) / (n_resamples + 1) for extreme in extremes]
 
 
 def percentile_interval(means: Array, *, level: float) -> Interval:
@@ -184,34 +196,7 @@ def _sums(coins: NDArray[np.uint8], exact: Array) -> Array:
     return sums
 
 
-def _extremes(
-    sums: Array, first: NDArray[np.intp], second: NDArray[np.intp], least: Array
-) -> NDArray[np.int64]:
-    """Count the columns of ``sums`` (S, R) in which two rows differ by at least ``least``."""
-    counts = np.zeros(len(first), dtype=np.int64)
-    step = max(1, _COMPARED // sums.shape[1])
-    for start in range(0, len(first), step):
-        these = slice(start, start + step)
-        differences = sums[first[these]]
-        differences -= sums[second[these]]
-        np.abs(differences, out=differences)
-        counts[these] = np.count_nonzero(differences >= least[these, None], axis=1)
-    return counts
-
-
-def _blocks(total: int, n: int) -> Iterator[tuple[int, int]]:
-    """Yield starts and ends of blocks of rows of ``n`` values, of bounded size."""
-    _check_count(total)
-    step = max(1, _BLOCK // n)
-    for start in range(0, total, step):
-        yield start, min(start + step, total)
-
-
 def _check_count(resamples: int) -> None:
-    """Refuse fewer than one resample.
-
-    Raises:
-        ValueError: fewer than one.
-    """
+    """Refuse fewer than one resample."""
     if resamples < 1:
         raise ValueError(f"expected at least one resample; got {resamples}")

@@ -13,18 +13,36 @@ A training that started from a checkpoint of another one has that checkpoint as 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import common_revision
-from qwen3nb.analysis.training.learning_curve import Curve, Point, curve
+from qwen3nb.analysis.stats.multiple_testing import holm
+from qwen3nb.analysis.training.learning_curve import (
+    BestCheckpoint,
+    Curve,
+    Gain,
+    Point,
+    best_checkpoint,
+    curve,
+    gain,
+)
 from qwen3nb.analysis.training.origins import checkpoint_of, starting_record, training_folder
 from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 
-__all__ = ["TrainingStep", "Trajectory", "training_step", "trajectories", "trajectory_curve"]
+__all__ = [
+    "TrainingStep",
+    "TrainingSummary",
+    "Trajectory",
+    "training_step",
+    "training_summaries",
+    "trajectories",
+    "trajectory_curve",
+]
 
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
 _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
@@ -85,16 +103,10 @@ def training_step(result: Result) -> TrainingStep | None:
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
         return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
-    match = _CHECKPOINT.fullmatch(result.model.label)
-    if match is None:
-        return _step_of_folder(result)
-    seed = _SEED.search(match["name"])
-    name = _SEED.sub("", match["name"]) or "training"
-    return TrainingStep(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
-
-
-def _step_of_folder(result: Result) -> TrainingStep | None:
-    """The step by the folder of the checkpoint that the model was extracted from."""
+    if match := _CHECKPOINT.fullmatch(result.model.label):
+        seed = _SEED.search(match["name"])
+        name = _SEED.sub("", match["name"]) or "training"
+        return TrainingStep(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
     folder = checkpoint_of(result)
     step = None if folder is None else step_of(folder)
     if folder is None or step is None:
@@ -114,29 +126,24 @@ def trajectories(
         tasks: names of the tasks.
         metric: by default each task's main metric.
     """
-    by_training: dict[tuple[str, str], Trajectory] = {}
-    on_tasks = [r for r in results if r.task.key in tasks]
-    given = [r for r in on_tasks if training_step(r)]
-    revisions = {
-        task: common_revision([r for r in given if r.task.key == task])
-        for task in {result.task.key for result in given}
-    }
-    for result in given:
-        step, task = training_step(result), result.task.key
-        wanted = metric or result.task.main_metric
-        other = str(result.task.revision) != revisions[task]
-        if step is None or other or wanted not in result.metrics:
+    given, ordered = list(results), []
+    for task in dict.fromkeys(tasks):
+        on_task = [each for each in given if each.task.key == task]
+        steps = [(step, each) for each in on_task if (step := training_step(each))]
+        if not steps:
             continue
-        key = (task, step.training)
-        each = by_training.setdefault(key, Trajectory(step.training, task, wanted, {}))
-        each.records.setdefault(step.seed, {})[step.step] = result
-    order = sorted(by_training, key=lambda key: (list(tasks).index(key[0]), key[1]))
-    for task, training in order:
-        same = [
-            r for r in on_tasks if (r.task.key, str(r.task.revision)) == (task, revisions[task])
-        ]
-        _add_start(by_training[task, training], same)
-    return [by_training[key] for key in order]
+        revision = common_revision([each for _, each in steps])
+        by_name: dict[str, Trajectory] = {}
+        for step, each in steps:
+            wanted = metric or each.task.main_metric
+            if str(each.task.revision) == revision and wanted in each.metrics:
+                new = Trajectory(step.training, task, wanted, {})
+                records = by_name.setdefault(step.training, new).records
+                records.setdefault(step.seed, {})[step.step] = each
+        for name in sorted(by_name):
+            _add_start(by_name[name], [r for r in on_task if str(r.task.revision) == revision])
+            ordered.append(by_name[name])
+    return ordered
 
 
 def _add_start(trajectory: Trajectory, results: Sequence[Result]) -> None:
@@ -172,3 +179,49 @@ def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:
     n = min(result.metrics[metric].n for result in steps.values())
     methods = (result.metrics[metric].interval for result in steps.values())
     return Curve(tuple(points), n, 0.95, (), interval_words(methods))
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """What one training changed on one task.
+
+    Attributes:
+        task: the task.
+        metric: its metric.
+        name: the training, with the number of its seed if it has several.
+        gain: the first against the last step, p corrected by Holm over all summaries.
+        best: the best step.
+    """
+
+    task: str
+    metric: str
+    name: str
+    gain: Gain
+    best: BestCheckpoint
+
+
+def training_summaries(
+    trajectories: Sequence[Trajectory], *, seed: int
+) -> tuple[TrainingSummary, ...]:
+    """Summarise the trainings with two or more steps with scores per query."""
+    seeds = Counter(each.training for each in trajectories for _ in each.records)
+    tasks = Counter(each.training for each in trajectories)
+    uncorrected = [
+        TrainingSummary(
+            each.task,
+            each.metric,
+            f"{each.training}, seed {number}"
+            if seeds[each.training] > tasks[each.training]
+            else each.training,
+            gain(steps, seed=seed),
+            best_checkpoint(steps, seed=seed),
+        )
+        for each in trajectories
+        for number, steps in each.scores.items()
+        if len(steps) > 1
+    ]
+    corrected = holm([each.gain.p_value for each in uncorrected])
+    return tuple(
+        replace(each, gain=replace(each.gain, p_value=p))
+        for each, p in zip(uncorrected, corrected, strict=True)
+    )

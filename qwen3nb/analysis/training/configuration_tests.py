@@ -149,9 +149,13 @@ def _over_queries(
     joined = join(columns, task=shared.task, metric=shared.metric)
     rows = joined.scores.reshape(len(pairs), 2, -1)
     means = ScoreMatrix(
-        shared.task, shared.metric, (shared.first, shared.second), joined.queries,
-        rows.mean(axis=0), {},
-    )  # fmt: skip
+        shared.task,
+        shared.metric,
+        (shared.first, shared.second),
+        joined.queries,
+        rows.mean(axis=0),
+        {},
+    )
     (tested,) = paired_differences(means, draws=draws, seed=seed)
     return replace(
         shared,

@@ -4,6 +4,10 @@ The task interference ratio (TIR) of a seed is (specialist − joint) / speciali
 the specialist's score that joint training loses; it is negative if the joint model is better.
 It is averaged over seeds; the maximum over tasks and seeds would find interference in noise.
 
+A joint run is paired with the specialists of its seed that agree with it in the required facts;
+otherwise a difference in rank, base, data or steps would be mistaken for interference. What cannot
+be compared is reported with the reason.
+
 The kill gate decides whether there is enough interference to be worth treating: PASS at 2 % or
 more, FAIL below 1 %, MARGINAL in between. There are two verdicts: by evidence, which is
 INCONCLUSIVE if the interval over seeds and queries crosses a threshold or there is one seed, and
@@ -13,34 +17,99 @@ by point estimate. Evidence decides unless the point is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.stats.score_matrix import join
-from qwen3nb.analysis.training.match_runs import REQUIRED, Matched, Run, RunPair, match_runs
 from qwen3nb.analysis.training.tir_estimate import (
     EXIT_CODES,
+    ByQuery,
     Estimate,
     Gate,
     Measured,
-    Queries,
     estimate,
     mean_estimate,
 )
 from qwen3nb.metrics.intervals import Array
-from qwen3nb.utils.format import interval_text, json_text, number_text, percent_text
-from qwen3nb.utils.markdown import escaped, markdown_table
+from qwen3nb.utils.choices import one_of
 
-__all__ = ["SPECIALISTS", "Group", "Interference", "interference"]
+__all__ = [
+    "DEFINITION",
+    "REQUIRABLE",
+    "REQUIRED",
+    "Group",
+    "Interference",
+    "MatchedPairs",
+    "Run",
+    "interference",
+    "match_runs",
+]
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 DEFINITION = (
     "TIR = (specialist − joint) / specialist, per seed: the share of the specialist's score "
     "that joint training loses; negative where the joint model is better."
 )
+REQUIRED = ("rank", "base", "data_seed", "steps")
+REQUIRABLE = (*REQUIRED, "task_steps")
 _ORDER = ("NO RESULT", "INCONCLUSIVE", "MARGINAL", "FAIL", "PASS")
+_WORDS = {"data_seed": "data seed", "steps": "optimiser steps", "task_steps": "steps on the task"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trained adapter.
+
+    Attributes:
+        system: name of its configuration.
+        seed: of the run.
+        facts: see `run_metadata.FACTS`.
+        scores: score by task (``reranking``, ``embedding``), then data set.
+    """
+
+    system: str
+    seed: int | None
+    facts: Mapping[str, Any]
+    scores: dict[str, dict[str, Score]] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The configuration and the seed."""
+        return f"{self.system} (seed {self.seed})"
+
+    @property
+    def mode(self) -> str:
+        """``rank_only``, ``emb_only`` or a mode that begins with ``joint``; empty if unknown."""
+        return str(self.facts.get("mode", ""))
+
+    def fact(self, name: str, task: str) -> Any:
+        """A required fact, or None if unknown."""
+        if name == "task_steps":
+            # The log of a specialist also counts the steps of its only task by name.
+            return self.facts.get(f"steps_{task}")
+        return self.facts.get(name)
+
+
+@dataclass(frozen=True)
+class MatchedPairs:
+    """The pairs of one joint configuration.
+
+    Attributes:
+        system: name of the joint configuration.
+        facts: mode, rank and base.
+        pairs: specialist and joint run by task, in order of seeds.
+        refused: pairs that are not comparable, with the reason.
+        missing: missing runs.
+    """
+
+    system: str
+    facts: dict[str, Any]
+    pairs: dict[str, tuple[tuple[Run, Run], ...]]
+    refused: tuple[str, ...]
+    missing: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -95,20 +164,6 @@ class Interference:
         """Exit code for the verdict; see `EXIT_CODES`."""
         return EXIT_CODES[self.verdict(by=by)]
 
-    def to_json(self) -> str:
-        """As strict JSON."""
-        return json_text(self)
-
-    def to_markdown(self) -> str:
-        """As Markdown: definition, rule, and one table per joint configuration."""
-        parts = [escaped(DEFINITION), self.gate.text]
-        parts.append(f"Compared: same seed, and the same {', '.join(self.required)}.")
-        parts += [_group_markdown(group, self.level) for group in self.groups]
-        if not self.groups:
-            parts.append("No joint run.")
-        parts += [f"- missing: {escaped(line)}" for line in self.missing]
-        return "\n\n".join(parts) + "\n"
-
 
 def interference(
     scores: Iterable[Score],
@@ -140,40 +195,148 @@ def interference(
     return Interference(groups, rule, tuple(required), level, tuple(alone))
 
 
-@dataclass(frozen=True)
-class _DataSetScores:
-    """Scores on one data set per role and seed (2, S), its queries and their scores (n, 2, S).
+def match_runs(
+    scores: Iterable[Score],
+    *,
+    specialists: Mapping[str, str],
+    joint: str = "joint",
+    required: Sequence[str] = REQUIRED,
+) -> tuple[list[MatchedPairs], list[str]]:
+    """Pair each joint run with the specialists of its seed, task by task.
 
-    Without scores per query, the latter two are empty.
+    Args:
+        scores: of any runs; those without a known mode are left out.
+        specialists: mode of the specialist per task.
+        joint: prefix of the mode of joint runs.
+        required: facts that have to agree, of `REQUIRABLE`; unknown facts do not agree.
+
+    Returns:
+        The pairs per joint configuration, and the specialists without any joint run of their
+        seed.
+
+    Raises:
+        ValueError: an unknown fact.
     """
+    for name in required:
+        one_of("fact", name, REQUIRABLE)
+    runs = _runs(scores)
+    joints: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.mode.startswith(joint):
+            joints.setdefault(run.system, []).append(run)
+    known = [run for run in runs if run.mode in specialists.values()]
+    matched = [_match(group, known, specialists, required) for group in joints.values()]
+    seeds = {run.seed for group in joints.values() for run in group}
+    alone = [f"{run.name}: no {joint} run of this seed" for run in known if run.seed not in seeds]
+    return matched, alone
+
+
+def _runs(scores: Iterable[Score]) -> list[Run]:
+    """Runs ordered by configuration and seed, with main metrics only."""
+    runs: dict[tuple[str, int | None], Run] = {}
+    # Of several records of one adapter on one task, the one finished last is used.
+    for score in sorted(scores, key=lambda each: each.finished):
+        if not score.main or "mode" not in score.facts:
+            continue
+        key = (score.system, score.seed)
+        earlier = runs[key] if key in runs else Run(*key, {}, {})
+        runs[key] = Run(*key, {**earlier.facts, **score.facts}, earlier.scores)
+        runs[key].scores.setdefault(score.kind, {})[score.task] = score
+    return sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
+
+
+def _match(
+    group: Sequence[Run],
+    known: Sequence[Run],
+    specialists: Mapping[str, str],
+    required: Sequence[str],
+) -> MatchedPairs:
+    """Pair the runs of one joint configuration with the specialists among the ``known`` runs."""
+    pairs: dict[str, tuple[tuple[Run, Run], ...]] = {}
+    refused, missing = [], []
+    for task, mode in specialists.items():
+        candidates = [run for run in known if run.mode == mode]
+        matching = []
+        for joint in group:
+            same_seed = [run for run in candidates if run.seed == joint.seed]
+            reason, specialist = _specialist(task, joint, same_seed, required)
+            if not same_seed:
+                missing.append(f"{task}: no {mode} run of seed {joint.seed}")
+            elif reason:
+                refused.append(f"{task}: {reason}")
+            else:
+                matching.append((specialist, joint))
+        seeds = {run.seed for run in group}
+        missing += [
+            f"{task}: no run of {group[0].system} of seed {run.seed}, which {run.system} has"
+            for run in candidates
+            if run.seed not in seeds and not _disagreements(task, run, group[0], required[:2])
+        ]
+        if matching:
+            pairs[task] = tuple(matching)
+    facts = {name: group[0].facts.get(name) for name in ("mode", "rank", "base")}
+    return MatchedPairs(group[0].system, facts, pairs, tuple(refused), tuple(missing))
+
+
+def _specialist(
+    task: str, joint: Run, candidates: Sequence[Run], required: Sequence[str]
+) -> tuple[str, Run]:
+    """The specialist of a joint run that fits best, and why it is refused; empty if it is not."""
+    ranked = sorted(
+        ((_disagreements(task, run, joint, required), run) for run in candidates),
+        key=lambda item: len(item[0]),
+    )
+    reasons, nearest = next(iter(ranked), ([], joint))
+    fitting = [run.name for disagreements, run in ranked if not disagreements]
+    if reasons:
+        return f"{nearest.name} with {joint.name}: {'; '.join(reasons)}", nearest
+    if len(fitting) > 1:
+        names = ", ".join(fitting)
+        return f"{joint.name} has several specialists, none is preferred: {names}", nearest
+    for run in (nearest, joint):
+        if not run.scores.get(task):
+            return f"{run.name} has no scores on this task", nearest
+    return "", nearest
+
+
+def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[str]) -> list[str]:
+    reasons = []
+    for name in required:
+        ours, theirs = specialist.fact(name, task), joint.fact(name, task)
+        if ours is None or theirs is None or ours != theirs:
+            shown = ["unknown" if fact is None else str(fact) for fact in (ours, theirs)]
+            reasons.append(f"{_WORDS.get(name, name)} {shown[0]} against {shown[1]}")
+    return reasons
+
+
+class _DataSetScores(NamedTuple):
+    """Scores on one data set per role and seed (2, S), and by query, if there are any."""
 
     values: Array
-    queries: Queries = ()
-    by_query: Array | None = None
+    by_query: ByQuery | None = None
 
 
-def _group(matched: Matched, wanted: Sequence[str], *, gate: Gate, level: float) -> Group:
+def _group(matched: MatchedPairs, wanted: Sequence[str], *, gate: Gate, level: float) -> Group:
     tasks: list[Measured] = []
     datasets = []
     missing = list(matched.missing)
     for task, pairs in matched.pairs.items():
-        cells, notes = _cells(task, pairs)
+        scores, notes = _scores(task, pairs)
         missing += notes
-        if not cells:
+        if not scores:
             continue
-        seeds = tuple(pair.joint.seed for pair in pairs)
-        for dataset, cell in cells.items():
-            one = _estimate(f"{task}: {dataset}", seeds, [cell], gate=gate, level=level)
+        seeds = tuple(joint.seed for _, joint in pairs)
+        for name, each in scores.items():
+            one = _estimate(f"{task}: {name}", seeds, [each], gate=gate, level=level)
             datasets.append(one.estimate)
-        tasks.append(_estimate(task, seeds, list(cells.values()), gate=gate, level=level))
+        tasks.append(_estimate(task, seeds, list(scores.values()), gate=gate, level=level))
     left = [task for task in wanted if task not in {each.estimate.name for each in tasks}]
-    overall = mean_estimate(tasks, left_out=left, gate=gate, level=level)
     return Group(
         system=matched.system,
         mode=str(matched.facts["mode"]),
         rank=matched.facts["rank"],
         base=matched.facts["base"],
-        overall=overall,
+        overall=mean_estimate(tasks, left_out=left, gate=gate, level=level),
         tasks=tuple(each.estimate for each in tasks),
         datasets=tuple(datasets),
         refused=matched.refused,
@@ -181,79 +344,40 @@ def _group(matched: Matched, wanted: Sequence[str], *, gate: Gate, level: float)
     )
 
 
-def _cells(task: str, pairs: Sequence[RunPair]) -> tuple[dict[str, _DataSetScores], list[str]]:
+def _scores(
+    task: str, pairs: Sequence[tuple[Run, Run]]
+) -> tuple[dict[str, _DataSetScores], list[str]]:
     """Scores on the data sets that all pairs have, and a note on each of the others."""
-    runs = [(run, pair.task) for pair in pairs for run in (pair.specialist, pair.joint)]
-    tables = [run.scores[kind] for run, kind in runs]
-    names = list(dict.fromkeys(name for table in tables for name in table))
-    notes = []
-    cells = {}
-    for name in names:
-        lacking = [run.name for run, kind in runs if not _has(run, kind, name)]
-        if lacking:
+    runs = [run for pair in pairs for run in pair]  # specialist and joint of each seed in turn
+    shape, tables, notes = (len(pairs), 2), {}, []
+    for name in dict.fromkeys(name for run in runs for name in run.scores[task]):
+        given = [run.scores[task].get(name) for run in runs]
+        own = [score for score in given if score is not None and score.value is not None]
+        if len(own) < len(runs):
+            lacking = [run.name for run, each in zip(runs, given, strict=True) if each not in own]
             notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
-            continue
-        cells[name], unpaired = _cell(task, name, pairs)
-        notes += unpaired
-    return cells, notes
-
-
-def _has(run: Run, kind: str, name: str) -> bool:
-    score = run.scores[kind].get(name)
-    return score is not None and score.value is not None
-
-
-def _cell(task: str, name: str, pairs: Sequence[RunPair]) -> tuple[_DataSetScores, list[str]]:
-    """Scores on one data set, from the queries that all runs answered, if there are any."""
-    rows = [[run.scores[task][name] for run in (pair.specialist, pair.joint)] for pair in pairs]
-    if not all(score.per_query for row in rows for score in row):
-        return _DataSetScores(np.array([[s.value for s in row] for row in rows], float).T), []
-    columns = {score.run: score.per_query for row in rows for score in row}
-    matrix = join(columns, task=f"{task}: {name}")
-    # Rows: specialist and joint of each seed in turn.
-    scores = matrix.scores.reshape(len(pairs), 2, -1).transpose(2, 1, 0)
-    return _DataSetScores(scores.mean(axis=0), tuple(matrix.queries), scores), list(matrix.notes)
+        elif all(score.per_query for score in own):
+            columns = {score.run: score.per_query for score in own}
+            matrix = join(columns, task=f"{task}: {name}")
+            by_query = matrix.scores.reshape(*shape, -1).transpose(2, 1, 0)
+            tables[name] = _DataSetScores(by_query.mean(axis=0), (matrix.queries, by_query))
+            notes += matrix.notes
+        else:
+            values = np.array([score.value for score in own], dtype=float)
+            tables[name] = _DataSetScores(values.reshape(shape).T)
+    return tables, notes
 
 
 def _estimate(
     name: str,
     seeds: tuple[int | None, ...],
-    cells: Sequence[_DataSetScores],
+    datasets: Sequence[_DataSetScores],
     *,
     gate: Gate,
     level: float,
 ) -> Measured:
     """Estimate the TIR of the mean over data sets."""
-    values = np.mean([cell.values for cell in cells], axis=0)
-    by_query = [(cell.queries, cell.by_query) for cell in cells if cell.by_query is not None]
-    known = by_query if len(by_query) == len(cells) else None
+    values = np.mean([each.values for each in datasets], axis=0)
+    by_query = [each.by_query for each in datasets if each.by_query is not None]
+    known = by_query if len(by_query) == len(datasets) else None
     return estimate(name, seeds, values, known, gate=gate, level=level)
-
-
-def _group_markdown(group: Group, level: float) -> str:
-    interval = f"{100 * level:g} % interval"
-    heads = (
-        "task", "seeds", "TIR, mean ± std", interval, "specialist − joint", "by evidence",
-        "by point",
-    )  # fmt: skip
-    rows = []
-    for each in (*group.datasets, *group.tasks, group.overall):
-        spread = "" if each.std is None else f" ± {percent_text(each.std, sign=False)}"
-        rows.append(
-            (
-                each.name,
-                ", ".join(map(str, each.seeds)) or "–",
-                percent_text(each.tir) + spread,
-                interval_text(each.interval, percent=True),
-                number_text(each.delta, sign=True, digits=4),
-                each.by_evidence,
-                each.by_point,
-            )
-        )
-    title = f"**{escaped(group.system)}** (rank {group.rank}, base {escaped(str(group.base))})"
-    lines = [f"- refused: {escaped(line)}" for line in group.refused]
-    lines += [f"- missing: {escaped(line)}" for line in group.missing]
-    for each in (*group.datasets, *group.tasks, group.overall):
-        lines += [f"- {escaped(each.name)}: {escaped(note)}" for note in each.notes]
-    parts = [title, markdown_table(heads, rows)]
-    return "\n\n".join([*parts, "\n".join(lines)] if lines else parts)

@@ -21,17 +21,10 @@ from scipy import stats
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import permutation_test
-from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
+from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
-from qwen3nb.metrics.intervals import (
-    Interval,
-    difference_interval,
-    interval_words,
-    mean_interval,
-)
+from qwen3nb.metrics.intervals import Interval, difference_interval, interval_words, mean_interval
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import interval_text, json_text, number_text
-from qwen3nb.utils.markdown import markdown_table
 
 __all__ = [
     "BestCheckpoint",
@@ -86,29 +79,6 @@ class Curve:
     notes: tuple[str, ...]
     interval: str
 
-    def to_json(self) -> str:
-        """As strict JSON."""
-        return json_text(self)
-
-    def to_markdown(self) -> str:
-        """As a Markdown table."""
-        heads = ("step", "mean", "interval", "change", "interval of the change")
-        rows = [
-            (
-                str(p.step),
-                number_text(p.mean),
-                interval_text(p.interval, sign=False),
-                number_text(p.change, sign=True),
-                interval_text(p.change_interval),
-            )
-            for p in self.points
-        ]
-        note = (
-            f"{self.n} queries; {100 * self.level:g} % intervals over them: {self.interval}; of "
-            f"changes: {interval_words(['paired'])}."
-        )
-        return "\n".join([markdown_table(heads, rows), "", note])
-
 
 @dataclass(frozen=True)
 class BestCheckpoint:
@@ -121,7 +91,7 @@ class BestCheckpoint:
         difference: best − next.
         interval: paired interval of the difference.
         p_value: of best against next, Holm-corrected over best against each of the others.
-        separable: whether the difference is significant.
+        significant: whether the difference is.
         tied: steps that are not significantly different from the best.
         statement: a summary in words.
     """
@@ -132,7 +102,7 @@ class BestCheckpoint:
     difference: float | None
     interval: Interval | None
     p_value: float | None
-    separable: bool
+    significant: bool
     tied: tuple[int, ...]
     statement: str
 
@@ -228,13 +198,15 @@ def best_checkpoint(
             step, float(np.mean(list(values.values()))), None, None, None, None, False, (), text
         )
     steps, matrix = _matrix(scores)
-    columns = matrix.scores.T
-    drawn = draw_seed(seed, matrix.queries)
-    means = columns.mean(axis=0)
+    columns, means = matrix.scores.T, matrix.scores.T.mean(axis=0)
     best, *others = (int(i) for i in np.argsort(-means, kind="stable"))
-    pairs = [(best, other) for other in others]
-    counts = sign_flip_extremes(columns, pairs, n_resamples=n_resamples, seed=drawn)
-    p_values = adjust([(count + 1) / (n_resamples + 1) for count in counts])
+    uncorrected = sign_flip_p_values(
+        columns,
+        [(best, other) for other in others],
+        n_resamples=n_resamples,
+        seed=draw_seed(seed, matrix.queries),
+    )
+    p_values = adjust(uncorrected)
     intervals = [
         difference_interval(columns[:, best] - columns[:, other], level=level) for other in others
     ]
@@ -249,7 +221,7 @@ def best_checkpoint(
         difference=difference,
         interval=intervals[0],
         p_value=p_values[0],
-        separable=shown[0],
+        significant=shown[0],
         tied=tied,
         statement=_statement(steps[best], steps[second], difference, p_values[0], tied),
     )
@@ -278,8 +250,7 @@ def gain(scores: PerStep, *, level: float = 0.95, seed: int) -> Gain:
     first, last = matrix.scores[0], matrix.scores[-1]
     test = permutation_test(last, first, seed=draw_seed(seed, matrix.queries))
     changes = np.diff(matrix.scores.mean(axis=1))
-    courses = {"rising": bool((changes > 0).all()), "falling": bool((changes < 0).all())}
-    course = next((name for name, holds in courses.items() if holds), "uneven")
+    course = "rising" if (changes > 0).all() else "falling" if (changes < 0).all() else "uneven"
     return Gain(
         first=steps[0],
         last=steps[-1],

@@ -20,13 +20,9 @@ from scipy.special import stdtrit
 
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
-from qwen3nb.utils.format import interval_text, json_text, number_text
-from qwen3nb.utils.markdown import markdown_table
 
 __all__ = [
     "SeedCurve",
-    "SeedPoint",
-    "VarianceSplit",
     "crossed_interval",
     "query_error",
     "seed_curve",
@@ -97,25 +93,6 @@ class SeedCurve:
     level: float
     left_out: tuple[str, ...]
 
-    def to_json(self) -> str:
-        """As strict JSON."""
-        return json_text(self)
-
-    def to_markdown(self) -> str:
-        """As a Markdown table."""
-        heads = ("step", "seeds", "mean ± std", "interval", "error from seeds")
-        rows = [
-            (
-                str(p.step),
-                str(len(p.means)),
-                f"{p.mean:.3f} ± {p.std:.3f}",
-                interval_text(p.interval, sign=False),
-                number_text(100 * p.split.shares[0], digits=0) + " %" if p.split.shares else "–",
-            )
-            for p in self.points
-        ]
-        return markdown_table(heads, rows)
-
 
 def seed_curve(
     scores: Mapping[int, Mapping[int, Mapping[str, float]]], *, level: float = 0.95
@@ -143,22 +120,20 @@ def seed_curve(
         columns = {f"seed {each}": scores[each][step] for each in having}
         matrix = join(columns, task=f"step {step}")
         left_out += matrix.notes
-        points.append(_point(step, matrix.scores, level=level))
+        table = matrix.scores
+        means = table.mean(axis=1)
+        mean, moved = float(means.mean()), [table.mean(axis=0) / table.shape[1]]
+        points.append(
+            SeedPoint(
+                step=step,
+                means=tuple(map(float, means)),
+                mean=mean,
+                std=float(means.std(ddof=1)),
+                interval=crossed_interval(mean, means, moved, level=level),
+                split=variance_split(table),
+            )
+        )
     return SeedCurve(tuple(points), tuple(sorted(scores)), level, tuple(left_out))
-
-
-def _point(step: int, scores: Array, *, level: float) -> SeedPoint:
-    means = scores.mean(axis=1)
-    mean = float(means.mean())
-    moved = [scores.mean(axis=0) / scores.shape[1]]
-    return SeedPoint(
-        step=step,
-        means=tuple(map(float, means)),
-        mean=mean,
-        std=float(means.std(ddof=1)),
-        interval=crossed_interval(mean, means, moved, level=level),
-        split=variance_split(scores),
-    )
 
 
 def crossed_interval(
@@ -167,7 +142,7 @@ def crossed_interval(
     """Interval of a mean over seeds and queries, which adds up the errors of both (MOVER).
 
     Each error is Student's. That of the seeds also holds their interaction with the queries,
-    which the other one counts again: the interval is cautious where queries vary most.
+    which the other one counts again: the interval is conservative where queries vary most.
 
     Args:
         mean: the centre.

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 Queries = tuple[str, ...]  # their ids
+ByQuery = tuple[Queries, Array]  # of a data set: scores of specialist and joint run (n, 2, S)
 
 # 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
@@ -138,7 +139,7 @@ def estimate(
     name: str,
     seeds: Sequence[int | None],
     values: Array,
-    by_query: Sequence[tuple[Queries, Array]] | None,
+    by_query: Sequence[ByQuery] | None,
     *,
     gate: Gate,
     level: float,
@@ -170,7 +171,7 @@ def estimate(
         kept = [(queries, scores[:, :, has]) for queries, scores in by_query]
         moved, problem = _moved(values[:, has], kept, level=level)
     per_seed = iter(tirs)
-    made = _make(
+    one = _make(
         name,
         tuple(seeds),
         tuple(float(next(per_seed)) if fine else None for fine in has),
@@ -183,7 +184,7 @@ def estimate(
         notes=notes,
     )
     specialists, joints = tuple(map(float, specialist)), tuple(map(float, joint))
-    return Measured(replace(made, specialists=specialists, joints=joints), moved, problem)
+    return Measured(replace(one, specialists=specialists, joints=joints), moved, problem)
 
 
 def mean_estimate(
@@ -195,29 +196,33 @@ def mean_estimate(
     """
     notes = [f"without {name}, which has no pair" for name in left_out]
     given = [each for each in tasks if each.estimate.tir is not None]
-    notes += [
-        f"without {each.estimate.name}, which has no TIR"
-        for each in tasks
-        if each.estimate.tir is None
+    lacking = [each.estimate.name for each in tasks if each.estimate.tir is None]
+    notes += [f"without {name}, which has no TIR" for name in lacking]
+    tables = [
+        {
+            seed: (tir, delta)
+            for seed, tir, delta in zip(e.seeds, e.tirs, e.deltas, strict=True)
+            if tir is not None
+        }
+        for e in (each.estimate for each in given)
     ]
-    if not given:
-        none: Array = np.empty(0)
-        return _make("overall", (), (), none, None, None, gate=gate, level=level, notes=notes)
-    tables = [dict(zip(e.estimate.seeds, e.estimate.tirs, strict=True)) for e in given]
-    deltas = [dict(zip(e.estimate.seeds, e.estimate.deltas, strict=True)) for e in given]
-    seeds = tuple(s for s in tables[0] if all(table.get(s) is not None for table in tables))
+    seeds = tuple(s for s in next(iter(tables), {}) if all(s in table for table in tables))
+    means = [np.mean([table[seed] for table in tables], axis=0) for seed in seeds]
     moved = [each.moved for each in given if each.moved is not None]
-    complete = len(moved) == len(given)
-    if not complete and not any(each.problem for each in given):
+    complete = bool(given) and len(moved) == len(given)
+    problem = next((each.problem for each in given if each.problem), "")
+    if given and not complete and not problem:
         notes.append("a task has no scores per query: the interval is over seeds only")
     return _make(
         "overall",
         seeds,
-        tuple(float(np.mean([table[s] or 0.0 for table in tables])) for s in seeds),
-        np.array([np.mean([table[s] for table in deltas]) for s in seeds]),
-        float(np.mean([each.estimate.tir or 0.0 for each in given])),
-        _mean_moved(moved) if complete else None,
-        problem=next((each.problem for each in given if each.problem), ""),
+        tuple(float(tir) for tir, _ in means),
+        np.array([delta for _, delta in means]),
+        float(np.mean([each.estimate.tir for each in given])) if given else None,
+        _sums((key, part / len(moved)) for each in moved for key, part in each.items())
+        if complete
+        else None,
+        problem=problem,
         gate=gate,
         level=level,
         notes=notes,
@@ -248,7 +253,7 @@ def seeds_needed(each: Estimate, gate: Gate) -> int | None:
 def _moved(
     values: Array, by_query: Sequence[tuple[Queries, Array]], *, level: float
 ) -> tuple[dict[Queries, Array] | None, str]:
-    """How far each query moves the mean TIR (delta method), or the reason why that is unknown.
+    """How far each query moves the mean TIR (delta method), or why that is unknown.
 
     With scores s and g of a seed, a query's scores x and y move its TIR by (x g / s - y) / s, over
     the number of queries.
@@ -276,10 +281,6 @@ def _sums(parts: Iterable[tuple[Queries, Array]]) -> dict[Queries, Array]:
     return dict(sums)
 
 
-def _mean_moved(tasks: Sequence[Mapping[Queries, Array]]) -> dict[Queries, Array]:
-    return _sums((key, part / len(tasks)) for moved in tasks for key, part in moved.items())
-
-
 def _make(
     name: str,
     seeds: tuple[int | None, ...],
@@ -297,9 +298,16 @@ def _make(
     known = np.array([each for each in tirs if each is not None])
     parts = list((moved or {}).values())
     interval = None
+    needs = "needs per-query scores of every task, or two seeds, and some that differ"
+    method = f"none: {problem or needs}"
     if tir is not None and not problem:
         interval = crossed_interval(tir, known, parts, level=level)
-    evidence = gate.evidence(tir, interval if len(known) > 1 and not partial else None)
+    if interval is not None:
+        over = ["seeds"] * (len(known) > 1 or not parts) + ["queries"] * bool(parts)
+        method = f"Student's t over {' and '.join(over)}"
+    caveats = [f"no interval: {problem}"] if problem else []
+    if parts and len(known) < 2 and not problem:
+        caveats.append("one seed: the interval does not include the variance between trainings")
     return Estimate(
         name=name,
         seeds=seeds,
@@ -311,25 +319,8 @@ def _make(
         delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
         interval=interval,
         seed_interval=student_interval(known, level=level),
-        method=_method(len(known), interval, by_query=bool(parts), problem=problem),
+        method=method,
         by_point=gate.verdict(tir),
-        by_evidence=evidence,
-        notes=(*notes, *_caution(len(known), by_query=bool(parts), problem=problem)),
+        by_evidence=gate.evidence(tir, interval if len(known) > 1 and not partial else None),
+        notes=(*notes, *caveats),
     )
-
-
-def _method(seeds: int, interval: Interval | None, *, by_query: bool, problem: str) -> str:
-    if interval is None:
-        needs = "needs per-query scores of every task, or two seeds, and some that differ"
-        return f"none: {problem or needs}"
-    if by_query:
-        return f"Student's t over {'seeds and queries' if seeds > 1 else 'queries'}"
-    return "Student's t over seeds"
-
-
-def _caution(seeds: int, *, by_query: bool, problem: str) -> list[str]:
-    if problem:
-        return [f"no interval: {problem}"]
-    if by_query and seeds < 2:
-        return ["one seed: the interval does not include the variance between trainings"]
-    return []

@@ -10,30 +10,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.cli.completion import complete_labels
-from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.groups import CommandGroup
 from qwen3nb.cli.options import (
-    BATCH_SIZE,
-    CACHE_LIMIT,
-    DEVICE,
-    DIMENSIONS,
-    DTYPE,
+    ENCODER,
     FILE,
     JSON,
-    MAX_LENGTH,
     NO_CACHE,
-    POOLING,
     RAY,
     SIZE,
-    print_json,
+    answer,
+    model_option,
+    out_option,
 )
-from qwen3nb.cli.spellings import model_option, out_option
+from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
-    from qwen3nb.models.cache.cache_admin import ModelVectors
-    from qwen3nb.models.encoders.encode_shards import EncodedShards
-
-__all__ = ["cache", "encode"]
+    from qwen3nb.vectors.cache import ModelVectors
+    from qwen3nb.vectors.encode_file import EncodedShards
 
 
 @click.group(cls=CommandGroup)
@@ -50,26 +42,23 @@ def cache() -> None:
 
 @cache.command("info")
 @JSON
-@without_traceback
 def cache_info(as_json: bool) -> None:
     """List the models whose vectors are cached, the most recently used first."""
-    from qwen3nb.models.cache.cache_admin import cache_folder, list_caches
+    from qwen3nb.vectors.cache import cache_folder, list_caches
 
     caches = list_caches()
-    if as_json:
-        print_json({"folder": str(cache_folder()), "models": [_about(each) for each in caches]})
-        return
-    click.echo(f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}")
+    lines = [f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}"]
     for each in caches:
         used = datetime.fromtimestamp(each.used, tz=UTC).strftime("%Y-%m-%d")
-        click.echo(
+        lines.append(
             f"{each.label}  {each.texts():,} texts  {_size(each.bytes)}  last used {used}  "
             f"{each.path.name}"
         )
         keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
-        known = [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]
-        if known:
-            click.echo(f"  {', '.join(known)}")
+        if known := [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]:
+            lines.append(f"  {', '.join(known)}")
+    models = [_about(each) for each in caches] if as_json else []
+    answer({"folder": str(cache_folder()), "models": models}, *lines, as_json=as_json)
 
 
 def _about(cached: ModelVectors) -> dict[str, Any]:
@@ -88,14 +77,13 @@ def _about(cached: ModelVectors) -> dict[str, Any]:
 @cache.command("verify")
 @click.argument("folder", required=False, type=FILE)
 @JSON
-@without_traceback
 def cache_verify(folder: Path | None, as_json: bool) -> None:
     """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
 
     FOLDER holds vectors in parts, as `qwen3nb encode --shards` writes them; their checksums
     are in its manifest.
     """
-    from qwen3nb.models.cache.cache_admin import list_caches, verify_cache
+    from qwen3nb.vectors.cache import list_caches, verify_cache
 
     if folder is not None:
         total, damaged, summary = _verified_shards(folder)
@@ -106,20 +94,18 @@ def cache_verify(folder: Path | None, as_json: bool) -> None:
             total += held
             damaged |= {f"{each.path} ({each.label})": problems} if problems else {}
         summary = f"{total:,} vectors hold; those of {len(damaged)} models are damaged"
-    if as_json:
-        print_json({"vectors": total, "damaged": damaged})
-    else:
+    if not as_json:
         for path, problems in damaged.items():
             for problem in problems:
                 click.echo(f"{path}: {problem}", err=True)
-        click.echo(summary)
+    answer({"vectors": total, "damaged": damaged}, summary, as_json=as_json)
     if damaged:
         sys.exit(1)
 
 
 def _verified_shards(folder: Path) -> tuple[int, dict[str, list[str]], str]:
     """Return the number of vectors, the problems by file, and a sentence."""
-    from qwen3nb.models.search.shards import damaged_shards, read_manifest
+    from qwen3nb.vectors.shards import damaged_shards, read_manifest
 
     vectors, damaged = read_manifest(folder), damaged_shards(folder)
     problem = "another checksum; delete it and encode again"
@@ -132,37 +118,37 @@ def _verified_shards(folder: Path) -> tuple[int, dict[str, list[str]], str]:
 @click.option(
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
-@model_option("label", metavar="LABEL", shell_complete=complete_labels,
-              help="Of this model, as named by `cache info`.")  # fmt: skip
+@model_option(
+    "label",
+    metavar="LABEL",
+    shell_complete=complete_labels,
+    help="Of this model, as named by `cache info`.",
+)
 @click.option("--damaged", is_flag=True, help="Segments with damaged vectors, quarantined files.")
 @click.option("--all", "everything", is_flag=True, help="All vectors.")
 @click.option("--to", "size", type=SIZE, help="The least recently used, until SIZE is left.")
 @click.option("--dry-run", is_flag=True, help="List what would go and remove nothing.")
 @JSON
-@without_traceback
 def cache_prune(dry_run: bool, size: int | None, as_json: bool, **conditions: Any) -> None:
     """Remove what meets all given conditions, or what exceeds a size."""
-    from qwen3nb.models.cache.cache_admin import list_caches, prune, prune_to, to_prune
+    from qwen3nb.vectors.cache import list_caches, prune, prune_to, to_prune
 
     if size is not None:
         if dry_run or any(each not in (None, False) for each in conditions.values()):
             raise click.UsageError("--to removes by size alone; give no other option")
         freed = prune_to(size)
-        if as_json:
-            print_json({"bytes": freed, "removed": True})
-        else:
-            click.echo(f"{_size(freed)} freed")
+        answer({"bytes": freed, "removed": True}, f"{_size(freed)} freed", as_json=as_json)
         return
     selected = to_prune(list_caches(), **conditions)
     models = [_about(each) for each in selected] if as_json else []
     freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
-    if as_json:
-        print_json({"bytes": freed, "removed": not dry_run, "models": models})
-        return
-    for each in selected:
-        click.echo(f"{each.label}  {_size(each.bytes)}  {each.path.name}")
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{len(selected)} models, {_size(freed)} {what}")
+    answer(
+        {"bytes": freed, "removed": not dry_run, "models": models},
+        *(f"{each.label}  {_size(each.bytes)}  {each.path.name}" for each in selected),
+        f"{len(selected)} models, {_size(freed)} {what}",
+        as_json=as_json,
+    )
 
 
 def _size(count: float) -> str:
@@ -173,28 +159,31 @@ def _size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
-@click.command("encode")
+@click.command(cls=Command)
 @model_option("spec", required=True, help="A folder, registry name, hub id or random.")
-@click.option("--input", "source", required=True, type=FILE,
-              help='A file with one {"text": ...} per line.')  # fmt: skip
-@out_option("output", earlier=["--output"], required=True,
-            help="The .npy file to write, or with --shards or --ray, the folder.")  # fmt: skip
+@click.option(
+    "--input", "source", required=True, type=FILE, help='A file with one {"text": ...} per line.'
+)
+@out_option(
+    "output",
+    required=True,
+    help="The .npy file to write, or with --shards or --ray, the folder.",
+)
 @click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
 @NO_CACHE
-@click.option("--shards", type=click.IntRange(min=1),
-              help="Write a folder of so many parts, at most one per 4,096 texts.  "
-              "[default with --ray: one per 65,536 texts, at least four per worker]")  # fmt: skip
+@click.option(
+    "--shards",
+    type=click.IntRange(min=1),
+    help="Write a folder of so many parts, at most one per 4,096 texts.  "
+    "[default with --ray: one per 65,536 texts, at least four per worker]",
+)
 @RAY
-@click.option("--threads", type=click.IntRange(min=1),
-              help="Of a worker without a GPU, with --ray.  [default: at most 4]")  # fmt: skip
-@POOLING
-@MAX_LENGTH
-@DIMENSIONS
-@BATCH_SIZE
-@DEVICE
-@DTYPE
-@CACHE_LIMIT
-@without_traceback
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Of a worker without a GPU, with --ray.  [default: at most 4]",
+)
+@ENCODER
 def encode(
     spec: str,
     source: Path,
@@ -247,8 +236,8 @@ def encode_on_cluster(*, spec: str, folder: Path, shards: int | None, **options:
 def _encode_shards(
     spec: str, *, source: Path, folder: Path, shards: int, role: str | None, **options: Any
 ) -> None:
-    from qwen3nb.models.encoders.encode_shards import check_folder, encode_shards
     from qwen3nb.models.load import load_encoder
+    from qwen3nb.vectors.encode_file import check_folder, encode_shards
 
     check_folder(folder)
     _print_resumed(folder)
@@ -260,13 +249,13 @@ def _encode_shards(
 def _encode_one_file(
     spec: str, *, source: Path, output: Path, role: str | None, **options: Any
 ) -> None:
-    from qwen3nb.models.encoders.encode_file import (
+    from qwen3nb.models.load import load_encoder
+    from qwen3nb.vectors.encode_file import (
         check_output,
         check_texts,
         encode_to_file,
         read_texts,
     )
-    from qwen3nb.models.load import load_encoder
 
     check_output(output)
     count = check_texts(source)
@@ -279,7 +268,7 @@ def _encode_one_file(
 
 
 def _print_resumed(folder: Path) -> None:
-    from qwen3nb.models.search.shards import PLAN, read_shard_plan
+    from qwen3nb.vectors.shards import PLAN, read_shard_plan
 
     if (folder / PLAN).is_file():
         shards = read_shard_plan(folder).shards

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,45 +20,57 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb import paths
-from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.groups import CommandGroup
+from qwen3nb.cli.completion import complete_notebooks, complete_tiers
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
+    JSON,
     MIRROR,
     PASS_ENV,
+    RAY,
     REHEARSE,
     hide_library_bars,
+    model_option,
+    options,
+    parameter_option,
+    pass_names,
+    print_json,
     rehearsal,
-    use_mirror,
 )
-from qwen3nb.cli.spellings import parameter_option
-from qwen3nb.cli.study_root import in_study
+from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
+    from qwen3nb.execution.executors import RunOutcome
     from qwen3nb.execution.parameters import Parameter
+    from qwen3nb.execution.sweep import Job
+    from qwen3nb.execution.sweep_plan import SweepPlan
     from qwen3nb.report.evaluation.run_trace import RunTrace
 
-__all__ = ["FRESH", "PARAMETER", "NotebookCommand", "evaluate", "given_parameters", "run"]
-
-FRESH = click.option(
+_FRESH = click.option(
     "--fresh",
     is_flag=True,
     help="Run even if a finished page with the same inputs exists.",
 )
-PARAMETER = click.option(
-    "-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
+_PARAMETER = click.option(
+    "-p",
+    "--parameter",
+    "typed",
+    type=(str, str),
+    multiple=True,
+    metavar="NAME VALUE",
     help="A parameter by name, as in papermill; repeatable.",
-)  # fmt: skip
+)
 _PAGE = click.option(
-    "--page", metavar="NAME", default="",
+    "--page",
+    metavar="NAME",
+    default="",
     help="Name of the page; by default it says what distinguishes the run.",
-)  # fmt: skip
+)
 _DECLARED = "qwen3nb.parameters"
 _WIDEST = 100  # columns of a sentence, at most
 _FOREST = 12  # rows of the forest plot, at most
 
 
-class NotebookCommand(click.Command):
+class NotebookCommand(Command):
     """A command with an option for every parameter of a notebook.
 
     Options of the command itself take precedence over parameters of the same name.
@@ -116,7 +129,7 @@ def _option(parameter: Parameter, taken: Collection[str]) -> click.Option:
 
 
 def _type(parameter: Parameter) -> Any:
-    from qwen3nb.execution.parameter_checks import CHOICES, MINIMUM
+    from qwen3nb.execution.parameters import CHOICES, MINIMUM
 
     if parameter.name in CHOICES:
         return click.Choice(CHOICES[parameter.name])
@@ -203,30 +216,25 @@ def _print_scores(trace: RunTrace) -> None:
     )
 
 
-@click.command("eval", cls=NotebookCommand, notebook="eval")
+@click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)
 @click.option(
-    "--dry-run", is_flag=True,
+    "--dry-run",
+    is_flag=True,
     help="Look for data and weights, measure speed and needs, and run no task; exits with 1 if "
     "anything is missing or does not fit.",
-)  # fmt: skip
+)
 @click.option(
-    "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="TOML, YAML or JSON with parameters; options override it.",
-)  # fmt: skip
+)
 @REHEARSE
-@FRESH
+@_FRESH
 @MIRROR
 @CACHE_LIMIT
 @PASS_ENV
-@without_traceback
-@in_study(writes=True)
 def evaluate(
-    dry_run: bool,
-    config: Path | None,
-    rehearse: bool,
-    fresh: bool,
-    mirror: Path | None,
-    **parameters: Any,
+    dry_run: bool, config: Path | None, rehearse: bool, fresh: bool, **parameters: Any
 ) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
@@ -244,7 +252,6 @@ def evaluate(
     """
     from qwen3nb.execution.parameters import read_config
 
-    use_mirror(mirror)
     given = (read_config(config) if config else {}) | given_parameters(parameters)
     if rehearse:
         given = rehearsal(given)
@@ -283,14 +290,16 @@ class _NotebookGroup(CommandGroup):
             if ctx.resilient_parsing:  # a shell completes
                 return None
             raise
-        return PASS_ENV(CACHE_LIMIT(FRESH(_PAGE(PARAMETER(click.command(
-            name, cls=NotebookCommand, notebook=notebook, help=title
-        )(_run_given))))))  # fmt: skip
+        own = options(_PARAMETER, _PAGE, _FRESH, CACHE_LIMIT, PASS_ENV)
+        command = click.command(
+            name, cls=NotebookCommand, notebook=notebook, help=title, writes=True
+        )
+        return command(own(_run_given))
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
-@PARAMETER
-@FRESH
+@_PARAMETER
+@_FRESH
 def run(**options: Any) -> None:
     """Run a notebook, given by name or path, and publish its page.
 
@@ -302,8 +311,6 @@ def run(**options: Any) -> None:
     """
 
 
-@without_traceback
-@in_study(writes=True)
 def _run_given(
     typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: Any
 ) -> None:
@@ -319,3 +326,157 @@ def _run_given(
     if not re.fullmatch(r"[\w.-]*", page):
         raise click.UsageError(f"--page: expected letters, digits, '.', '_' and '-', got {page!r}")
     _run(command.notebook, values, fresh=fresh or before.get("fresh", False), name=page)
+
+
+@click.command(cls=NotebookCommand, notebook="eval", writes=True)
+@click.argument(
+    "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@model_option(
+    "checkpoints",
+    several=True,
+    help="A model, or a glob of folders; repeatable.",
+)
+@click.option(
+    "--tier",
+    "tiers",
+    multiple=True,
+    shell_complete=complete_tiers,
+    help="smoke, pydocs, fast or full; repeatable.",
+)
+@click.option(
+    "--notebook",
+    "notebooks",
+    multiple=True,
+    shell_complete=complete_notebooks,
+    help="A notebook; repeatable.  [default: eval]",
+)
+@_PARAMETER
+@click.option(
+    "--at-once",
+    type=click.IntRange(min=0),
+    help="Parallel runs; 0 for as many as fit, at most four.",
+)
+@RAY
+@click.option(
+    "--gpus-each",
+    type=click.FloatRange(min=0, min_open=True),
+    help="GPUs of a run on a cluster that has any; 0.5 lets two share one.  [default: 1]",
+)
+@click.option("--no-book", is_flag=True, help="Do not build the book afterwards.")
+@click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
+@REHEARSE
+@_FRESH
+@MIRROR
+@CACHE_LIMIT
+@PASS_ENV
+@JSON
+def sweep(file: Path | None, **flags: Any) -> None:
+    """Run every model on every tier in every notebook, then build the book.
+
+    FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once,
+    book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
+    every notebook that declares the parameter. --model, --tier and --notebook are repeatable.
+
+    Finished runs are reused. A failed run does not stop the others; the exit status is
+    then 1. With GPUs, each run uses one of them. With --ray, runs are spread over the nodes
+    of a cluster, and this machine publishes their pages and records.
+
+    \b
+    qwen3nb sweep sweep.toml
+    qwen3nb sweep sweep.toml --ray auto
+    qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
+    qwen3nb sweep sweep.toml --max-length 256 --dry-run
+    qwen3nb sweep --model bm25,encoder --tier full --rehearse
+    """
+    from qwen3nb.execution.sweep import check_jobs
+
+    plan = _plan(file, flags)
+    pass_names(plan.pass_env)
+    if flags["rehearse"]:
+        limit = rehearsal(dict(plan.typed) | dict(plan.parameters))["limit"]
+        plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)
+    jobs = plan.jobs()
+    check_jobs(jobs)
+    as_json = flags["as_json"]
+    if flags["dry_run"]:
+        _print_plan(jobs, fresh=flags["fresh"], as_json=as_json)
+    elif _sweep(jobs, plan, fresh=flags["fresh"], as_json=as_json):
+        sys.exit(1)
+
+
+def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
+    from qwen3nb.execution.sweep_plan import SweepPlan, read_plan
+
+    lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
+    if file is None and not lists:
+        raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
+    plan = SweepPlan() if file is None else read_plan(file)
+    typed = dict(flags["typed"]) | _parameters(flags)
+    shared = {name: value for name, value in plan.parameters.items() if name not in typed}
+    given = {
+        name: flags[name] for name in ("at_once", "ray", "gpus_each") if flags[name] is not None
+    }
+    book = plan.book and not flags["no_book"]
+    return replace(plan, **lists, **given, parameters=shared, typed=typed, book=book)
+
+
+def _parameters(flags: dict[str, Any]) -> dict[str, str]:
+    """The given flags that are parameters of the notebook, as strings."""
+    own = {each.name for each in sweep.params}
+    values = given_parameters({name: flags[name] for name in flags if name not in own})
+    return {name: str(value) for name, value in values.items()}
+
+
+def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
+    from qwen3nb.execution.parameters import Memo
+
+    once = Memo()
+    runs = []
+    for job in jobs:
+        try:
+            state, reason = "reused" if not fresh and job.finished(once) else "would run", ""
+        except (ValueError, OSError) as error:
+            state, reason = "would fail", str(error)
+        page = paths.page_key(job.resolved(once)[1])
+        runs.append({"page": page, "status": state, "reason": reason})
+    if as_json:
+        print_json({"runs": runs})
+        return
+    for run in runs:
+        reason = f": {run['reason']}" if run["reason"] else ""
+        click.echo(f"{run['status']:10} {run['page']}{reason}")
+
+
+def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) -> list[RunOutcome]:
+    """Run the jobs, build the book from the finished ones, and return the failed ones."""
+    from qwen3nb.execution.sweep import sweep as run_all
+
+    outcomes = run_all(
+        jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
+    )
+    failed = [each for each in outcomes if each.status == "failed"]
+    reused = sum(each.status == "reused" for each in outcomes)
+    done = len(outcomes) - reused - len(failed)
+    summary = f"{len(outcomes)} runs: {done} done, {reused} reused, {len(failed)} failed"
+    click.echo(summary, err=as_json)
+    book = None
+    if plan.book:
+        from qwen3nb.book.build import build_book
+
+        book = build_book(tier=(plan.tiers or ("smoke",))[0])
+        click.echo(f"Open {book}", err=as_json)
+    if as_json:
+        runs = [
+            {
+                "page": each.name,
+                "status": each.status,
+                "seconds": each.seconds,
+                "reason": each.reason,
+                "log": str(each.log),
+                "node": each.node,
+            }
+            for each in outcomes
+        ]
+        print_json({"runs": runs, "book": book and str(book)})
+    return failed

@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from qwen3nb.cli.completion import complete_models, complete_tasks
-from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
     DEVICE,
     DTYPE,
     FILE,
     MIRROR,
     READ_LIMIT,
+    TIERS_CHOICE,
     hide_library_bars,
+    model_option,
+    options,
+    out_option,
     seed_option,
-    use_mirror,
 )
-from qwen3nb.cli.spellings import Respelled, model_option, out_option
-from qwen3nb.cli.study_root import in_study
-from qwen3nb.tiers import TIERS
+from qwen3nb.cli.program import Command
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.models.rerankers.yes_no import Reranker
 
-__all__ = ["rerank", "rerank_outputs", "rerank_suite"]
-
 _DEPTH = click.option(
-    "--depth", type=click.IntRange(min=1), default=100, show_default=True,
+    "--depth",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
     help="Candidates per query.",
-)  # fmt: skip
+)
 _MAX_LENGTH = click.option(
-    "--max-length", type=click.IntRange(min=1), default=512, show_default=True,
+    "--max-length",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
     help="Tokens per pair; the document is truncated first, then the query.",
-)  # fmt: skip
-_MODEL = (
+)
+_MODEL = options(
     model_option(required=True, help="A causal language model: a folder or hub id."),
     click.option("--adapter", type=FILE, help="A LoRA adapter for it."),
     click.option("--instruction", help="Definition of relevance.  [default: web search]"),
@@ -54,59 +57,58 @@ _MODEL = (
 )
 
 
-_ON_WHAT = (
+_ON_WHAT = options(
     click.option(
-        "--tier", "--eval-tier", "tier", type=click.Choice(list(TIERS)),
+        "--tier",
+        type=TIERS_CHOICE,
         callback=lambda context, option, value: value or "",
         help="Instead of data sets. fast: SciFact, NFCorpus, FiQA2018; full: the BEIR sets with "
         "MS MARCO dev.",
     ),
     click.option(
-        "--limit", type=click.IntRange(min=0), default=0, show_default=True,
+        "--limit",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
         help="Maximum number of queries and of documents that are not judged; 0: all.",
     ),
     click.option(
-        "--msmarco", type=FILE, metavar="FOLDER",
+        "--msmarco",
+        type=FILE,
+        metavar="FOLDER",
         help="Official MS MARCO dev files, with BM25's top 1,000, instead of the tier's MSMARCO.",
     ),
     MIRROR,
     READ_LIMIT,
-)  # fmt: skip
+)
 
 
-def _with(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
-    """Return a decorator that adds ``options`` in their order."""
-    return lambda command: functools.reduce(
-        lambda inner, option: option(inner), reversed(options), command
-    )
-
-
-def _load(options: dict[str, Any]) -> Reranker:
+def _load(values: dict[str, Any]) -> Reranker:
     from qwen3nb.models.rerankers.load import load_reranker
 
     hide_library_bars()
-    return load_reranker(options.pop("model"), **options)
+    return load_reranker(values.pop("model"), **values)
 
 
-@click.command()
-@_with(_MODEL)
+@click.command(cls=Command)
+@_MODEL
 @click.option("--pairs", required=True, type=FILE, help="JSON lines with query and document.")
 @out_option(
-    "output", earlier=["--output"], required=True,
+    "output",
+    required=True,
     help="JSON lines with p_yes, log_odds, truncated.",
-)  # fmt: skip
+)
 @READ_LIMIT
-@without_traceback
-def rerank(pairs: Path, output: Path, **options: Any) -> None:
+def rerank(pairs: Path, output: Path, **values: Any) -> None:
     """Score query-document pairs, one JSON line each.
 
     \b
     qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --out scores.jsonl
     qwen3nb rerank --model base --adapter final --pairs pairs.jsonl --out scores.jsonl
     """
-    from qwen3nb.evaluation.retrieval.score_pairs import rerank_pairs
+    from qwen3nb.evaluation.retrieval.rerank import rerank_pairs
 
-    reranker = _load(options)
+    reranker = _load(values)
     count = rerank_pairs(reranker, pairs, output)
     stats = reranker.stats
     click.echo(
@@ -115,10 +117,10 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
     )
 
 
-@click.command()
-@_with(_MODEL)
+@click.command(cls=Command, writes=True, unless=["output"])
+@_MODEL
 @click.argument("data", nargs=-1, shell_complete=complete_tasks)
-@_with(_ON_WHAT)
+@_ON_WHAT
 @click.option(
     "--first",
     multiple=True,
@@ -128,26 +130,11 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
     help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
 )
 @_DEPTH
-@out_option("output", earlier=["--output"], help="Folder of the records.  [default: results/]")
+@out_option("output", help="Folder of the records.  [default: results/]")
 @seed_option("Seed, stored in the record.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @click.option("--runs", is_flag=True, help="Keep the qrels, too, beside each run (TREC format).")
-@without_traceback
-@in_study(writes=True, unless=["output"])
-def rerank_suite(
-    data: tuple[str, ...],
-    tier: str,
-    limit: int,
-    msmarco: Path | None,
-    mirror: Path | None,
-    first: tuple[str, ...],
-    depth: int,
-    output: Path | None,
-    seed: int,
-    fresh: bool,
-    runs: bool,
-    **options: Any,
-) -> None:
+def rerank_suite(data: tuple[str, ...], tier: str, first: tuple[str, ...], **values: Any) -> None:
     """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
     \b
@@ -160,16 +147,12 @@ def rerank_suite(
     from qwen3nb.evaluation.retrieval.first_stage import load_first
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
-    use_mirror(mirror)
-    reranker = _load(options)
+    of_model = ("model", "adapter", "instruction", "max_length", "template", "device", "dtype")
+    reranker = _load({name: values.pop(name) for name in of_model})
     _show(
-        lambda: run(
-            reranker, data or None, tier=tier, limit=limit, msmarco=msmarco,
-            first=load_first(*first), depth=depth, output=output, seed=seed, fresh=fresh,
-            runs=runs,
-        ),
+        lambda: run(reranker, data or None, tier=tier, first=load_first(*first), **values),
         _suite_lines,
-    )  # fmt: skip
+    )
 
 
 def _need_one(data: tuple[str, ...], tier: str) -> None:
@@ -212,23 +195,25 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
         yield f"{name}: {', '.join(dict.fromkeys(shown)) or 'undefined, as a part is missing'}"
 
 
-@click.command()
+@click.command(cls=Command, writes=True)
 @click.argument("outputs", type=FILE, required=False)
 @click.option(
-    "--adapter", "checkpoint", cls=Respelled, earlier=["--checkpoint"], type=FILE,
+    "--adapter",
+    "checkpoint",
+    type=FILE,
     help="The same as OUTPUTS: one adapter, for example.",
-)  # fmt: skip
+)
 @click.option(
     "--config",
     "training",
     type=FILE,
     help="Its training configuration.  [default: config.yaml of its seed]",
 )
-@model_option("base", earlier=["--base"], help="Base model of the adapters.")
+@model_option("base", help="Base model of the adapters.")
 @click.option(
     "--data", multiple=True, shell_complete=complete_tasks, help="As in rerank-suite; repeatable."
 )
-@_with(_ON_WHAT)
+@_ON_WHAT
 @click.option(
     "--embedding-task",
     "embedding_tasks",
@@ -240,14 +225,8 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 @_MAX_LENGTH
 @DEVICE
 @DTYPE
-@without_traceback
-@in_study(writes=True)
 def rerank_outputs(
-    outputs: Path | None,
-    checkpoint: Path | None,
-    mirror: Path | None,
-    embedding_tasks: tuple[str, ...],
-    **options: Any,
+    outputs: Path | None, checkpoint: Path | None, embedding_tasks: tuple[str, ...], **values: Any
 ) -> None:
     """Evaluate every adapter under OUTPUTS as a reranker, and as an encoder if trained as one.
 
@@ -258,7 +237,7 @@ def rerank_outputs(
     qwen3nb rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --tier fast
     qwen3nb rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --data beir/scifact
     qwen3nb rerank-outputs --adapter outputs/joint_r8/seed_42/checkpoints/final \\
-        --config outputs/joint_r8/seed_42/config.yaml --eval-tier fast
+        --config outputs/joint_r8/seed_42/config.yaml --tier fast
     """
     from qwen3nb.evaluation.mteb.select import select_tasks
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
@@ -266,15 +245,11 @@ def rerank_outputs(
     folder = outputs or checkpoint
     if folder is None or (outputs and checkpoint):
         raise click.UsageError("expected either OUTPUTS or --adapter")
-    if options["data"] and options["tier"]:
-        _need_one(options["data"], options["tier"])
-    use_mirror(mirror)
+    if values["data"] and values["tier"]:
+        _need_one(values["data"], values["tier"])
     hide_library_bars()
     tasks = select_tasks(names=embedding_tasks) if embedding_tasks else []
-    _show(
-        lambda: evaluate_trained(folder, embedding_tasks=tasks, **options),
-        _record_lines,
-    )
+    _show(lambda: evaluate_trained(folder, embedding_tasks=tasks, **values), _record_lines)
 
 
 def _record_lines(done: EvaluationRun) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Commands that begin: a study of one's own, and the demo."""
+"""Commands that begin a study, run the demo and build the book."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from pathlib import Path
 import click
 
 from qwen3nb import paths
-from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import PASS_ENV
-from qwen3nb.cli.spellings import paths_given
-from qwen3nb.cli.study_root import in_study
-
-__all__ = ["demo", "new"]
+from qwen3nb.cli.options import PASS_ENV, TIER, paths_given
+from qwen3nb.cli.program import Command
 
 
-@click.command()
-@paths_given(folder=["--out"])
+@click.command(cls=Command)
+@paths_given(folder="--out")
 @click.option("--title", default="", help="Title of the book.  [default: the folder's name]")
 @click.option("--author", default="", help="Authors of the book, separated by commas.")
-@without_traceback
 def new(folder: Path, title: str, author: str) -> None:
     """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
 
@@ -37,14 +32,14 @@ def new(folder: Path, title: str, author: str) -> None:
     click.echo("  qwen3nb book                                   # the book around it")
 
 
-@click.command()
+@click.command(cls=Command, writes=True, study=paths.runs)
 @click.option(
-    "--at-once", type=click.IntRange(min=0), default=0,
+    "--at-once",
+    type=click.IntRange(min=0),
+    default=0,
     help="Parallel runs; 0 for one per core, at most four.",
-)  # fmt: skip
+)
 @PASS_ENV
-@without_traceback
-@in_study(writes=True, folder=paths.runs)
 def demo(at_once: int) -> None:
     """Train toy models, extract and evaluate them beside baselines, and build the book.
 
@@ -56,3 +51,18 @@ def demo(at_once: int) -> None:
     from qwen3nb.demo.pipeline import run_demo
 
     click.echo(f"\nOpen {run_demo(at_once=at_once)}")
+
+
+@click.command(cls=Command, writes=True, study=paths.book)
+@TIER
+@PASS_ENV
+def book(tier: str | None) -> None:
+    """Build the book from the current results, in strict mode, and check it.
+
+    \b
+    qwen3nb book
+    qwen3nb book --tier smoke
+    """
+    from qwen3nb.book.build import build_book
+
+    click.echo(f"Open {build_book(tier=tier or '')}")

@@ -6,36 +6,35 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
-from qwen3nb.cli.completion import complete_tasks
-from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import JSON, MIRROR, hide_library_bars, print_json, use_mirror
-from qwen3nb.cli.spellings import model_option
-from qwen3nb.cli.study_root import in_study
-from qwen3nb.tiers import TIERS
-
-__all__ = ["fetch", "list_tasks", "reproduce"]
-
-_TIER = click.Choice(list(TIERS))
-
-
-@click.command()
-@click.option("--tier", type=_TIER, help="Fetch everything a tier needs.")
-@click.option(
-    "--tasks", default="", shell_complete=complete_tasks, help="MTEB tasks, comma-separated."
+from qwen3nb.cli.options import (
+    JSON,
+    MIRROR,
+    TASKS,
+    TIERS_CHOICE,
+    answer,
+    hide_library_bars,
+    model_option,
 )
-@model_option("models", several=True, earlier=["--models"],
-              help="A registry name or hub id; repeatable.")  # fmt: skip
+from qwen3nb.cli.program import Command
+
+
+@click.command(cls=Command)
+@click.option("--tier", type=TIERS_CHOICE, help="Fetch everything a tier needs.")
+@TASKS
+@model_option("models", several=True, help="A registry name or hub id; repeatable.")
 @click.option("--list", "only_list", is_flag=True, help="List what is needed and fetch nothing.")
 @click.option(
-    "--out", "--mirror", "mirror", type=click.Path(path_type=Path, file_okay=False),
-    envvar="QWEN3NB_MIRROR", help="Folder to fetch into: the --mirror of other commands.",
-)  # fmt: skip
+    "--out",
+    "--mirror",
+    "mirror",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="QWEN3NB_MIRROR",
+    help="Folder to fetch into: the --mirror of other commands.",
+)
 @JSON
-@without_traceback
 def fetch(
     tier: str | None,
     tasks: str,
@@ -56,8 +55,7 @@ def fetch(
         raise click.UsageError("nothing to fetch; give --tier, --tasks or --model")
     if mirror is None and not only_list:
         raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
-    from qwen3nb.datasets.fetch import fetch_all, sizes
-    from qwen3nb.datasets.needs import needs
+    from qwen3nb.datasets.mirror import fetch_all, needs, sizes
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
     from qwen3nb.utils.progress import tqdm
 
@@ -66,14 +64,15 @@ def fetch(
     required = needs(selected, models)
     if only_list or mirror is None:
         sized = sizes(required, say=lambda text: click.echo(text, err=True))
-        if as_json:
-            print_json([{**asdict(need), "size": size} for need, size in sized])
-            return
-        for need, size in sized:
-            click.echo(
+        answer(
+            [{**asdict(need), "size": size} for need, size in sized],
+            *(
                 f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
                 f"{', '.join(need.used_by[:3])}"
-            )
+                for need, size in sized
+            ),
+            as_json=as_json,
+        )
         return
     bar = tqdm(required, unit="id", desc="fetching")
     failures = fetch_all(bar, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))
@@ -82,31 +81,23 @@ def fetch(
         click.echo(reason, err=True)
     if untried := [id_ for id_, reason in failures.items() if not reason]:
         click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
-    if as_json:
-        print_json(
-            {
-                "folder": str(mirror),
-                "needed": [need.id for need in required],
-                "failures": {id_: str(reason) for id_, reason in failures.items()},
-            }
-        )
-    else:
-        click.echo(f"{len(required) - len(failures)} of {len(required)} are in {mirror}")
+    document = {
+        "folder": str(mirror),
+        "needed": [need.id for need in required],
+        "failures": {id_: str(reason) for id_, reason in failures.items()},
+    }
+    done = f"{len(required) - len(failures)} of {len(required)} are in {mirror}"
+    answer(document, done, as_json=as_json)
     if failures:
         sys.exit(1)
 
 
-@click.command()
-@model_option("models", several=True, earlier=["--models"],
-              help="Only this model; repeatable.")  # fmt: skip
-@click.option(
-    "--tasks", default="", shell_complete=complete_tasks, help="Only these tasks, comma-separated."
-)
+@click.command(cls=Command, writes=True)
+@model_option("models", several=True, help="Only this model; repeatable.")
+@TASKS
 @MIRROR
 @JSON
-@without_traceback
-@in_study(writes=True)
-def reproduce(models: Sequence[str], tasks: str, mirror: Path | None, as_json: bool) -> None:
+def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
     """Compare our scores with published ones, as far as the data are available.
 
     OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL;
@@ -116,11 +107,10 @@ def reproduce(models: Sequence[str], tasks: str, mirror: Path | None, as_json: b
     \b
     qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
     """
-    from qwen3nb.datasets.needs import missing_error
+    from qwen3nb.datasets.mirror import missing_error
     from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as run
 
-    use_mirror(mirror)
     hide_library_bars()
     scores = published_scores(models=",".join(models), tasks=tasks)
     absent = unavailable(scores)
@@ -135,33 +125,30 @@ def reproduce(models: Sequence[str], tasks: str, mirror: Path | None, as_json: b
             f"{done.verdict:8} {each.model:20} {each.task:24} published {each.value:.4f} "
             f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
         )
-    if as_json:
-        print_json(
-            [
-                {
-                    **asdict(done.published),
-                    "ours": done.value,
-                    "verdict": done.verdict,
-                    "reason": done.reason,
-                }
-                for done in reproduced
-            ]
-        )
+    rows = [
+        {
+            **asdict(done.published),
+            "ours": done.value,
+            "verdict": done.verdict,
+            "reason": done.reason,
+        }
+        for done in reproduced
+    ]
+    answer(rows, as_json=as_json)
     if absent:
         click.echo(str(missing_error(absent)), err=True)
     sys.exit(int(any(done.verdict == "FAIL" for done in reproduced)))
 
 
-@click.command("tasks")
-@click.option("--tier", type=_TIER)
+@click.command("tasks", cls=Command)
+@click.option("--tier", type=TIERS_CHOICE)
 @click.option("--type", "types", multiple=True, help="An MTEB task type, such as STS; repeatable.")
 @click.option(
     "--language", "languages", multiple=True, help="A language code, such as eng; repeatable."
 )
 @click.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
-@model_option("cost", earlier=["--cost"], help="Estimate the encoding time of this model.")
+@model_option("cost", help="Estimate the encoding time of this model.")
 @JSON
-@without_traceback
 def list_tasks(
     tier: str | None,
     types: tuple[str, ...],
@@ -177,37 +164,35 @@ def list_tasks(
     qwen3nb tasks --type STS --language eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
+    from qwen3nb.evaluation.mteb.plan import Range, costs, measure_encoding
     from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 
-    tasks = tier_tasks(tier) if tier else select_tasks(
-        types=types, languages=languages, benchmark=benchmark
-    )  # fmt: skip
-    _print_tasks(tasks, cost, as_json=as_json)
-
-
-def _print_tasks(tasks: Sequence[Any], model: str | None, *, as_json: bool) -> None:
-    from qwen3nb.evaluation.mteb.cost import Range, costs, measure_encoding
-
+    if tier:
+        tasks = tier_tasks(tier)
+    else:
+        tasks = select_tasks(types=types, languages=languages, benchmark=benchmark)
     speed, limit = None, None
-    if model is not None:
+    if cost is not None:
         from qwen3nb.models.load import load_encoder
 
         hide_library_bars()
-        encoder = load_encoder(model, show_progress=False)
+        encoder = load_encoder(cost, show_progress=False)
         speed, limit = measure_encoding(encoder), getattr(encoder, "max_length", None)
     estimates = costs(tasks, speed=speed, max_length=limit)
-    if as_json:
-        print_json(
-            [
-                {**asdict(each), "minutes": each.minutes and each.minutes._asdict()}
-                for each in estimates
-            ]
-        )
-        return
+    lines = []
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
         minutes = "" if each.minutes is None else f"{each.minutes.text(1):>15} min"
-        click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    total = Range.total(each.minutes for each in estimates if each.minutes is not None)
-    about = f", {total.text()} minutes of encoding here" if speed else ""
-    click.echo(f"{len(estimates)} tasks{about}", err=True)
+        lines.append(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
+    answer(
+        [
+            {**asdict(each), "minutes": each.minutes and each.minutes._asdict()}
+            for each in estimates
+        ],
+        *lines,
+        as_json=as_json,
+    )
+    if not as_json:
+        total = Range.total(each.minutes for each in estimates if each.minutes is not None)
+        about = f", {total.text()} minutes of encoding here" if speed else ""
+        click.echo(f"{len(estimates)} tasks{about}", err=True)

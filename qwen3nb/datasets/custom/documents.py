@@ -4,51 +4,65 @@ A `DocumentLayout` says which column holds the id, how the text is composed, and
 columns hold the star count and the date of the last change. ``PRESETS`` has the layouts
 of known tools.
 
-Files are opened read-only, and nothing in them is executed. Sizes are limited, so that a
+Files are opened read-only, and nothing in them is executed. Of a database only tables are read: a
+view is a program that may never end, and so is a generated column. Extensions and other files are
+not loaded, and a query that exceeds its time limit is interrupted. Sizes are limited, so that a
 small file cannot expand into a large one. Every error names file, line (or row) and cause. The
 rules are a table of the guide, `book/guide/what-is-refused.md`.
 """
 
 from __future__ import annotations
 
+import importlib
+import re
+import sqlite3
+import string
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
-from qwen3nb.datasets.custom.databases import (
-    DUCKDB,
-    SQLITE,
-    database_kind,
-    duckdb_rows,
-    sqlite_rows,
-)
-from qwen3nb.datasets.custom.text_template import TextTemplate
 from qwen3nb.datasets.rows import (
-    RAISED,
     RATIO,
     DataError,
+    checked_id,
     csv_rows,
     json_object,
     listed,
     misspelt,
-    open_text,
+    numbered_lines,
     printable,
+    raised_limit,
     size_limit,
     unicode_text,
 )
-from qwen3nb.datasets.values import checked_id
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 __all__ = ["PRESETS", "DocumentLayout", "Documents", "find_layout", "read_documents"]
 
 MOST = 256 << 20  # bytes of a file, unpacked
+SECONDS = 45.0  # time limit for a whole table
 _FREE = 16 << 20  # bytes that a database may hold whatever its size
+_CELL = 16 << 20  # bytes of one value of a database
 _ROW = 256  # bytes that a row takes in memory besides its text
-_SUFFIXES = (".jsonl", ".ndjson", ".csv")
+_STEPS = 10_000  # instructions of SQLite's virtual machine between checks of the time
+_BATCH = 256
+_FIELD = re.compile(r"\w[\w -]*")
+_DUCKDB_OPTIONS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "memory_limit": "512MB",
+    "threads": "1",
+}
+Row = Mapping[str, Any]
+Numbered = tuple[int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,7 @@ class DocumentLayout:
 
     Attributes:
         id_column: the column of ids.
-        text: a template; see `qwen3nb.datasets.custom.text_template`.
+        text: a `TextTemplate`.
         table: the table of a database; None for its only table.
         columns: column per name in the template, where they differ.
         lists: names in the template that hold a list (or JSON of one); joined by spaces.
@@ -68,25 +82,23 @@ class DocumentLayout:
     id_column: str = "id"
     text: str = "{text}"
     table: str | None = None
-    columns: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    columns: Mapping[str, str] = field(default_factory=dict)
     lists: tuple[str, ...] = ()
     stars: str | None = None
     updated: str | None = None
 
 
-PRESETS: Mapping[str, DocumentLayout] = MappingProxyType(
-    {
-        "gh-star-search": DocumentLayout(
-            id_column="full_name",
-            text="{full_name}. {purpose}. {description}. {topics}",
-            table="repositories",
-            columns=MappingProxyType({"topics": "topics_array"}),
-            lists=("topics",),
-            stars="stargazers_count",
-            updated="updated_at",
-        )
-    }
-)
+PRESETS = {
+    "gh-star-search": DocumentLayout(
+        id_column="full_name",
+        text="{full_name}. {purpose}. {description}. {topics}",
+        table="repositories",
+        columns={"topics": "topics_array"},
+        lists=("topics",),
+        stars="stargazers_count",
+        updated="updated_at",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,67 @@ class Documents:
     texts: Mapping[str, str]
     stars: Mapping[str, int | None]
     updated: Mapping[str, date | None]
+
+
+@dataclass(frozen=True)
+class TextTemplate:
+    """How the text of a document is composed: ``{full_name}. {purpose}. {description}``.
+
+    A template consists of literal text and field names in braces. Attributes, indices,
+    conversions and formats are refused, so that a template cannot run code. An empty field is
+    dropped together with the text between it and the field before it; the text before the
+    first and after the last field always stays.
+
+    Attributes:
+        fields: field names in order; a name may be repeated.
+        before: the literal text before each field.
+        after: the literal text after the last field.
+
+    >>> TextTemplate.parse("{name}. {purpose}. {topics}").fill({"name": "a", "topics": "x y"})
+    'a. x y'
+    """
+
+    fields: tuple[str, ...]
+    before: tuple[str, ...]
+    after: str
+
+    @classmethod
+    def parse(cls, text: str) -> TextTemplate:
+        """Parse a template.
+
+        Raises:
+            DataError: unbalanced braces, no field, or anything but a field name in braces.
+        """
+        try:
+            parts = list(string.Formatter().parse(text))
+        except ValueError as error:
+            raise DataError(f"text template {text!r}: {error}") from None
+        fields, before, after = [], [], ""
+        for literal, name, spec, conversion in parts:
+            after += literal
+            if name is None:
+                continue
+            if spec or conversion or not _FIELD.fullmatch(name):
+                raise DataError(
+                    f"text template {text!r}: expected a field name in braces, got {{{name}"
+                    f"{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
+                )
+            fields.append(name)
+            before.append(after)
+            after = ""
+        if not fields:
+            raise DataError(
+                f"text template {text!r}: expected a field, as in '{{title}}. {{text}}'"
+            )
+        return cls(tuple(fields), tuple(before), after)
+
+    def fill(self, values: Mapping[str, str]) -> str:
+        """Return the text for ``values``; empty if all fields are empty."""
+        text = ""
+        for name, literal in zip(self.fields, self.before, strict=True):
+            if value := values.get(name, "").strip():
+                text += (literal if text else "") + value
+        return f"{self.before[0]}{text}{self.after}" if text else ""
 
 
 def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLayout:
@@ -131,17 +204,23 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     locations: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
-    size, most, expanded = 0, size_limit(MOST), _expanded(file)
+    if not file.is_file():
+        raise DataError(f"{file}: no such file, or not a regular file")
+    # A database can hold millions of rows in a few bytes.
+    size, most = 0, size_limit(MOST)
+    expanded = size_limit(max(_FREE, file.stat().st_size * RATIO))
     for where, row in _rows(file, layout, template):
-        name = _id(where, layout.id_column, row[layout.id_column])
+        name = row[layout.id_column]
+        if isinstance(name, int) and not isinstance(name, bool):
+            name = str(name)
+        checked_id(name, where=f"{where}: field {layout.id_column!r}")
         if name in texts:
             raise DataError(f"{where}: duplicate id {name!r:.60}, first at {locations[name]}")
         texts[name] = _text(where, layout, template, row)
         locations[name] = where
         size += len(texts[name])
         if size > most or size + _ROW * len(texts) > expanded:
-            limit = min(most, expanded) >> 20
-            raise DataError(f"{where}: more than {limit} MiB of text in total; {RAISED}")
+            raise DataError(f"{where}: more text in total than {raised_limit(min(most, expanded))}")
         if layout.stars:
             stars[name] = _count(where, layout.stars, row[layout.stars])
         if layout.updated:
@@ -153,30 +232,33 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     return Documents(file.name, texts, stars, updated)
 
 
-def _rows(
-    file: Path, layout: DocumentLayout, template: TextTemplate
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows(file: Path, layout: DocumentLayout, template: TextTemplate) -> Iterator[tuple[str, Row]]:
     """Yield location and values of each row, with every column of the layout."""
-    if not file.is_file():
-        raise DataError(f"{file}: no such file, or not a regular file")
     wanted = [layout.id_column, *(layout.columns.get(name, name) for name in template.fields)]
     wanted += [name for name in (layout.stars, layout.updated) if name]
     columns = list(dict.fromkeys(wanted))
-    kind = database_kind(file)
-    if kind:
-        read = {SQLITE: sqlite_rows, DUCKDB: duckdb_rows}[kind]
+    with file.open("rb") as handle:
+        head = handle.read(16)
+    read = None
+    if head.startswith(b"SQLite format 3\0"):
+        read = sqlite_rows
+    elif head[8:12] == b"DUCK":
+        read = duckdb_rows
+    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
+    if read is not None:
         for number, values in read(file, table=layout.table, columns=columns):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
-        return
-    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    if suffix not in _SUFFIXES:
+    elif suffix == ".csv":
+        yield from _csv_rows(file, columns)
+    elif suffix in (".jsonl", ".ndjson"):
+        yield from _json_rows(file, columns)
+    else:
         raise DataError(
-            f"{file}: expected SQLite, DuckDB, or a name ending in {', '.join(_SUFFIXES)} (or .gz)"
+            f"{file}: expected SQLite, DuckDB, or a name ending in .jsonl, .ndjson, .csv (or .gz)"
         )
-    yield from (_csv_rows if suffix == ".csv" else _json_rows)(file, columns)
 
 
-def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a JSONL file; a key may be absent from some lines, not from all.
 
     Nor may a line have another one in its place: one that is spelt alike, or any if it has no
@@ -185,21 +267,23 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
     seen: set[str] = set()
     beside: dict[str, set[str]] = {name: set() for name in columns}
     instead: dict[tuple[str, str], str] = {}
-    with open_text(file, most=MOST) as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
+    for number, line in numbered_lines(file, most=MOST):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        row = json_object(line, where=where)
+        seen |= row.keys()
+        if columns[0] not in row:
+            raise DataError(f"{where}: no field {columns[0]!r}; fields: {listed(row)}")
+        known = any(column in row for column in columns[1:])
+        for name in columns[1:]:
+            if name in row:
+                beside[name] |= row.keys()
                 continue
-            row = json_object(line, where=f"{file}:{number}")
-            seen |= row.keys()
-            if columns[0] not in row:
-                raise DataError(f"{file}:{number}: no field {columns[0]!r}; fields: {listed(row)}")
-            for name in columns[1:]:
-                if name in row:
-                    beside[name] |= row.keys()
-                else:
-                    for other in _instead(name, row, columns):
-                        instead.setdefault((name, other), f"{file}:{number}")
-            yield f"{file}:{number}", {name: row.get(name) for name in columns}
+            others = misspelt(name, row, columns) if known else row.keys() - {*columns}
+            for other in others:
+                instead.setdefault((name, other), where)
+        yield where, {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
             f"{file}: no line has the field {lost[0]!r}; fields: {listed(sorted(seen))}"
@@ -212,14 +296,7 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
             )
 
 
-def _instead(name: str, row: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
-    """Return the keys that a row may have in place of an absent column."""
-    if not any(column in row for column in columns[1:]):
-        return [key for key in row if key not in columns]
-    return misspelt(name, row, columns)
-
-
-def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a CSV file with a header; an empty cell is null."""
     rows = csv_rows(file, most=MOST)
     header = [name.strip() for name in next(rows, (0, []))[1]]
@@ -234,20 +311,125 @@ def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping
         yield f"{file}:{number}", {name: values[name] or None for name in columns}
 
 
-def _expanded(file: Path) -> int:
-    """Return how many bytes the rows may take: a database can hold millions in a few."""
-    size = file.stat().st_size if file.is_file() else 0
-    return size_limit(max(_FREE, size * RATIO))
+def sqlite_rows(
+    file: Path, *, table: str | None, columns: Sequence[str], seconds: float = SECONDS
+) -> Iterator[Numbered]:
+    """Yield number and values of ``columns`` for each row of ``table``, in the order of keys.
+
+    Args:
+        file: the database.
+        table: the table; None for the only one.
+        columns: names of the columns.
+        seconds: time limit.
+
+    Raises:
+        DataError: no such table or column, a damaged file, or the time limit is exceeded.
+    """
+    end = time.monotonic() + seconds
+    address = f"file:{quote(str(file.resolve()))}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as base:
+            base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
+            base.set_progress_handler(lambda: int(time.monotonic() > end), _STEPS)
+            base.execute("PRAGMA trusted_schema = OFF")
+            kinds = {
+                name: kind
+                for name, kind, sql in base.execute("SELECT name, type, sql FROM sqlite_master")
+                if kind == "view"
+                or (
+                    kind == "table"
+                    and not name.startswith("sqlite_")
+                    and not (sql or "").lstrip().upper().startswith("CREATE VIRTUAL")
+                )
+            }
+            name = _table(file, table, kinds)
+            known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
+            yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
+    except sqlite3.Error as error:
+        late = f"; time limit {seconds:g} s" if time.monotonic() > end else ""
+        raise DataError(f"{file}: SQLite: {printable(str(error))}{late}") from None
 
 
-def _id(where: str, column: str, value: Any) -> str:
-    name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    return checked_id(name, where=f"{where}: field {column!r}")
+def duckdb_rows(
+    file: Path, *, table: str | None, columns: Sequence[str], seconds: float = SECONDS
+) -> Iterator[Numbered]:
+    """Like `sqlite_rows`, for a DuckDB file.
+
+    Raises:
+        DataError: see `sqlite_rows`; or DuckDB is not installed.
+    """
+    try:
+        duckdb: Any = importlib.import_module("duckdb")
+    except ImportError:
+        raise DataError(
+            f"{file}: reading a DuckDB file needs duckdb; pip install 'qwen3nb[duckdb]'"
+        ) from None
+    try:
+        with closing(duckdb.connect(str(file), read_only=True, config=_DUCKDB_OPTIONS)) as base:
+            base.execute("SET lock_configuration = true")
+            clock = threading.Timer(seconds, base.interrupt)
+            clock.daemon = True
+            clock.start()
+            try:
+                yield from _duckdb_table(file, base, table, columns)
+            finally:
+                clock.cancel()
+    except duckdb.Error as error:
+        cause = [*str(error).strip().splitlines(), repr(error)][0]
+        raise DataError(f"{file}: DuckDB: {printable(cause)}") from None
 
 
-def _text(
-    where: str, layout: DocumentLayout, template: TextTemplate, row: Mapping[str, Any]
-) -> str:
+def _duckdb_table(
+    file: Path, base: Any, table: str | None, columns: Sequence[str]
+) -> Iterator[Numbered]:
+    schema = base.execute(
+        "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'main'"
+    ).fetchall()
+    kinds = {name: "table" if kind == "BASE TABLE" else "view" for name, kind in schema}
+    name = _table(file, table, kinds)
+    known = base.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
+        "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position",
+        [name],
+    ).fetchall()
+    rows = base.execute(_select(file, name, columns, [column for (column,) in known]))
+    number = 0
+    while batch := rows.fetchmany(_BATCH):
+        yield from enumerate(batch, start=number + 1)
+        number += len(batch)
+
+
+def _table(file: Path, wanted: str | None, kinds: dict[str, str]) -> str:
+    """Return the table to read; ``kinds`` maps each name to ``table`` or ``view``."""
+    tables = sorted(name for name, kind in kinds.items() if kind == "table")
+    shown = listed(tables) or "none"
+    if wanted is None:
+        if len(tables) == 1:
+            return tables[0]
+        raise DataError(f"{file}: expected one table, or the name of one; tables: {shown}")
+    if kinds.get(wanted) == "view":
+        raise DataError(f"{file}: {wanted!r} is a view, only tables are read; tables: {shown}")
+    if wanted not in tables:
+        raise DataError(f"{file}: no table {wanted!r}; tables: {shown}")
+    return wanted
+
+
+def _select(file: Path, table: str, columns: Sequence[str], known: Sequence[str]) -> str:
+    """Return the statement; names come from the file's own schema and are quoted anyway."""
+    for column in columns:
+        if column not in known:
+            raise DataError(
+                f"{file}: table {table!r} has no column {column!r} (generated columns are not "
+                f"read); columns: {listed(known)}"
+            )
+    return f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(where: str, layout: DocumentLayout, template: TextTemplate, row: Row) -> str:
     values = {}
     for name in template.fields:
         column = layout.columns.get(name, name)
@@ -270,9 +452,7 @@ def _part(where: str, value: Any, as_list: bool) -> str:
     if isinstance(value, list):
         if all(isinstance(each, str) for each in value):
             return " ".join(each.strip() for each in value if each.strip())
-    elif not as_list and isinstance(value, str):
-        return value
-    elif not as_list and isinstance(value, int) and not isinstance(value, bool):
+    elif not as_list and isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
     expected = "a list of texts" if as_list else "a text"
     raise DataError(f"{where} is {type(value).__name__} {value!r:.40}, expected {expected}")
@@ -291,14 +471,14 @@ def _count(where: str, column: str, value: Any) -> int | None:
 def _day(where: str, column: str, value: Any) -> date | None:
     if value is None or value == "":
         return None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.strip())
-            value = value.astimezone(UTC) if value.tzinfo else value
-        except (ValueError, OverflowError):
-            raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a date") from None
-    if isinstance(value, datetime):
-        return (value.astimezone(UTC) if value.tzinfo else value).date()
-    if isinstance(value, date):
-        return value
+    day = value
+    try:
+        if isinstance(day, str):
+            day = datetime.fromisoformat(day.strip())
+        if isinstance(day, datetime):
+            return (day.astimezone(UTC) if day.tzinfo else day).date()
+        if isinstance(day, date):
+            return day
+    except (ValueError, OverflowError):
+        pass
     raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a date such as 2026-01-31")

@@ -5,11 +5,17 @@ precision and recall count grades of at least ``relevance_threshold`` as relevan
 for a document that does not exist is ignored and reported, unless most do not exist. A query
 without any relevant document left is dropped and reported. An ``expected`` list that contradicts
 the grades is reported, and has no effect. What is odd is counted as in a `TestCollection`.
+
+Stars and recency may change scores: a cosine of 0 or more is multiplied by the document's factor
+(`document_factors`); a negative one is divided by it. The factor is positive, so more stars or a
+later change never lower a score, and the score is continuous at 0. (The original tool multiplies
+negative scores too, which reverses the effect of every boost.)
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,21 +23,20 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
-from qwen3nb.datasets.custom.queries import Query, QueryFile, read_queries
-from qwen3nb.datasets.custom.score_boosts import Factors, document_factors
-from qwen3nb.datasets.judgements import (
+from qwen3nb.datasets.collection import (
     UNANSWERABLE,
     UNJUDGED,
+    TestCollection,
     judgement_counts,
     nonzero,
     text_counts,
 )
+from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
+from qwen3nb.datasets.custom.queries import Query, QueryFile, ScoringSettings, read_queries
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
-__all__ = ["Domain", "load_custom", "load_domain"]
+__all__ = ["Domain", "document_factors", "load_domain"]
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -45,7 +50,7 @@ class Domain:
             of the data, or two dates, never share a record.
         revision: SHA-256 of documents, queries, grades, threshold and boosts.
         texts: text per document.
-        factors: factor per document's score; see `qwen3nb.datasets.custom.score_boosts`.
+        factors: factor per document's score; see `document_factors`.
         recipe: the parameters of the factors; ``{}`` without boosts.
         queries: text per scored query.
         categories: category per scored query.
@@ -76,6 +81,15 @@ class Domain:
             query: {name: int(grade >= self.threshold) for name, grade in grades.items()}
             for query, grades in self.grades.items()
         }
+
+    def collection(self) -> TestCollection:
+        """Return a test collection of the same texts and grades, for what takes any, as `rerank`.
+
+        It has neither boosts nor threshold: metrics without grades count every grade above 0.
+        """
+        name = self.name.replace("domain-", "collection-", 1)  # other metrics, so other records
+        collection = TestCollection.from_texts(self.queries, self.texts, self.grades, name=name)
+        return replace(collection, counts={**collection.counts, **self.counts})
 
 
 def load_domain(
@@ -128,34 +142,6 @@ def load_domain(
         notes=(*factors.notes, *_notes(queries, documents.texts, threshold)),
         counts=_counts(queries, documents.texts, texts),
     )
-
-
-def load_custom(
-    queries: Path | str,
-    documents: Path | str,
-    *,
-    layout: DocumentLayout | None = None,
-    name: str | None = None,
-) -> TestCollection:
-    """Read your own queries and documents as a test collection.
-
-    This is for what takes any collection, such as `rerank`. Metrics without grades count every
-    grade above 0 as relevant. `load_domain` also keeps the query file's threshold and categories,
-    and boosts scores.
-
-    Args:
-        queries: as for `load_domain`.
-        documents: as for `load_domain`.
-        layout: as for `load_domain`.
-        name: name of the collection; by default that of the document file.
-
-    Raises:
-        DataError: an invalid file, or no query with a relevant document.
-    """
-    domain = load_domain(queries, documents, layout=layout, boost=False, name=name)
-    own = domain.name.replace("domain-", "collection-", 1)  # other metrics, so other records
-    collection = TestCollection.from_texts(domain.queries, domain.texts, domain.grades, name=own)
-    return replace(collection, counts={**collection.counts, **domain.counts})
 
 
 def _judged(queries: QueryFile, documents: Documents) -> dict[str, dict[str, int]]:
@@ -239,3 +225,81 @@ def _revision(
     for name in sorted(texts):
         digest.update(canonical([name, texts[name], factors.values[name]]) + b"\n")
     return sha256_json([digest.hexdigest(), queries, grades, threshold, factors.recipe])
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The factor of each document's score.
+
+    Attributes:
+        values: factor per document id, above 0.
+        recipe: the parameters of the factors, as JSON; ``{}`` without boosts.
+        notes: values missing in the data, and what was used instead.
+    """
+
+    values: dict[str, float]
+    recipe: dict[str, object]
+    notes: tuple[str, ...] = ()
+
+
+def document_factors(
+    documents: Documents, settings: ScoringSettings, *, on: date | None
+) -> Factors:
+    """Return the factor of each document; 1 if the data has neither stars nor dates.
+
+        factor = (1 + a · log10(stars + 1) / 6) · (1 - b · min(1, days / d))
+
+    with a = 0.1, b = 0.2, d = 365 unless the query file sets others, as `gh star-search` has it.
+    Days are whole days from the last change to the given date, never to today, so that scores
+    are reproducible.
+
+    A document without a star count has 0 stars, one without a date counts as oldest, and
+    one changed after ``on`` counts as changed on that day.
+
+    Raises:
+        DataError: the data has dates, but ``on`` is None.
+    """
+    values = dict.fromkeys(documents.texts, 1.0)
+    recipe: dict[str, object] = {}
+    if documents.stars and settings.star_boost_coefficient:
+        recipe["star_boost_coefficient"] = settings.star_boost_coefficient
+        for name, count in documents.stars.items():
+            values[name] *= (
+                1.0 + settings.star_boost_coefficient * math.log10((count or 0) + 1) / 6.0
+            )
+    if documents.updated and settings.recency_coefficient:
+        if on is None:
+            known = [day for day in documents.updated.values() if day is not None]
+            last = f"; the last change in the data is of {max(known)}" if known else ""
+            raise DataError(
+                "recency needs a reference date, so that results stay reproducible: "
+                f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){last}"
+            )
+        recipe |= {
+            "recency_coefficient": settings.recency_coefficient,
+            "recency_days": settings.recency_days,
+            "date": on.isoformat(),
+        }
+        for name, day in documents.updated.items():
+            values[name] *= _recency(day, on, settings)
+    return Factors(values, recipe, _boost_notes(documents, recipe, on))
+
+
+def _recency(day: date | None, on: date, settings: ScoringSettings) -> float:
+    days = settings.recency_days if day is None else max(0, (on - day).days)
+    return 1.0 - settings.recency_coefficient * min(1.0, days / settings.recency_days)
+
+
+def _boost_notes(
+    documents: Documents, recipe: dict[str, object], on: date | None
+) -> tuple[str, ...]:
+    notes = []
+    if "star_boost_coefficient" in recipe:
+        missing = sum(count is None for count in documents.stars.values())
+        notes += [f"{missing} documents have no star count: counted as 0"] * bool(missing)
+    if on is not None and "date" in recipe:
+        undated = sum(day is None for day in documents.updated.values())
+        later = sum(day is not None and day > on for day in documents.updated.values())
+        notes += [f"{undated} documents have no date: counted as oldest"] * bool(undated)
+        notes += [f"{later} documents changed after {on}: counted as of that day"] * bool(later)
+    return tuple(notes)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -49,8 +49,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from qwen3nb.datasets.custom.toml_lines import KeyPath, deep_key_line, key_lines, line_of
-from qwen3nb.datasets.judgements import LARGEST
+from qwen3nb.datasets.collection import LARGEST
 from qwen3nb.datasets.rows import DataError, printable, read_text
 
 __all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "model_entry", "read_queries"]
@@ -60,6 +59,7 @@ HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
+_ENDS = ("]", '"""', "'''")  # of values over several lines
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Clearer than pydantic's own messages, which speak of Python's types.
 _MESSAGES = {
@@ -69,6 +69,7 @@ _MESSAGES = {
     "model_type": "Input should be a table",
 }
 _WITHOUT_INPUT = ("missing", "not_judged")
+KeyPath = tuple[str | int, ...]
 
 
 def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
@@ -248,11 +249,8 @@ def read_queries(file: Path) -> QueryFile:
             line, the key, the expected value and the value in the file.
     """
     text = read_text(file, most=MOST).replace("\r\n", "\n")
-    if line := deep_key_line(text):
-        raise DataError(f"{file}:{line}: a key of more than 32 parts")
     try:
-        raw = tomllib.loads(text)
-        lines = key_lines(text)
+        raw, lines = tomllib.loads(text), key_lines(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
     try:
@@ -323,14 +321,70 @@ def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Quer
     return Query(table.id, table.query, table.category, grades, expected, line)
 
 
-def _from(folder: Path, spec: str) -> str:
-    """Return a spec, or a path that starts at ``folder``."""
-    return str(folder / spec) if spec.startswith(_RELATIVE) else spec
-
-
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
     relative = table.model_id.startswith(_RELATIVE)  # then a plus sign belongs to its name
     parts = [table.model_id] if relative else table.model_id.split("+")
-    spec = "+".join(_from(folder, part) for part in parts)
+    spec = "+".join(str(folder / part) if part.startswith(_RELATIVE) else part for part in parts)
     prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """Return the first line of every key, table and array element of valid TOML.
+
+    `tomllib` does not report them. A statement (a header, or a key with its value, which may span
+    lines) is what it parses alone.
+
+    >>> key_lines('[[q]]\\nid = "a"\\n')
+    {('q',): 1, ('q', 0): 1, ('q', 0, 'id'): 2}
+    """
+    lines: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    statement: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        statement.append(line)
+        if len(statement) > 1 and not any(end in line for end in _ENDS):
+            continue  # of a value that goes on
+        try:
+            value = tomllib.loads("\n".join(statement))
+        except tomllib.TOMLDecodeError:
+            continue
+        first = number - len(statement) + 1
+        if statement[0].lstrip().startswith("["):
+            table = _opened(value, counts)
+            for depth in range(1, len(table) + 1):
+                lines.setdefault(table[:depth], first)
+        else:
+            for path in _paths(value, table):
+                at = (each for each, part in enumerate(statement) if str(path[-1]) in part)
+                lines.setdefault(path, first + next(at, 0))
+        statement = []
+    return lines
+
+
+def line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
+    """Return the line of ``path``, or of its nearest known ancestor; 1 if there is none."""
+    return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)
+
+
+def _opened(header: Any, counts: dict[KeyPath, int]) -> KeyPath:
+    """Return the path that a header opens; arrays of tables continue at their last element."""
+    path: KeyPath = ()
+    while isinstance(header, dict) and header:
+        name, header = next(iter(header.items()))
+        path = (*path, name)
+        if isinstance(header, list):
+            counts[path] = counts.get(path, 0) + 1
+        if path in counts:
+            path = (*path, counts[path] - 1)
+    return path
+
+
+def _paths(value: Any, base: KeyPath) -> Iterator[KeyPath]:
+    """Yield the path of every key in a value, below ``base``."""
+    items = value.items() if isinstance(value, dict) else ()
+    for name, inner in enumerate(value) if isinstance(value, list) else items:
+        if isinstance(value, dict):
+            yield (*base, name)
+        yield from _paths(inner, (*base, name))

@@ -46,10 +46,9 @@ from types import ModuleType
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.datasets.pydocs.modules import MODULES
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = ["Entry", "PyDocs", "build_pydocs", "load_pydocs", "split_docstring"]
+__all__ = ["MODULES", "Entry", "PyDocs", "build_pydocs", "load_pydocs", "split_docstring"]
 
 CACHE_VERSION = 2  # increase when a rule above or the format of the file changes
 MASK = "[name]"
@@ -61,6 +60,67 @@ OWN, RELATED = 2, 1
 _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 _UNWANTED = {"See Also", "References", "Examples", "Example"}
 _UNDERLINE = re.compile(r"\s*[-=~]{3,}\s*")
+
+# The public modules; a function belongs to the first module of its package that lists it.
+_STANDARD = """
+    argparse array ast asyncio atexit audioop base64 bdb binascii bisect builtins bz2
+    calendar cmath codecs codeop collections colorsys compileall configparser contextlib
+    contextvars copy copyreg csv ctypes dataclasses datetime decimal difflib dis doctest
+    email.header email.utils enum errno faulthandler fileinput fnmatch fractions ftplib
+    functools gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac html
+    http.client imaplib importlib importlib.metadata importlib.resources importlib.util
+    inspect io ipaddress itertools json keyword linecache locale logging logging.config lzma
+    mailbox marshal math mimetypes mmap modulefinder multiprocessing netrc numbers operator
+    os os.path pathlib pdb pickle pickletools pkgutil platform plistlib poplib pprint profile
+    py_compile pyclbr pydoc queue quopri random re reprlib runpy sched secrets select
+    selectors shelve shlex shutil signal site smtplib socket sqlite3 ssl stat statistics
+    string struct subprocess symtable sys sysconfig tabnanny tarfile tempfile textwrap
+    threading time timeit token tokenize trace traceback tracemalloc types typing unicodedata
+    unittest unittest.mock urllib.parse urllib.request urllib.robotparser uuid warnings wave
+    weakref webbrowser xml.dom.minidom xml.etree.ElementTree xml.sax.saxutils zipapp zipfile
+    zipimport zlib zoneinfo
+"""
+_NUMPY = """
+    numpy numpy.linalg numpy.fft numpy.random numpy.ma numpy.strings numpy.rec numpy.emath
+    numpy.polynomial.polynomial numpy.polynomial.chebyshev numpy.polynomial.legendre
+    numpy.polynomial.hermite numpy.polynomial.hermite_e numpy.polynomial.laguerre
+    numpy.polynomial.polyutils numpy.lib.stride_tricks numpy.lib.recfunctions
+    numpy.lib.format numpy.lib.scimath numpy.ctypeslib numpy.testing
+"""
+_SCIPY = """
+    scipy.cluster.hierarchy scipy.cluster.vq scipy.constants scipy.datasets
+    scipy.differentiate scipy.fft scipy.integrate scipy.interpolate scipy.io scipy.io.wavfile
+    scipy.linalg scipy.linalg.interpolative scipy.ndimage scipy.optimize
+    scipy.optimize.elementwise scipy.signal scipy.signal.windows scipy.sparse
+    scipy.sparse.csgraph scipy.sparse.linalg scipy.spatial scipy.spatial.distance
+    scipy.special scipy.stats scipy.stats.contingency scipy.stats.qmc scipy.stats.mstats
+"""
+_SKLEARN = """
+    sklearn sklearn.base sklearn.calibration sklearn.cluster sklearn.compose
+    sklearn.covariance sklearn.datasets sklearn.decomposition sklearn.ensemble
+    sklearn.feature_extraction.image sklearn.feature_extraction.text
+    sklearn.feature_selection sklearn.inspection sklearn.linear_model sklearn.manifold
+    sklearn.metrics sklearn.metrics.cluster sklearn.metrics.pairwise sklearn.model_selection
+    sklearn.neighbors sklearn.pipeline sklearn.preprocessing sklearn.random_projection
+    sklearn.svm sklearn.tree sklearn.utils sklearn.utils.class_weight sklearn.utils.discovery
+    sklearn.utils.estimator_checks sklearn.utils.extmath sklearn.utils.graph
+    sklearn.utils.metadata_routing sklearn.utils.metaestimators sklearn.utils.multiclass
+    sklearn.utils.parallel sklearn.utils.random sklearn.utils.sparsefuncs
+    sklearn.utils.validation
+"""
+_PANDAS = """
+    pandas pandas.api.extensions pandas.api.indexers pandas.api.interchange
+    pandas.api.types pandas.plotting pandas.testing pandas.tseries.frequencies
+    pandas.io.json pandas.io.formats.format pandas.errors
+"""
+# The standard library counts as one package: the label of `json.dumps` is `python`.
+MODULES: dict[str, tuple[str, ...]] = {
+    "numpy": tuple(_NUMPY.split()),
+    "pandas": tuple(_PANDAS.split()),
+    "python": tuple(_STANDARD.split()),
+    "scipy": tuple(_SCIPY.split()),
+    "sklearn": tuple(_SKLEARN.split()),
+}
 
 
 @dataclass(frozen=True)
@@ -141,8 +201,8 @@ class PyDocs:
                 f"{queries} queries have {len(judged)} judged documents; "
                 f"a sample of {documents} cannot hold them"
             )
-        others = sorted((e for e in self.entries if e.name not in judged), key=_by_hash)
-        sampled = judged | {entry.name for entry in others[: documents - len(judged)]}
+        others = sorted((e.name for e in self.entries if e.name not in judged), key=_shuffled)
+        sampled = judged.union(others[: documents - len(judged)])
         entries = tuple(entry for entry in self.entries if entry.name in sampled)
         return PyDocs(entries, names, self.versions)
 
@@ -252,10 +312,6 @@ def _at_home(function: Any, home: str) -> bool:
     return module.split(".")[0].lstrip("_") == home.lstrip("_")
 
 
-def _tidy(doc: str) -> str:
-    return doc.replace("\r\n", "\n").expandtabs().strip()
-
-
 def split_docstring(
     doc: str, own: str, *, shortest: int = DOCUMENT_WORDS[0]
 ) -> tuple[str, str, list[str]] | None:
@@ -266,7 +322,8 @@ def split_docstring(
         own: name of the function, which is masked in the document.
         shortest: minimum number of words of the document.
     """
-    summary, _, rest = _without_signature(_tidy(doc), own).partition("\n\n")
+    tidy = doc.replace("\r\n", "\n").expandtabs().strip()
+    summary, _, rest = _without_signature(tidy, own).partition("\n\n")
     summary = " ".join(summary.split())
     sections = list(_sections(rest))
     kept = "\n".join(body for title, body in sections if title not in _UNWANTED)
@@ -343,10 +400,6 @@ def _subpackage(name: str, package: str) -> str:
 
 def _shuffled(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
-
-
-def _by_hash(entry: Entry) -> str:
-    return _shuffled(entry.name)
 
 
 def _from_json(value: dict[str, Any]) -> PyDocs:

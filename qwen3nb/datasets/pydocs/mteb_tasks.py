@@ -62,14 +62,25 @@ def embedded_task(name: str) -> AbsTask:
     return classes[name]()
 
 
-class _Retrieval(AbsTaskRetrieval):
+class _Embedded(AbsTask):
+    """A task whose data are built from ``pydocs``, once, by ``_data``."""
+
     data_loaded: bool
     pydocs: PyDocs
-    reranked: int | None = None
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-        if self.data_loaded:
-            return
+        if not self.data_loaded:
+            self.dataset = self._data()
+            self.data_loaded = True
+
+    def _data(self) -> Any:
+        raise NotImplementedError
+
+
+class _Retrieval(_Embedded, AbsTaskRetrieval):
+    reranked: int | None = None
+
+    def _data(self) -> Any:
         corpus, queries = self.pydocs.corpus, self.pydocs.queries
         split = {
             "corpus": Dataset.from_dict(
@@ -79,17 +90,11 @@ class _Retrieval(AbsTaskRetrieval):
             "relevant_docs": {query: dict(grades) for query, grades in self.pydocs.qrels.items()},
             "top_ranked": _first_stage(corpus, queries, self.reranked) if self.reranked else None,
         }
-        self.dataset = {"default": {"test": split}}
-        self.data_loaded = True
+        return {"default": {"test": split}}
 
 
-class _Classification(AbsTaskClassification):
-    data_loaded: bool
-    pydocs: PyDocs
-
-    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-        if self.data_loaded:
-            return
+class _Classification(_Embedded, AbsTaskClassification):
+    def _data(self) -> Any:
         sides: dict[str, dict[str, list[Any]]] = {
             side: {"text": [], "label": []} for side in ("train", "test")
         }
@@ -100,39 +105,28 @@ class _Classification(AbsTaskClassification):
                 side = sides["train" if odd else "test"]
                 side["text"].append(entry.summary)
                 side["label"].append(labels[entry.label])
-        self.dataset = DatasetDict({side: Dataset.from_dict(rows) for side, rows in sides.items()})
-        self.data_loaded = True
+        return DatasetDict({side: Dataset.from_dict(rows) for side, rows in sides.items()})
 
 
-class _Clustering(AbsTaskClustering):
-    data_loaded: bool
-    pydocs: PyDocs
+class _Clustering(_Embedded, AbsTaskClustering):
     max_fraction_of_documents_to_embed = None
     max_documents_per_cluster = 512
 
-    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-        if self.data_loaded:
-            return
+    def _data(self) -> Any:
         labels = _labels(self.pydocs)
         kept = [entry for entry in self.pydocs.entries if entry.label in labels]
         rows = {
             "sentences": [entry.text for entry in kept],
             "labels": [labels[entry.label] for entry in kept],
         }
-        self.dataset = DatasetDict({"test": Dataset.from_dict(rows)})
-        self.data_loaded = True
+        return DatasetDict({"test": Dataset.from_dict(rows)})
 
 
-class _AuthorSTS(AbsTaskSTS):
-    data_loaded: bool
-
-    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-        if self.data_loaded:
-            return
+class _AuthorSTS(_Embedded, AbsTaskSTS):
+    def _data(self) -> Any:
         first, second, gold = zip(*author_sts(), strict=True)
         rows = {"sentence1": first, "sentence2": second, "score": gold}
-        self.dataset = DatasetDict({"test": Dataset.from_dict(rows)})
-        self.data_loaded = True
+        return DatasetDict({"test": Dataset.from_dict(rows)})
 
 
 def _labels(pydocs: PyDocs) -> dict[str, int]:

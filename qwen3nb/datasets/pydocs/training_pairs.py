@@ -19,10 +19,10 @@ import gc
 import importlib.metadata
 import importlib.util
 import platform
+import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,17 +30,9 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.pydocs.build import QUERY_WORDS, load_pydocs, split_docstring
-from qwen3nb.datasets.pydocs.overlap import BenchmarkTexts
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = [
-    "DEVELOPMENT",
-    "LIBRARIES",
-    "DocstringPair",
-    "TrainingPairs",
-    "benchmark_texts",
-    "load_training_pairs",
-]
+__all__ = ["DEVELOPMENT", "DocstringPair", "TrainingPairs", "load_training_pairs"]
 
 CACHE_VERSION = 1  # increase when a rule above changes
 SHORTEST = 8
@@ -61,6 +53,9 @@ _DISTRIBUTIONS = {
     "fontTools": "fonttools",
     "zmq": "pyzmq",
 }
+RUN = 8  # consecutive words that two texts may not share
+_HEAD = 2  # words by which short benchmark texts are looked up
+_WORD = re.compile(r"[^\W_]+")
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -140,6 +135,8 @@ def _versions() -> dict[str, str]:
 
 def _collect(libraries: Iterable[str]) -> TrainingPairs:
     measured = benchmark_texts()
+    collecting = gc.isenabled()
+    gc.disable()  # it would look through all nodes of the sources again and again
     pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
@@ -156,6 +153,8 @@ def _collect(libraries: Iterable[str]) -> TrainingPairs:
             else:
                 pairs.append(DocstringPair(library, parts[0], parts[1]))
                 seen |= {parts[0], parts[1]}
+    if collecting:
+        gc.enable()
     return TrainingPairs(tuple(pairs), dict(dropped), _versions())
 
 
@@ -169,27 +168,56 @@ def _docstrings(library: str) -> Iterator[tuple[str, str]]:
 
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:
-    with warnings.catch_warnings(), _no_collection():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in the sources of others
         try:
             nodes: list[Any] = [ast.parse(source)]
         except (SyntaxError, ValueError):  # a file for another version of Python
             return
-        while nodes:
-            node = nodes.pop()
-            nodes += [each for each in getattr(node, "body", ()) if hasattr(each, "body")][::-1]
-            public = isinstance(node, _Definition) and not node.name.startswith("_")
-            if public and (doc := ast.get_docstring(node)):
-                yield doc, node.name
+    while nodes:
+        node = nodes.pop()
+        nodes += [each for each in getattr(node, "body", ()) if hasattr(each, "body")][::-1]
+        public = isinstance(node, _Definition) and not node.name.startswith("_")
+        if public and (doc := ast.get_docstring(node)):
+            yield doc, node.name
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector off: it would look through all nodes again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+class BenchmarkTexts:
+    """The texts of a benchmark, to recognise those that repeat them.
+
+    Texts are compared as words: case, white space and punctuation do not count. A text repeats
+    the benchmark if it holds eight consecutive words of a benchmark text, or all words of one
+    that has fewer than eight.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Index ``texts``; those without any word are left out."""
+        split = {words for text in texts if (words := _words(text))}
+        self._runs = {run for words in split for run in _runs(words, RUN)}
+        self._short: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for words in split:
+            if len(words) < RUN:
+                self._short.setdefault(words[:_HEAD], set()).add(words)
+
+    def repeated(self, text: str) -> str:
+        """Return the words of the benchmark that ``text`` repeats, or an empty string."""
+        words = _words(text)
+        copied = next((run for run in _runs(words, RUN) if run in self._runs), ())
+        return " ".join(copied or self._short_text(words))
+
+    def _short_text(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        for size in range(1, _HEAD + 1):
+            for start, head in enumerate(_runs(words, size)):
+                for short in self._short.get(head, ()):
+                    if words[start : start + len(short)] == short:
+                        return short
+        return ()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))
+
+
+def _runs(words: Sequence[str], size: int) -> Iterable[tuple[str, ...]]:
+    """All runs of ``size`` consecutive words."""
+    return zip(*(words[start:] for start in range(size)), strict=False)

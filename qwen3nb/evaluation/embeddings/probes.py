@@ -1,14 +1,20 @@
 """Probe vectors without retrieval: word similarity, clustering, classification, geometry.
 
-Each probe is a plain function on vectors (those on words are in `word_similarity`);
-`probe` runs them all on an encoder. Each result gives the number of items it is based on,
-and an undefined value gives the reason.
+Each probe is a plain function on vectors; `probe` runs them all on an encoder. Each result gives
+the number of items it is based on, and an undefined value gives the reason.
+
+Everything about the geometry except the lengths is computed after scaling every vector to length
+1, so that thresholds mean the same for models with and without normalisation. Only the variances
+are centred: a direction shared by all texts must remain visible.
 
 Shapes: N texts, D dimensions.
 
 References:
-    Wang and Isola 2020, arXiv:2005.10242 (alignment and uniformity); Ethayarajh 2019,
-    arXiv:1909.00512 (anisotropy); Rosenberg and Hirschberg 2007 (V-measure).
+    Finkelstein et al. 2002 (WordSim-353); Hill et al. 2015, arXiv:1408.3456 (SimLex-999);
+    Mikolov et al. 2013, NAACL, and Levy and Goldberg 2014, CoNLL (analogies, 3CosAdd); Wang and
+    Isola 2020, arXiv:2005.10242 (alignment and uniformity); Ethayarajh 2019, arXiv:1909.00512
+    (anisotropy); Rosenberg and Hirschberg 2007 (V-measure); Roy and Vetterli 2007, EUSIPCO
+    (effective rank).
 """
 
 from __future__ import annotations
@@ -19,36 +25,74 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from qwen3nb.datasets.words import load_analogies, load_word_pairs
-from qwen3nb.evaluation.embeddings.word_similarity import (
-    Analogies,
-    Vectors,
-    WordSimilarity,
-    analogies,
-    unit_rows,
-    word_similarity,
-)
+from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
+from qwen3nb.datasets.words import Analogy, WordPair, load_analogies, load_word_pairs
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
 
 __all__ = [
+    "COLLAPSED_VARIANCE",
+    "Analogies",
     "Clusters",
+    "Geometry",
     "LinearProbe",
     "Probes",
     "VectorSpread",
+    "WordSimilarity",
     "alignment",
+    "analogies",
     "anisotropy",
     "clusters",
+    "effective_rank",
+    "isotropic",
     "linear_probe",
     "probe",
     "uniformity",
+    "vector_geometry",
+    "word_similarity",
 ]
 
+COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
 CLUSTER_SEEDS = (42, 43, 44, 45, 46)
 SAME = 4.0  # lowest AuthorSTS grade of two sentences that mean the same
-_BLOCK = 1024  # rows compared at once
+_BLOCK = 1024  # rows compared, or questions scored, at once
+Vectors = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WordSimilarity:
+    """Correlation of the cosine of two words' vectors with human judgements.
+
+    Attributes:
+        spearman: rank correlation with its interval over pairs, or why it is undefined.
+        p_value: two-sided p-value of no correlation (t-distribution), or None.
+        n: number of covered pairs, in which both words have a vector.
+        coverage: share of pairs that are covered.
+    """
+
+    spearman: Aggregate
+    p_value: float | None
+    n: int
+    coverage: float
+
+
+@dataclass(frozen=True)
+class Analogies:
+    """Accuracy on analogy questions.
+
+    Attributes:
+        accuracy: share of questions answered correctly, with its interval.
+        topk: number of nearest words that may contain the answer.
+        n: number of covered questions, in which all four words have a vector.
+        coverage: share of questions that are covered.
+    """
+
+    accuracy: Aggregate
+    topk: int
+    n: int
+    coverage: float
 
 
 @dataclass(frozen=True)
@@ -117,6 +161,134 @@ class Probes:
     geometry: VectorSpread
 
 
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """The geometry of a set of vectors.
+
+    Attributes:
+        lengths: length of every vector before scaling, (N,).
+        variances: variance of every dimension over the texts, (D,).
+        cosines: cosine of every pair of texts, (N (N - 1) / 2,).
+        singular_values: of the (N, D) matrix, in descending order, (min(N, D),).
+    """
+
+    lengths: Vectors
+    variances: Vectors
+    cosines: Vectors
+    singular_values: Vectors
+
+    @property
+    def texts(self) -> int:
+        """Number of texts, N."""
+        return len(self.lengths)
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the vectors, D."""
+        return len(self.variances)
+
+    @property
+    def collapsed(self) -> int:
+        """Number of dimensions with a variance below `COLLAPSED_VARIANCE`."""
+        return int((self.variances < COLLAPSED_VARIANCE).sum())
+
+    @property
+    def mean_cosine(self) -> float:
+        """Mean cosine over all pairs: 0 for random directions, 1 for identical ones."""
+        return float(self.cosines.mean())
+
+    @property
+    def effective_rank(self) -> float:
+        """Effective number of directions in use; see `effective_rank`."""
+        return effective_rank(self.singular_values)
+
+
+def word_similarity(
+    pairs: Sequence[WordPair], vectors: Mapping[str, NDArray], *, seed: int
+) -> WordSimilarity:
+    """Spearman correlation of cosine and gold score over the covered pairs.
+
+    Args:
+        pairs: two words and a gold score.
+        vectors: vector (D,) of each word; a pair with a missing word is not covered.
+        seed: of the interval.
+
+    Raises:
+        ValueError: no pairs, or a vector is zero or not finite.
+    """
+    from scipy.stats import spearmanr
+
+    if not pairs:
+        raise ValueError("expected at least one word pair; got none")
+    covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
+    columns: dict[str, dict[str, float]] = {"cosine": {}, "gold": {}}
+    if covered:
+        first, second = (
+            _unit_rows([vectors[word] for word in side])
+            for side in ([a for a, _, _ in covered], [b for _, b, _ in covered])
+        )
+        for row, (pair, cosine) in enumerate(
+            zip(covered, (first * second).sum(axis=1).tolist(), strict=True)
+        ):
+            columns["cosine"][f"{row:06d}"] = cosine
+            columns["gold"][f"{row:06d}"] = float(pair[2])
+    spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"), seed=seed)
+    p_value = None
+    if spearman.value is not None and len(covered) > 2:
+        test = spearmanr(list(columns["cosine"].values()), list(columns["gold"].values()))
+        p_value = float(test.pvalue)
+    return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
+
+
+def analogies(
+    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1, seed: int
+) -> Analogies:
+    """Answer analogies by 3CosAdd: is d among the ``topk`` words nearest to b − a + c?
+
+    Vectors are scaled to length 1 first. Candidates are all words with a vector except a, b and c.
+
+    Args:
+        questions: (a, b, c, d), as in ("man", "king", "woman", "queen").
+        vectors: vector (D,) of each word.
+        topk: at least 1.
+        seed: of the interval.
+
+    Raises:
+        ValueError: no questions, ``topk`` below 1, or a vector is zero or not finite.
+    """
+    if not questions or topk < 1:
+        raise ValueError(f"expected questions and topk >= 1; got {len(questions)} and {topk}")
+    words = list(vectors)
+    rows_of = {word: row for row, word in enumerate(words)}
+    covered = [question for question in questions if all(word in rows_of for word in question)]
+    hits = {}
+    if covered:
+        unit = _unit_rows([vectors[word] for word in words])
+        rows = np.array([[rows_of[word] for word in question] for question in covered])
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            for offset, hit in enumerate(_three_cos_add(unit, block, topk)):
+                hits[f"{start + offset:06d}"] = float(hit)
+    accuracy = aggregate({"hit": hits}, how="mean", columns=("hit",), seed=seed)
+    return Analogies(accuracy, topk, len(covered), len(covered) / len(questions))
+
+
+def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray[np.bool_]:
+    """Whether each question, a row (a, b, c, d) of row numbers in ``unit``, is answered."""
+    a, b, c, d = rows.T
+    scores = (unit[b] - unit[a] + unit[c]) @ unit.T
+    here = np.arange(len(rows))
+    wanted = scores[here, d].copy()
+    for excluded in (a, b, c):
+        scores[here, excluded] = -np.inf
+    # An answer that is one of the three given words never counts, and one that ties with
+    # other words is not nearer than they are.
+    excluded_answer = np.isneginf(scores[here, d])
+    scores[here, d] = -np.inf
+    hits: NDArray[np.bool_] = ((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer
+    return hits
+
+
 def clusters(
     vectors: ArrayLike, labels: Sequence[Hashable], *, seeds: Sequence[int] = CLUSTER_SEEDS
 ) -> Clusters:
@@ -128,7 +300,7 @@ def clusters(
     from sklearn import metrics
     from sklearn.cluster import KMeans
 
-    unit = unit_rows(vectors)
+    unit = _unit_rows(vectors)
     names = sorted(set(labels), key=str)
     if len(labels) != len(unit) or len(names) < 2:
         raise ValueError(
@@ -212,7 +384,7 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
     Raises:
         ValueError: no rows, unequal shapes, or a vector that is zero or not finite.
     """
-    left, right = unit_rows(first), unit_rows(second)
+    left, right = _unit_rows(first), _unit_rows(second)
     if left.shape != right.shape:
         raise ValueError(f"expected two arrays of equal shape; got {left.shape} and {right.shape}")
     return float((np.linalg.norm(left - right, axis=1) ** alpha).mean())
@@ -227,6 +399,71 @@ def anisotropy(vectors: ArrayLike) -> float:
     unit = _two_or_more(vectors)
     n = len(unit)
     return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
+
+
+def _two_or_more(vectors: ArrayLike) -> Vectors:
+    unit = _unit_rows(vectors)
+    if len(unit) < 2:
+        raise ValueError("expected at least two vectors; got one")
+    return unit
+
+
+def vector_geometry(vectors: NDArray[np.floating]) -> Geometry:
+    """Measure the geometry of ``vectors`` (N, D).
+
+    Raises:
+        ValueError: fewer than two vectors, or one that is zero or not finite.
+    """
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or len(rows) < 2:
+        raise ValueError(f"expected vectors (N, D) of at least two texts; got {rows.shape}")
+    lengths = np.linalg.norm(rows, axis=1)
+    if bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0)).tolist():
+        raise ValueError(f"vectors {bad[:8]} are zero or not finite and have no direction")
+    unit = rows / lengths[:, None]
+    return Geometry(
+        lengths=lengths,
+        variances=unit.var(axis=0),
+        cosines=(unit @ unit.T)[np.triu_indices(len(unit), k=1)],
+        singular_values=np.linalg.svd(unit, compute_uv=False),
+    )
+
+
+def effective_rank(singular_values: Vectors) -> float:
+    """Exponential of the entropy of the singular values, normalised to sum to 1.
+
+    It ranges from 1 (a single direction) to their number (all equal).
+
+    References:
+        Roy and Vetterli 2007, The effective rank, EUSIPCO, definition 1.
+
+    Raises:
+        ValueError: no values, a negative one, or all zero.
+    """
+    values = np.asarray(singular_values, dtype=np.float64)
+    if values.size == 0 or (values < 0).any() or not values.sum() > 0:
+        raise ValueError("expected singular values of 0 or more, at least one above 0")
+    shares = values / values.sum()
+    shares = shares[shares > 0]  # p log p goes to 0 with p
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def isotropic(texts: int, dimension: int, *, seed: int = 0) -> Geometry:
+    """Return the geometry of ``texts`` random directions, as a reference."""
+    return vector_geometry(np.random.default_rng(seed).normal(size=(texts, dimension)))
+
+
+def _unit_rows(vectors: ArrayLike) -> Vectors:
+    """Scale the rows of (N, D) to length 1, in double precision."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError(f"expected vectors (N, D) with N >= 1; got {rows.shape}")
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])
+        raise ValueError(f"vector {row} is zero or not finite")
+    unit: Vectors = rows / lengths
+    return unit
 
 
 def probe(
@@ -276,8 +513,6 @@ def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
 
 
 def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
-    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-
     grouping = embedded_task("PyDocsSampleClustering")
     grouping.load_data()
     rows = grouping.dataset["test"]
@@ -297,8 +532,6 @@ def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
 
 
 def _geometry(encoder: Encoder) -> VectorSpread:
-    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-
     rows = author_sts()
     texts = sorted({text for first, second, _ in rows for text in (first, second)})
     vectors = encoder.encode(texts)
@@ -307,10 +540,3 @@ def _geometry(encoder: Encoder) -> VectorSpread:
     return VectorSpread(
         uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
     )
-
-
-def _two_or_more(vectors: ArrayLike) -> Vectors:
-    unit = unit_rows(vectors)
-    if len(unit) < 2:
-        raise ValueError("expected at least two vectors; got one")
-    return unit

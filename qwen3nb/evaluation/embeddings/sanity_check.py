@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry, vector_geometry
+from qwen3nb.evaluation.embeddings.probes import COLLAPSED_VARIANCE, Geometry, vector_geometry
 from qwen3nb.evaluation.embeddings.sts import STSPairs, local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
@@ -113,15 +113,16 @@ class SanityCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """Return verdict, checks and a summary of the geometry as JSON values."""
-        geometry = self.geometry
-        spread = None if geometry is None else {
-            "texts": geometry.texts,
-            "dimension": geometry.dimension,
-            "low_variance_dimensions": geometry.collapsed,
-            "mean_cosine": geometry.mean_cosine,
-            "effective_rank": geometry.effective_rank,
-            "singular_values": geometry.singular_values.tolist(),
-        }  # fmt: skip
+        spread, geometry = None, self.geometry
+        if geometry is not None:
+            spread = {
+                "texts": geometry.texts,
+                "dimension": geometry.dimension,
+                "low_variance_dimensions": geometry.collapsed,
+                "mean_cosine": geometry.mean_cosine,
+                "effective_rank": geometry.effective_rank,
+                "singular_values": geometry.singular_values.tolist(),
+            }
         return {
             "model": self.model,
             "identity": self.identity,
@@ -152,22 +153,27 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
     pydocs = load_pydocs().sample(**QUICK)
     if isinstance(model, BM25 | Fusion):
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} has no vectors")
-        ranked = _retrieval(_search(model, pydocs), pydocs, seed=seed)
+        model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
+        rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
+        ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs, seed=seed)
         return SanityCheck(model.label, model.identity, (none, ranked))
     sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
     spoken = model.encode(sentences)
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
     queries = model.encode(list(pydocs.queries.values()), role="query")
     geometry = vector_geometry(np.concatenate([documents, spoken]))
+    shape, names = _geometry(geometry, model), list(pydocs.corpus)
+    scores = model.similarity(queries, documents).tolist()
+    run = {
+        q: dict(zip(names, row, strict=True)) for q, row in zip(pydocs.queries, scores, strict=True)
+    }
     checks = (
-        _dimension(geometry),
-        _lengths(geometry, model),
+        shape["dimension"],
+        shape["lengths"],
         _paraphrase(model),
         *_sts(model, dict(zip(sentences, spoken, strict=True)), seed=seed),
-        _retrieval(_run(model, pydocs, queries, documents), pydocs, seed=seed),
-        _collapsed(geometry),
-        _distinct(geometry),
-        _rank(geometry),
+        _retrieval(run, pydocs, seed=seed),
+        *(shape[name] for name in ("collapsed", "cosine", "rank")),
     )
     return SanityCheck(model.label, model.identity, checks, geometry)
 
@@ -191,27 +197,57 @@ def verdict_of(
     return "WARNING" if stand_in or score.value > needed else "FAILED"
 
 
-def _dimension(geometry: Geometry) -> Check:
-    return Check(
-        "dimensions of a vector", "INFO", f"{geometry.dimension}",
-        value=float(geometry.dimension),
-    )  # fmt: skip
+def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
+    """Checks of lengths, variances and cosines, by what they are of."""
+    texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
+    off, unit = float(np.abs(lengths - 1).max()), model.normalizes
+    share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
+    return {
+        "dimension": Check(
+            "dimensions of a vector",
+            "INFO",
+            f"{geometry.dimension}",
+            value=float(geometry.dimension),
+        ),
+        "lengths": Check(
+            "vectors have length 1",
+            _passed(off <= NORM_TOLERANCE) if unit else "INFO",
+            f"{lengths.min():.4f} to {lengths.max():.4f}",
+            f"1 ± {NORM_TOLERANCE:g}" if unit else "–",
+            value=off,
+            n=texts,
+            remark="" if unit else "the model does not normalise its vectors",
+        ),
+        "collapsed": Check(
+            "collapsed dimensions",
+            _passed(share < COLLAPSED_SHARE),
+            f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
+            f"{COLLAPSED_VARIANCE:g}",
+            f"< {COLLAPSED_SHARE:.0%}",
+            value=share,
+            n=texts,
+            remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
+        ),
+        "cosine": Check(
+            "different texts point in different directions",
+            _passed(cosine < COSINE_LIMIT),
+            f"mean cosine {cosine:z.3f}",
+            f"< {COSINE_LIMIT}",
+            value=cosine,
+            n=f"{len(geometry.cosines):,} pairs",
+        ),
+        "rank": Check(
+            "directions in use (effective rank)",
+            "INFO",
+            f"{geometry.effective_rank:.1f} of at most {len(geometry.singular_values)}",
+            value=geometry.effective_rank,
+            n=texts,
+        ),
+    }
 
 
-def _lengths(geometry: Geometry, model: Encoder) -> Check:
-    lengths = geometry.lengths
-    off = float(np.abs(lengths - 1).max())
-    verdict = "PASSED" if off <= NORM_TOLERANCE else "WARNING"
-    normalises = model.normalizes
-    return Check(
-        "vectors have length 1",
-        verdict if normalises else "INFO",
-        f"{lengths.min():.4f} to {lengths.max():.4f}",
-        f"1 ± {NORM_TOLERANCE:g}" if normalises else "–",
-        value=off,
-        n=f"{geometry.texts} texts",
-        remark="" if normalises else "the model does not normalise its vectors",
-    )
+def _passed(good: bool) -> str:
+    return "PASSED" if good else "WARNING"
 
 
 def _paraphrase(encoder: Encoder) -> Check:
@@ -267,26 +303,6 @@ def _valued(
     )
 
 
-def _run(
-    encoder: Encoder,
-    pydocs: PyDocs,
-    queries: NDArray[np.float32],
-    documents: NDArray[np.float32],
-) -> dict[str, dict[str, float]]:
-    names = list(pydocs.corpus)
-    scores = encoder.similarity(queries, documents).tolist()
-    return {
-        query: dict(zip(names, row, strict=True))
-        for query, row in zip(pydocs.queries, scores, strict=True)
-    }
-
-
-def _search(model: BM25 | Fusion, pydocs: PyDocs) -> dict[str, dict[str, float]]:
-    model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
-    rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
-    return model.search(rows, top_k=DEPTH)
-
-
 def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
     """MRR@10 of a query's own document; chance level is the mean of 1/r over a random rank r."""
     values = score_run({query: {query: 1} for query in pydocs.query_names}, run, [f"MRR@{DEPTH}"])
@@ -300,43 +316,6 @@ def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: 
         f"> {MRR_TARGET:.2f}",
         n=f"{score.n} queries, {pool} documents",
         remark=f"threshold set for MS MARCO; these data stand in for it; chance {chance:.4f}",
-    )
-
-
-def _collapsed(geometry: Geometry) -> Check:
-    share = geometry.collapsed / geometry.dimension
-    spread = geometry.variances
-    return Check(
-        "collapsed dimensions",
-        "PASSED" if share < COLLAPSED_SHARE else "WARNING",
-        f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
-        f"{COLLAPSED_VARIANCE:g}",
-        f"< {COLLAPSED_SHARE:.0%}",
-        value=share,
-        n=f"{geometry.texts} texts",
-        remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
-    )
-
-
-def _distinct(geometry: Geometry) -> Check:
-    return Check(
-        "different texts point in different directions",
-        "PASSED" if geometry.mean_cosine < COSINE_LIMIT else "WARNING",
-        f"mean cosine {geometry.mean_cosine:z.3f}",
-        f"< {COSINE_LIMIT}",
-        value=geometry.mean_cosine,
-        n=f"{len(geometry.cosines):,} pairs",
-    )
-
-
-def _rank(geometry: Geometry) -> Check:
-    most = len(geometry.singular_values)
-    return Check(
-        "directions in use (effective rank)",
-        "INFO",
-        f"{geometry.effective_rank:.1f} of at most {most}",
-        value=geometry.effective_rank,
-        n=f"{geometry.texts} texts",
     )
 
 
@@ -355,13 +334,9 @@ def vector_agreement(
     texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
 
     def vectors(folder: Path) -> NDArray[np.float32]:
-        options_ = {"show_progress": False, **options}
-        encoded = load_encoder(folder, **options_).encode(texts)
+        encoded = load_encoder(folder, **{"show_progress": False, **options}).encode(texts)
         return encoded / np.linalg.norm(encoded, axis=1, keepdims=True)
 
     middle = vectors(center)
-    agreement = {}
-    for folder in others:
-        cosines = (middle * vectors(folder)).sum(axis=1)
-        agreement[folder.name] = (float(cosines.mean()), float(cosines.min()))
-    return agreement
+    cosines = {folder.name: (middle * vectors(folder)).sum(axis=1) for folder in others}
+    return {name: (float(each.mean()), float(each.min())) for name, each in cosines.items()}

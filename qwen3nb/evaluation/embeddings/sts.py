@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.rows import DataError, csv_rows, numbered_json_rows
-from qwen3nb.datasets.values import scored_pair
+from qwen3nb.datasets.mirror import load_data, local_data, mirrored
+from qwen3nb.datasets.rows import DataError, csv_rows, numbered_json_rows, scored_pair
+from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
-    "STS_SETS",
     "STSPairs",
     "STSScores",
     "evaluate_sts",
@@ -29,6 +29,7 @@ __all__ = [
 _BENCHMARK = "STSBenchmark"
 _BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
 STS_SETS = {"STS-B": _BENCHMARK, "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
+_COLUMNS = ("sentence1", "sentence2", "score")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ class STSPairs:
             )
         if not np.isfinite(self.gold).all():
             raise DataError(f"{self.name}: a gold score is not a finite number")
+
+    @classmethod
+    def of_rows(cls, name: str, rows: Any) -> STSPairs:
+        """Take the columns ``sentence1``, ``sentence2`` and ``score`` of a data set."""
+        one, two, gold = (rows[column] for column in _COLUMNS)
+        return cls(name, tuple(map(str, one)), tuple(map(str, two)), tuple(map(float, gold)))
 
 
 @dataclass(frozen=True)
@@ -92,21 +99,13 @@ def sts_pairs(name: str) -> STSPairs:
         ValueError: unknown set; the message lists the choices.
         MirrorError: the data are not available; the message says how to fetch them.
     """
-    from qwen3nb.datasets.mirror import load_data, local_data
-    from qwen3nb.evaluation.mteb.select import select_tasks
-
-    task = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])[0]
+    (task,) = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])
     with local_data(task):
         load_data(task)
         data: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):
             data = data.get(key, data)
-    return STSPairs(
-        name,
-        tuple(map(str, data["sentence1"])),
-        tuple(map(str, data["sentence2"])),
-        tuple(map(float, data["score"])),
-    )
+    return STSPairs.of_rows(name, data)
 
 
 def local_sts_benchmark() -> STSPairs | None:
@@ -114,32 +113,21 @@ def local_sts_benchmark() -> STSPairs | None:
 
     Nothing is downloaded. They stand in for STS-B unless they are as many as it has.
     """
-    from qwen3nb.datasets.mirror import mirrored
-    from qwen3nb.evaluation.mteb.select import select_tasks
-
-    task = select_tasks(names=[_BENCHMARK])[0]
-    data = task.metadata.dataset
-    if mirrored(data["path"]) is not None:
-        pairs: STSPairs | None = sts_pairs("STS-B")
-    else:
-        pairs = _cached_pairs(data["path"], data["revision"])
-    if pairs is None:
-        return None
-    return replace(pairs, stand_in=len(pairs.gold) != _BENCHMARK_PAIRS)
-
-
-def _cached_pairs(path: str, revision: str) -> STSPairs | None:
-    """Read the datasets library's cache: owner___name/config/version/revision."""
     import datasets
 
-    root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
-    folders = sorted(root.glob(f"{path.replace('/', '___')}/*/*/{revision}"))
-    files = [file for folder in folders[:1] for file in folder.glob("*-test.arrow")]
-    if len(files) != 1:
-        return None
-    rows = datasets.Dataset.from_file(str(files[0]))
-    first, second = (tuple(map(str, rows[column])) for column in ("sentence1", "sentence2"))
-    return STSPairs("STS-B", first, second, tuple(map(float, rows["score"])))
+    (task,) = select_tasks(names=[_BENCHMARK])
+    data = task.metadata.dataset
+    if mirrored(data["path"]) is not None:
+        pairs = sts_pairs("STS-B")
+    else:  # the cache: owner___name/config/version/revision
+        root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
+        name = data["path"].replace("/", "___")
+        folders = sorted(root.glob(f"{name}/*/*/{data['revision']}"))
+        files = [file for folder in folders[:1] for file in folder.glob("*-test.arrow")]
+        if len(files) != 1:
+            return None
+        pairs = STSPairs.of_rows("STS-B", datasets.Dataset.from_file(str(files[0])))
+    return replace(pairs, stand_in=len(pairs.gold) != _BENCHMARK_PAIRS)
 
 
 def read_pairs(file: Path) -> STSPairs:
@@ -149,40 +137,23 @@ def read_pairs(file: Path) -> STSPairs:
         DataError: an invalid row; the message names the line.
     """
     if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        rows = list(_table(file))
+        lines = csv_rows(file)
+        header = next(lines, (1, []))[1]
+        if missing := [name for name in _COLUMNS if name not in header]:
+            raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(_COLUMNS)}")
+        rows: list[tuple[int, Any]] = []
+        for number, cells in lines:
+            if len(cells) != len(header):
+                raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
+            rows.append((number, [cells[header.index(name)] for name in _COLUMNS]))
     else:
-        kinds: dict[str, Any] = {"sentence1": str, "sentence2": str, "score": (int, float)}
-        rows = [
-            scored_pair(file, number, a, b, score, of="sentences")
-            for number, (a, b, score) in numbered_json_rows(file, kinds)
-        ]
+        kinds: Any = {"sentence1": str, "sentence2": str, "score": (int, float)}
+        rows = list(numbered_json_rows(file, kinds))
     if not rows:
         raise DataError(f"{file}: no pairs")
-    first, second, gold = zip(*rows, strict=True)
+    pairs = [scored_pair(file, number, *cells, of="sentences") for number, cells in rows]
+    first, second, gold = zip(*pairs, strict=True)
     return STSPairs(file.name.split(".")[0], first, second, gold)
-
-
-def _pairs(data: Any) -> STSPairs:
-    if isinstance(data, STSPairs):
-        return data
-    if isinstance(data, str | Path):
-        file = Path(data).expanduser()
-        return read_pairs(file) if file.is_file() else sts_pairs(str(data))
-    first, second, gold = data
-    return STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
-
-
-def _table(file: Path) -> Iterator[tuple[str, str, float]]:
-    """Yield the pairs of a table with a header."""
-    rows, wanted = csv_rows(file), ("sentence1", "sentence2", "score")
-    header = next(rows, (1, []))[1]
-    if missing := [name for name in wanted if name not in header]:
-        raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(wanted)}")
-    for number, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
-        first, second, score = (cells[header.index(name)] for name in wanted)
-        yield scored_pair(file, number, first, second, score, of="sentences")
 
 
 def evaluate_sts(
@@ -210,18 +181,21 @@ def evaluate_sts(
         DataError: lists of different lengths, or an invalid row.
     """
     encoder = model if isinstance(model, Encoder) else load_encoder(model)
-    pairs = _pairs(data)
-    vectors = encoder.encode([*pairs.first, *pairs.second])
-    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    half = len(pairs.first)
-    cosines = (vectors[:half] * vectors[half:]).sum(axis=1)
-    names = [f"{index:05d}" for index in range(half)]
+    if isinstance(data, str | Path):
+        file = Path(data).expanduser()
+        data = read_pairs(file) if file.is_file() else sts_pairs(str(data))
+    elif not isinstance(data, STSPairs):
+        first, second, gold = data
+        data = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
+    vectors = encoder.encode([*data.first, *data.second])
+    one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
+    names = [f"{index:05d}" for index in range(len(data.gold))]
     per_query = {
-        "cosine": dict(zip(names, map(float, cosines), strict=True)),
-        "gold": dict(zip(names, pairs.gold, strict=True)),
+        "cosine": dict(zip(names, map(float, (one * other).sum(axis=1)), strict=True)),
+        "gold": dict(zip(names, data.gold, strict=True)),
     }
     spearman, pearson = (
         aggregate(per_query, how=how, columns=("cosine", "gold"), seed=seed)
         for how in ("spearman", "pearson")
     )
-    return STSScores(pairs.name, spearman, pearson, per_query)
+    return STSScores(data.name, spearman, pearson, per_query)

@@ -3,200 +3,173 @@
 MTEB loads the data, runs the model and scores it; its own result goes to ``results/mteb``.
 Per-query scores are computed here from MTEB's predictions, aggregated, and compared with
 MTEB's main score: a task fails unless the two implementations agree to 1e-5.
+
+    results/mteb/results/<model>/<revision>/<task>.json
+    results/mteb/results/<model>/<revision>/model_meta.json
+    results/mteb/results/<model>/<revision>/run_settings.jsonl
+    results/mteb/results/<model>/<revision>/checksums.jsonl     ours
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import tempfile
-import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from qwen3nb import paths
-from qwen3nb.datasets.mirror import current_revision, data_revision, load_data, local_data
-from qwen3nb.datasets.needs import hub_access, needs
-from qwen3nb.evaluation.known_models import KnownModel, loaded
-from qwen3nb.evaluation.mteb.counts import data_counts
-from qwen3nb.evaluation.mteb.known_tasks import KnownTask, known_tasks
-from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, metrics_of, score_task, scored_run
-from qwen3nb.evaluation.mteb.results_folder import keep_results
-from qwen3nb.evaluation.mteb.select import selection
-from qwen3nb.evaluation.mteb.subsample import limited
-from qwen3nb.evaluation.recording import (
-    Work,
-    assemble,
-    evaluating,
-    model_info,
-    record_path,
-    stored,
+from qwen3nb.datasets.collection import judgement_counts, text_counts
+from qwen3nb.datasets.mirror import (
+    current_revision,
+    data_revision,
+    hub_access,
+    load_data,
+    local_data,
+    needs,
 )
-from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
-from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
-from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation.known_models import KnownModel
+from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, scored_run, task_slices
+from qwen3nb.evaluation.mteb.select import KnownTask, known_tasks, limited, selection
+from qwen3nb.evaluation.recording import Work, assemble, with_runs
+from qwen3nb.evaluation.run import (
+    SEARCH_TYPES,
+    EvaluationError,
+    EvaluationRun,
+    Run,
+    RunOptions,
+    UnsupportedError,
+    evaluate_each,
+)
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import MTEBScore, Result, TaskInfo
-from qwen3nb.utils.atomic_files import read_json, write_text
-from qwen3nb.utils.progress import tqdm
+from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
+from qwen3nb.utils.atomic_files import read_json, sha256_file, write_bytes
+from qwen3nb.utils.files.journal import noted
+from qwen3nb.utils.files.turns import turn
 
-__all__ = [
-    "Model", "evaluate_task", "evaluate_tasks", "is_complete", "stored_record", "unsuited",
-]  # fmt: skip
+__all__ = ["Model", "TaskItem", "evaluate_task", "evaluate_tasks", "keep_results"]
 
 Model = Encoder | BM25 | Fusion | Reranker
 
 
-@hub_session()  # a hub that fails is not asked for each task
 def evaluate_tasks(
     model: Model | KnownModel,
     *,
     tier: str = "smoke",
     tasks: Iterable[Any] | str | None = None,
     limit: int = 0,
-    output: Path | str | None = None,
-    seed: int = 0,
-    batch_size: int = 32,
-    config: dict[str, Any] | None = None,
-    fresh: bool = False,
-    runs: bool = False,
-    strict: bool = True,
-    show_progress: bool = True,
+    **options: Unpack[RunOptions],
 ) -> EvaluationRun:
-    """Evaluate ``model`` on a tier or on tasks; save each record as it finishes.
-
-    See `qwen3nb.evaluate`, which also takes a model spec.
+    """Evaluate ``model`` on a tier or on tasks; for the arguments see `qwen3nb.evaluate`.
 
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`; one that is only known is
             loaded when a task runs.
         tier: name of a tier; see `TIERS`.
-        tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
-            string of names; an empty string means the tier's tasks.
-        limit: maximum number of queries, of rows, and of documents besides the judged ones;
-            0 for no limit.
-        output: folder for records; by default `paths.results`.
-        seed: seed of the confidence intervals.
-        batch_size: texts per batch.
-        config: parameters to store in each record.
-        fresh: run tasks again even if a record exists.
-        runs: whether a search keeps its run and its qrels; see `qwen3nb.evaluation.run_files`.
-            A record that lacks them gets them, and stays as it is otherwise.
-        strict: whether to raise if a task failed; if not, see `EvaluationRun.failures`.
-        show_progress: whether to show a progress bar over the tasks.
+        tasks: tasks to run instead.
+        limit: maximum number of queries, of rows, and of unjudged documents; 0 for no limit.
+        options: see `Run`.
 
     Raises:
-        EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
-            its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
-            has the records of the others.
+        EvaluationError: a task failed, and ``strict``.
     """
-    folder = Path(output) if output else paths.results()
-    tally, run, reachable = Tally(), uuid.uuid4().hex[:12], cache(hub_reachable)
-    config = {**(config or {}), "tier": tier}
-    bar = tqdm(
-        known_tasks(tier=tier, tasks=tasks, limit=limit), desc=model.label, unit="task",
-        disable=not show_progress,
-    )  # fmt: skip
-    for task in bar:
-        name = task.key
-        bar.set_postfix_str(name)
-        if reason := unsuited(model, task):
-            tally.skip(name, reason)
-            continue
-        file = record_path(model, name, folder=folder, seed=seed)
-        with evaluating(file):
-            earlier = None if fresh else stored_record(model, task, folder=folder, seed=seed)
-            if earlier is not None and is_complete(earlier, folder=folder, runs=runs):
-                tally.add(earlier, name=name, reused=True)
-                continue
-            loaded(model)  # if it fails, so does every task
-            with tally.attempt(name), hub_access(needs([task.load()]), reachable):
-                result = evaluate_task(
-                    loaded(model), task.load(), seed=seed, batch_size=batch_size, limit=limit,
-                    config=config, run=run, run_folder=folder if runs else None,
-                    mteb_results=None if limit or earlier else folder / "mteb",
-                )  # fmt: skip
-                if earlier is not None:
-                    result = with_added_runs(earlier, result)
-                result.save(folder)
-                tally.add(result, name=name, reused=earlier is not None)
-            _keep_failure(tally.failure(name), file.with_suffix(".error.txt"))
-    return tally.run_or_raise(model.label, kind="tasks", saved=folder, strict=strict)
+    run = Run(**options)
+    run = replace(run, config={**(run.config or {}), "tier": tier})
+    known = known_tasks(tier=tier, tasks=tasks, limit=limit)
+    jobs = [(task.key, partial(TaskItem(task, limit).on, model)) for task in known]
+    return evaluate_each(jobs, run, label=model.label, kind="tasks")
 
 
-def _keep_failure(trace: str | None, file: Path) -> None:
-    """Save a traceback next to the records; remove an earlier one if the task succeeded."""
-    if trace is None:
-        file.unlink(missing_ok=True)
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, trace)
+@dataclass(frozen=True)
+class TaskItem:
+    """An MTEB task, of which ``limit`` queries or rows are evaluated."""
 
+    task: KnownTask
+    limit: int = 0
 
-def unsuited(model: Model | KnownModel, task: KnownTask) -> str:
-    """Return why the model does not support the task, or an empty string."""
-    if isinstance(model, Reranker):
-        return "" if task.type == "Reranking" else f"{model.label} reranks only"
-    vectors = not model.searches_only or task.type in SEARCH_TYPES
-    return "" if vectors else f"{model.label} has no vectors"
+    @property
+    def name(self) -> str:
+        """Name of the task with its selection."""
+        return self.task.key
 
+    key = name
 
-def stored_record(
-    model: Model | KnownModel, task: KnownTask, *, folder: Path, seed: int
-) -> Result | None:
-    """Return the stored record for this model, data and software, if any."""
-    return stored(
-        record_path(model, task.key, folder=folder, seed=seed),
-        identity=model.identity,
-        metrics=metrics_of(task.type),
-        same=lambda result: (
-            result.task.revision == task.revision
-            and sorted(result.task.splits) == sorted(task.splits)
-            and sorted(result.task.subsets) == sorted(task.subsets)
-        ),
-    )
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The metrics of tasks of its type."""
+        return metrics_of(self.task.type)
 
+    def unsuited(self, model: Model | KnownModel) -> str:
+        """Return why the model does not support the task, or an empty string."""
+        if isinstance(model, Reranker):
+            return "" if self.task.type == "Reranking" else f"{model.label} reranks only"
+        vectors = not model.searches_only or self.task.type in SEARCH_TYPES
+        return "" if vectors else f"{model.label} has no vectors"
 
-def is_complete(result: Result, *, folder: Path, runs: bool) -> bool:
-    """Whether a stored record has all that a run keeps: with ``runs``, a search has its run."""
-    return not runs or result.task.type not in SEARCH_TYPES or has_runs(result, folder)
+    def on(self, model: Model | KnownModel) -> list[tuple[Any, TaskItem]]:
+        """Return the model with the task.
+
+        Raises:
+            UnsupportedError: the model cannot do the task.
+        """
+        if reason := self.unsuited(model):
+            raise UnsupportedError(reason)
+        return [(model, self)]
+
+    def same(self, record: Result, folder: Path) -> bool:
+        """Whether a record is of the same revision, splits and subsets."""
+        own = record.task
+        return (
+            own.revision == self.task.revision
+            and sorted(own.splits) == sorted(self.task.splits)
+            and sorted(own.subsets) == sorted(self.task.subsets)
+        )
+
+    def evaluate(self, model: Model, run: Run, earlier: Result | None) -> Result:
+        """Return the record of a model; MTEB's own result is kept with a whole, new one."""
+        task = self.task.load()
+        keeps = not (self.limit or earlier)
+        with hub_access(needs([task]), run.reachable):
+            return evaluate_task(
+                model,
+                task,
+                run=run,
+                limit=self.limit,
+                mteb_results=run.folder / "mteb" if keeps else None,
+            )
 
 
 def evaluate_task(
     model: Model,
     task: Any,
     *,
-    seed: int = 0,
-    batch_size: int = 32,
+    run: Run | None = None,
     limit: int = 0,
-    config: Mapping[str, Any] | None = None,
-    run: str = "",
     mteb_results: Path | None = None,
-    run_folder: Path | None = None,
 ) -> Result:
     """Return the record of ``model`` on one MTEB task; nothing is looked up, and nothing saved.
 
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`.
         task: an MTEB task object; its data stay loaded.
-        seed: seed of the confidence intervals.
-        batch_size: texts per batch.
+        run: seed, batch size and parameters; with its ``runs``, a search's run is written.
         limit: as in `evaluate_tasks`.
-        config: parameters to store in the record.
-        run: id shared by all records of one evaluation.
         mteb_results: folder for MTEB's own result file; None for no file.
-        run_folder: folder of the records, for the run and the qrels of a search; None for none.
     """
+    run = run or Run()
     revision, work, named = data_revision(task), Work(model), dict(task.metadata.dataset)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
@@ -209,15 +182,13 @@ def evaluate_task(
             )
         with limited(task, limit):
             counts = data_counts(task)
-            predicted, outcome, file = _by_mteb(
-                model, task, results=mteb_results, batch_size=batch_size
-            )
-            scores = score_task(task, predicted, outcome, seed=seed)
-            searched = task.metadata.type in SEARCH_TYPES and run_folder is not None
+            predicted, outcome, file = _by_mteb(model, task, mteb_results, run.batch_size)
+            scores = score_task(task, predicted, outcome, seed=run.seed)
+            searched = run.runs and task.metadata.type in SEARCH_TYPES
             judged, ranked = scored_run(task, predicted, outcome) if searched else ({}, {})
     result = assemble(
-        model=model_info(model),
-        task=TaskInfo(
+        work,
+        TaskInfo(
             name=task.metadata.name,
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
@@ -232,33 +203,36 @@ def evaluate_task(
             selection=selection(task, limit=limit),
             counts=counts | work.counts(),
         ),
-        per_query=scores.per_query,
+        scores.per_query,
         metrics=scores.metrics,
         parts=scores.parts,
-        work=work,
-        seed=seed,
-        run=run,
-        config={**(config or {}), **({"top": scores.top} if scores.top else {})},
-        device=model.device,
-        precision=model.settings.get("dtype", "float32"),
+        config={**(run.config or {}), **({"top": scores.top} if scores.top else {})},
+        seed=run.seed,
+        run=run.id,
     )
-    if run_folder is None or not searched:
-        return result
-    return with_runs(result, run_folder, run=ranked, qrels=judged)
+    return with_runs(result, run.folder, run=ranked, qrels=judged) if searched else result
 
 
 def _by_mteb(
-    model: Model, task: Any, *, results: Path | None, batch_size: int
+    model: Model, task: Any, results: Path | None, batch_size: int
 ) -> tuple[dict[str, Any], Any, str]:
-    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``."""
+    """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``.
+
+    For a search, MTEB runs an encoder that searches by blocks: its own search holds the scores of
+    all queries with 50,000 documents, and of a reranking task all vectors; its scores depend on how
+    the matrix library rounds.
+    """
     import mteb
 
+    searched: Any = model
+    if isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES:
+        searched = DenseSearch(model)
     with tempfile.TemporaryDirectory() as scratch:
         # Always a new folder: MTEB appends to an existing prediction file.
         predictions, written = Path(scratch, "predictions"), Path(scratch, "results")
         with _predictions(task) as predicted:
             outcome = mteb.evaluate(
-                _searching(model, task),
+                searched,
                 task,
                 cache=mteb.ResultCache(written) if results else None,
                 overwrite_strategy="always",
@@ -300,17 +274,6 @@ def _predictions(task: Any) -> Iterator[dict[str, Any]]:
         del task._save_task_predictions
 
 
-def _searching(model: Model, task: Any) -> Any:
-    """Return what MTEB runs: for a search, an encoder that searches by blocks.
-
-    MTEB's own search holds the scores of all queries with 50,000 documents, and of a reranking
-    task all vectors; its scores depend on how the matrix library rounds.
-    """
-    if isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES:
-        return DenseSearch(model)
-    return model
-
-
 def _load(task: Any, revision: str = "") -> None:
     """Load a task's data, from the mirror or the hub; again if they were of another revision.
 
@@ -324,9 +287,10 @@ def _load(task: Any, revision: str = "") -> None:
     if not task.data_loaded:
         load_data(task)
         task.loaded_revision = revision
-    if hasattr(task, "convert_v1_dataset_format_to_v2"):
-        task.convert_v1_dataset_format_to_v2(num_proc=None)
-    if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
+    if not hasattr(task, "convert_v1_dataset_format_to_v2"):
+        return
+    task.convert_v1_dataset_format_to_v2(num_proc=None)
+    if task.metadata.type == "Reranking":
         parts = [data for subset in task.dataset.values() for data in subset.values()]
         if not all(part["top_ranked"] for part in parts):
             raise EvaluationError(
@@ -351,10 +315,77 @@ def _quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
             # MTEB's bitext evaluator copies tensors in a way that torch discourages.
             warnings.filterwarnings("ignore", message="To copy construct from a tensor")
-            # A toy model never predicts some classes; their precision is undefined but
-            # unused here.
+            # A toy model never predicts some classes; their precision is unused here.
             warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
             yield
     finally:
         if shown:
             datasets.enable_progress_bars()
+
+
+def data_counts(task: Any) -> dict[str, int]:
+    """Count what a reader of the scores of a loaded search task should know; only what there is.
+
+    A judged document that is not in the corpus can never be retrieved; MTEB counts a query without
+    a relevant document as 0; equal documents compete with each other.
+
+    Raises:
+        EvaluationError: most of the judged documents of a part are not in its corpus.
+    """
+    counts: Counter[str] = Counter()
+    for part in task_slices(task):
+        if not isinstance(part.data, Mapping) or "relevant_docs" not in part.data:
+            continue
+        corpus = part.data["corpus"]
+        columns = [corpus[name] for name in ("title", "text") if name in corpus.column_names]
+        rows = zip(*columns, strict=True)
+        try:
+            counts.update(
+                judgement_counts(
+                    part.data["relevant_docs"],
+                    queries=part.data["queries"]["id"],
+                    documents=corpus["id"],
+                    where=f"{task.metadata.name}{part.prefix}",
+                    zeros=True,
+                )
+            )
+        except DataError as error:
+            raise EvaluationError(str(error)) from None
+        counts.update(
+            text_counts("documents", (" ".join(str(v or "") for v in row) for row in rows))
+        )
+    return dict(+counts)
+
+
+def keep_results(written: Path, folder: Path) -> dict[str, str]:
+    """Copy MTEB's results from ``written`` into ``folder``, each file whole and with its checksum.
+
+    MTEB writes in place, so that a kill would leave half a file. Return the SHA-256 of each file
+    by its name.
+    """
+    files = [file for file in sorted(written.rglob("*")) if file.is_file()]
+    for file in files:
+        target, data = folder / file.relative_to(written), file.read_bytes()
+        sums = target.with_name(CHECKSUMS)
+        with turn(sums):  # as with all files that have a line per task
+            if file.suffix == ".jsonl":  # others have written theirs
+                write_bytes(target, _merged(target, data))
+                continue
+            with noted(sums, f"{target.name} {hashlib.sha256(data).hexdigest()}"):
+                write_bytes(target, data)
+    return {file.name: sha256_file(file) for file in files}
+
+
+def _merged(target: Path, data: bytes) -> bytes:
+    """Return the lines of ``data`` below those of other tasks in ``target``."""
+
+    def task(line: bytes) -> str | None:
+        try:
+            return str(json.loads(line)["task"])
+        except (ValueError, KeyError, TypeError):
+            return None  # damaged
+
+    tasks = {task(line) for line in data.splitlines()}
+    known = target.read_bytes().splitlines() if target.is_file() else []
+    others = [line for line in known if task(line) not in {*tasks, None}]
+    return b"".join(line + b"\n" for line in (*others, *data.splitlines()))

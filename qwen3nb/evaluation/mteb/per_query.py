@@ -23,27 +23,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
-from qwen3nb.metrics.retrieval import rank_documents, score_run
+from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.records.record import Part
 
-__all__ = [
-    "SEARCH_TYPES",
-    "Slice",
-    "TaskScores",
-    "metrics_of",
-    "score_task",
-    "scored_run",
-    "task_slices",
-]
+__all__ = ["Slice", "TaskScores", "metrics_of", "score_task", "scored_run", "task_slices"]
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 TOP = 10  # documents of each query that a record keeps
-RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "MAP@100")
-SEARCH_TYPES = ("Retrieval", "Reranking")
 PerQuery = dict[str, dict[str, float]]
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
+# Metrics of the types that are not searched, and MTEB's name of the first.
+_NAMED: dict[str, tuple[Named, str]] = {
+    "STS": (
+        {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
+        "cosine_spearman",
+    ),
+    "Classification": ({"accuracy": ("mean", ("accuracy",))}, "accuracy"),
+    "Clustering": ({"V-measure": ("mean", ("v_measure",))}, "v_measure"),
+}
+_SEARCH_NAMES = {"ndcg": "nDCG", "map": "MAP", "recall": "Recall", "precision": "P"}
+_SEARCH_SCORE = re.compile(r"(?:max_over_subqueries_)?(ndcg|map|recall|precision)_at_(\d+)")
+UNITS = {
+    "Retrieval": "queries",
+    "Reranking": "queries",
+    "InstructionRetrieval": "queries",
+    "InstructionReranking": "queries",
+    "STS": "pairs",
+    "PairClassification": "pairs",
+    "BitextMining": "pairs",
+    "Classification": "texts",
+    "MultilabelClassification": "texts",
+    "Regression": "texts",
+    "Summarization": "texts",
+    "Clustering": "draws",
+}
+UNIT = "items"  # of any other type
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,11 @@ class TaskScores:
     size: dict[str, int]
     parts: tuple[Part, ...]
     top: dict[str, list[str]]
+
+
+def metrics_of(kind: str) -> tuple[str, ...]:
+    """Return the metrics that every record of a task of MTEB's type ``kind`` has."""
+    return RECORDED["task"] if kind in SEARCH_TYPES else tuple(_NAMED.get(kind, ({}, ""))[0])
 
 
 def task_slices(task: Any) -> list[Slice]:
@@ -134,9 +155,15 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any, *, seed: i
     _check_agreement(task, metrics[main], float(outcome.get_score()))
     for part in parts:
         _check_agreement(task, part.score, part.mteb, on=f" on {part.split}/{part.subset}")
-    unit = "readers" if _by_reader(task) else UNITS.get(task.metadata.type, UNIT)
-    top = _top(task, predicted, [each for each, _ in evaluated])
-    return TaskScores(columns, metrics, main, unit, _size(task, evaluated), tuple(parts), top)
+    return TaskScores(
+        columns,
+        metrics,
+        main,
+        "readers" if _by_reader(task) else UNITS.get(task.metadata.type, UNIT),
+        _size(task, [each.data for each, _ in evaluated]),
+        tuple(parts),
+        _top(task, predicted, outcome),
+    )
 
 
 def _evaluated(task: Any, outcome: Any) -> list[tuple[Slice, dict[str, Any]]]:
@@ -178,24 +205,34 @@ def _search(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
     return score_run(judged, run, _search_metrics(task), zeros=True)
 
 
-def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
-    """Return the judgements and the rankings that MTEB scores."""
-    queries = set(part.data["queries"]["id"])
-    judged = {query: each for query, each in part.data["relevant_docs"].items() if query in queries}
-    run = _without_own_ids(predicted) if task.ignore_identical_ids else predicted
-    return _merged(judged, run) if _by_reader(task) else (judged, run)
+def _sts(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
+    names = [f"{index:05d}" for index in range(len(predicted["cosine_scores"]))]
+    return {
+        "cosine": dict(zip(names, predicted["cosine_scores"], strict=True)),
+        "gold": dict(zip(names, part.data["score"], strict=True)),
+    }
 
 
-def _top(task: Any, predicted: Mapping[str, Any], evaluated: list[Slice]) -> dict[str, list[str]]:
-    """Return the best documents of each query that is scored."""
-    if task.metadata.type not in SEARCH_TYPES:
-        return {}
-    top: dict[str, list[str]] = {}
-    for each in evaluated:
-        judged, run = _judged_run(task, each, predicted[each.subset][each.split])
-        for query in judged:
-            top[f"{each.prefix}{query}"] = rank_documents(run.get(query, {}))[:TOP]
-    return top
+def _classification(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
+    hits = {
+        f"{index:05d}": sum(row[index] == label for row in predicted) / len(predicted)
+        for index, label in enumerate(part.data[task.label_column_name])
+    }
+    return {"accuracy": hits}
+
+
+def _clustering(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
+    draws = [value for level in scores["v_measures"].values() for value in level]
+    return {"v_measure": {f"{index:02d}": value for index, value in enumerate(draws)}}
+
+
+_EXTRACTORS: dict[str, Callable[[Any, Slice, Any, Any], PerQuery]] = {
+    "Retrieval": _search,
+    "Reranking": _search,
+    "STS": _sts,
+    "Classification": _classification,
+    "Clustering": _clustering,
+}
 
 
 def scored_run(task: Any, predicted: Mapping[str, Any], outcome: Any) -> tuple[Any, Any]:
@@ -213,12 +250,28 @@ def scored_run(task: Any, predicted: Mapping[str, Any], outcome: Any) -> tuple[A
     return qrels, run
 
 
-def _without_own_ids(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Remove the document with the query's own id, which such a task does not count."""
-    return {
-        query: {document: score for document, score in ranked.items() if document != query}
-        for query, ranked in run.items()
-    }
+def _top(task: Any, predicted: Mapping[str, Any], outcome: Any) -> dict[str, list[str]]:
+    """Return the best documents of each query that is scored."""
+    if task.metadata.type not in SEARCH_TYPES:
+        return {}
+    _, run = scored_run(task, predicted, outcome)
+    return {query: rank_documents(scores)[:TOP] for query, scores in run.items()}
+
+
+def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
+    """Return the judgements and the rankings that MTEB scores.
+
+    Some tasks do not count the document with the query's own id.
+    """
+    queries = set(part.data["queries"]["id"])
+    judged = {query: each for query, each in part.data["relevant_docs"].items() if query in queries}
+    run = predicted
+    if task.ignore_identical_ids:
+        run = {
+            query: {document: score for document, score in ranked.items() if document != query}
+            for query, ranked in predicted.items()
+        }
+    return _merged(judged, run) if _by_reader(task) else (judged, run)
 
 
 def _by_reader(task: Any) -> bool:
@@ -239,48 +292,6 @@ def _merged(judged: Mapping[str, Any], run: Mapping[str, Mapping[str, float]]) -
     return judgements, documents
 
 
-def _sts(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    names = [f"{index:05d}" for index in range(len(predicted["cosine_scores"]))]
-    return {
-        "cosine": dict(zip(names, predicted["cosine_scores"], strict=True)),
-        "gold": dict(zip(names, part.data["score"], strict=True)),
-    }
-
-
-def _classification(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    hits = {
-        f"{index:05d}": sum(row[index] == label for row in predicted) / len(predicted)
-        for index, label in enumerate(part.data[task.label_column_name])
-    }
-    return {"accuracy": hits}
-
-
-def _clustering(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    levels = scores["v_measures"].values()
-    draws = [value for level in levels for value in level]
-    return {"v_measure": {f"{index:02d}": value for index, value in enumerate(draws)}}
-
-
-_EXTRACTORS: dict[str, Callable[[Any, Slice, Any, Any], PerQuery]] = {
-    "Retrieval": _search,
-    "Reranking": _search,
-    "STS": _sts,
-    "Classification": _classification,
-    "Clustering": _clustering,
-}
-# Metrics of the types that are not searched, and MTEB's name of the first.
-_NAMED: dict[str, tuple[Named, str]] = {
-    "STS": (
-        {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
-        "cosine_spearman",
-    ),
-    "Classification": ({"accuracy": ("mean", ("accuracy",))}, "accuracy"),
-    "Clustering": ({"V-measure": ("mean", ("v_measure",))}, "v_measure"),
-}
-_SEARCH_NAMES = {"ndcg": "nDCG", "map": "MAP", "recall": "Recall", "precision": "P"}
-_SEARCH_SCORE = re.compile(r"(?:max_over_subqueries_)?(ndcg|map|recall|precision)_at_(\d+)")
-
-
 def _named(task: Any) -> tuple[Named, str]:
     """Return the metrics that follow from the columns, and the name of the main metric."""
     theirs = str(task.metadata.main_score)
@@ -291,11 +302,6 @@ def _named(task: Any) -> tuple[Named, str]:
     return named, next(iter(named)) if theirs == first else theirs
 
 
-def metrics_of(kind: str) -> tuple[str, ...]:
-    """Return the metrics that every record of a task of MTEB's type ``kind`` has."""
-    return RETRIEVAL_METRICS if kind in SEARCH_TYPES else tuple(_NAMED.get(kind, ({}, ""))[0])
-
-
 def _search_main(task: Any) -> str | None:
     """Return our name of MTEB's main score, such as ``MAP@1000``; None if we do not have it."""
     match = _SEARCH_SCORE.fullmatch(str(task.metadata.main_score))
@@ -304,24 +310,7 @@ def _search_main(task: Any) -> str | None:
 
 def _search_metrics(task: Any) -> list[str]:
     """Return the main metric, then the others."""
-    return list(dict.fromkeys(filter(None, [_search_main(task), *RETRIEVAL_METRICS])))
-
-
-UNITS = {
-    "Retrieval": "queries",
-    "Reranking": "queries",
-    "InstructionRetrieval": "queries",
-    "InstructionReranking": "queries",
-    "STS": "pairs",
-    "PairClassification": "pairs",
-    "BitextMining": "pairs",
-    "Classification": "texts",
-    "MultilabelClassification": "texts",
-    "Regression": "texts",
-    "Summarization": "texts",
-    "Clustering": "draws",
-}
-UNIT = "items"  # of any other type
+    return list(dict.fromkeys(filter(None, [_search_main(task), *RECORDED["task"]])))
 
 
 def _check_agreement(task: Any, ours: Aggregate, theirs: float, *, on: str = "") -> None:
@@ -333,9 +322,8 @@ def _check_agreement(task: Any, ours: Aggregate, theirs: float, *, on: str = "")
         )
 
 
-def _size(task: Any, evaluated: list[tuple[Slice, dict[str, Any]]]) -> dict[str, int]:
+def _size(task: Any, data: list[Any]) -> dict[str, int]:
     """Return the number of queries and documents, of pairs, or of texts."""
-    data = [each.data for each, _ in evaluated]
     if all(_is_search(each) for each in data):
         return {
             "documents": sum(len(each["corpus"]) for each in data),

@@ -1,43 +1,153 @@
-"""Plan an evaluation: what will run, and how long it will take."""
+"""Look before a run: what will run, are data and weights here, what does it take?
+
+`load_checked` loads a model and refuses in seconds if data or weights are missing. `preflight`
+then encodes a batch of short, medium and the longest texts for real, and compares what the run
+needs with what the machine has. Both come before the first task, which may be hours long.
+
+Task sizes are MTEB's published statistics of the selected splits and subsets; texts of built-in
+tasks are counted. Texts differ in tokens per character and in length, so an estimate is a range.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import data_revision
-from qwen3nb.evaluation.mteb.cost import Cost, EncodingSpeed, Range, costs
-from qwen3nb.evaluation.mteb.evaluate import (
-    Model,
-    is_complete,
-    stored_record,
-    unsuited,
+from qwen3nb.datasets.mirror import (
+    data_revision,
+    hub_access,
+    mirrored,
+    missing,
+    missing_error,
+    needs,
 )
-from qwen3nb.evaluation.mteb.known_tasks import KnownTask
-from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
-from qwen3nb.evaluation.mteb.subsample import limited
+from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
+from qwen3nb.evaluation.mteb.select import KnownTask, limited, task_key, tier_tasks
+from qwen3nb.evaluation.run import Run, stored_record
+from qwen3nb.hub.session import hub_problem
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.load import load_model
+from qwen3nb.models.types import EncoderError
+from qwen3nb.utils.hardware import available_memory, free_disk, peak_memory, resident_memory
+from qwen3nb.vectors.cache import bytes_per_vector
+from qwen3nb.vectors.encode_file import block_size
 
-__all__ = ["TO_RUN", "Planned", "plan", "task_statuses", "waiting"]
+__all__ = [
+    "TO_RUN",
+    "EncodingSpeed",
+    "Planned",
+    "Preflight",
+    "PreflightError",
+    "Range",
+    "ResourceCheck",
+    "costs",
+    "load_checked",
+    "measure_encoding",
+    "plan",
+    "preflight",
+    "task_statuses",
+    "weight_bytes",
+]
 
 TO_RUN = "to run"  # the status of a task that is neither done nor unsuited
+_CHARACTERS = 4.5  # per token of English text, on average
+_SURPLUS = 1.5  # factor of characters that makes a text reach its maximum number of tokens
+_LENGTHS = (60, 450)  # characters of a short and of a medium text
+_LONGEST = 2300  # characters, for models without a maximum length
+_WARM_UP = 8  # texts
+_CHUNK = 512  # texts encoded at once, at most, as by `Encoder`
+_ENOUGH = 0.2  # seconds that one sample should take
+_REPEATS = 5  # samples per length, at most
+_BUDGET = 1.0  # seconds per length after the first sample
+_SHARE = 0.02  # of all texts that a sample may be, to be repeated
+_COMPRESSION = 10  # a file holds at most this many characters per byte
+_HITS = 1000  # of each query, as MTEB asks for
+_HIT = 256  # bytes: its score by name, in MTEB's run and in the one read back
+_COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
+_GB = 1e9
+
+
+class PreflightError(ValueError):
+    """The machine lacks memory or disk for a run; the message has the numbers and a way out."""
+
+
+class Range(NamedTuple):
+    """An estimate, from its lowest to its highest value."""
+
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Range:
+        """Return the range multiplied by ``factor``."""
+        return Range(self.low * factor, self.high * factor)
+
+    @staticmethod
+    def total(ranges: Iterable[Range]) -> Range:
+        """Return the sum of ranges.
+
+        >>> Range.total([Range(1, 2), Range(3, 5)])
+        Range(low=4, high=7)
+        """
+        every = list(ranges)
+        return Range(sum(each.low for each in every), sum(each.high for each in every))
+
+    def text(self, digits: int = 0) -> str:
+        """Return ``low–high``, or one number if they round to the same.
+
+        >>> Range(9.8, 12.1).text(), Range(0.96, 1.04).text(1)
+        ('10–12', '1.0')
+        """
+        low, high = (f"{value:,.{digits}f}" for value in self)
+        return low if low == high else f"{low}–{high}"
+
+
+@dataclass(frozen=True)
+class EncodingSpeed:
+    """Measured seconds per text by length.
+
+    Attributes:
+        characters: lengths in characters, ascending.
+        fastest: seconds per text in the fastest repeat, per length.
+        median: median of the repeats.
+        slowest: slowest repeat.
+    """
+
+    characters: tuple[int, ...]
+    fastest: tuple[float, ...]
+    median: tuple[float, ...]
+    slowest: tuple[float, ...]
+
+    def seconds(self, length: float) -> Range:
+        """Return the seconds for a text of ``length`` characters, between those measured."""
+        return Range(
+            _interpolated(length, self.characters, self.fastest),
+            _interpolated(length, self.characters, self.slowest),
+        )
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One task of a planned evaluation.
+    """One task of a planned evaluation, with its estimated cost.
 
     Attributes:
         task: name of the task in records.
         type: MTEB task type.
         dataset: id of the data set on the Hugging Face Hub.
         revision: revision of the data.
-        texts: distinct texts to encode; None if unknown.
-        minutes: time to encode them at the measured speed; None if unknown.
-        status: ``to run``, ``there`` (its record exists), or why the model does not support it.
-        documents: texts of the corpus searched; 0 for other tasks.
+        texts: distinct texts to encode; None if MTEB does not publish the number.
+        minutes: time to encode them at the measured speed; None if either is unknown.
+        status: ``to run``, ``there`` (its record exists), or why the model does not support it;
+            empty if no model is known.
+        documents: texts of the largest corpus searched; 0 for other tasks.
         queries: queries to it.
     """
 
@@ -47,134 +157,452 @@ class Planned:
     revision: str
     texts: int | None
     minutes: Range | None
-    status: str
+    status: str = ""
     documents: int = 0
     queries: int = 0
 
 
-def plan(
-    model: Model,
-    *,
-    tier: str = "smoke",
-    tasks: Iterable[Any] | str | None = None,
-    limit: int = 0,
-    output: Path | str | None = None,
-    seed: int = 0,
-    runs: bool = False,
-    speed: EncodingSpeed | None = None,
-    statuses: Sequence[str] | None = None,
-) -> list[Planned]:
-    """List what `evaluate` would do with the same arguments.
+@dataclass(frozen=True)
+class ResourceCheck:
+    """A need of the run next to what the machine has.
 
-    Task sizes are MTEB's published statistics of the selected splits and subsets; texts of
-    built-in tasks are counted. Under a limit, the size of the others is unknown.
+    Attributes:
+        name: ``memory``, ``disk`` or ``device``.
+        needed: the need, as text.
+        available: what there is, as text.
+        problem: why the run cannot be finished, with the way out; empty if it can.
+    """
+
+    name: str
+    needed: str
+    available: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a run needs, measured before it starts.
+
+    Attributes:
+        planned: the tasks.
+        checks: needs next to what the machine has.
+        minutes: time to encode what is to run; None if nothing is, or its size is unknown.
+        gpu_hours: the same on a GPU; None without one.
+    """
+
+    planned: tuple[Planned, ...]
+    checks: tuple[ResourceCheck, ...]
+    minutes: Range | None = None
+    gpu_hours: Range | None = None
+
+    def require(self) -> None:
+        """Raise if the run cannot be finished.
+
+        Raises:
+            PreflightError: too little memory or disk.
+        """
+        if problems := [each.problem for each in self.checks if each.problem]:
+            raise PreflightError("\n".join(problems))
+
+
+def load_checked(
+    checkpoint: str,
+    tasks: Sequence[Any],
+    run: Run,
+    *,
+    tier: str = "",
+    limit: int = 0,
+    **settings: Any,
+) -> Model:
+    """Load a model after a look for its weights and for the data of the tasks to run.
+
+    The hub is asked at most once, for ten seconds. Tasks whose record is there need no data.
+
+    Args:
+        checkpoint: a model spec.
+        tasks: the tasks to run.
+        run: how they will be run.
+        tier: the tier they were selected by, named in the message if they are all of it.
+        limit: as in `evaluate`.
+        settings: options of `load_model`.
+
+    Raises:
+        MirrorError: one list of all that is missing, and the command that fetches it.
+        PreflightError: the weights are larger than the free memory.
+    """
+    whole = tier and needs(tasks) == needs(tier_tasks(tier))
+    command = f"--tier {tier}" if whole else ""  # of `qwen3nb fetch`
+    problem = cache(hub_problem)
+    absent = missing(needs(tasks, [checkpoint]), reachable=lambda: not problem())
+    if any(each.kind == "model" for each in absent):
+        command = command and f"{command} --model {checkpoint}"
+        raise missing_error(absent, command=command, problem=problem())
+    _check_weights(find_source(checkpoint), device=settings.get("device", "auto"))
+    with hub_access(needs([], [checkpoint]), lambda: not problem()):
+        model = load_model(checkpoint, **settings)
+    if absent:
+        statuses = task_statuses(model, tasks, run, limit=limit)
+        left = [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
+        gone = {(each.kind, each.id, each.revision) for each in absent}
+        absent = [each for each in needs(left) if (each.kind, each.id, each.revision) in gone]
+    if absent:
+        raise missing_error(absent, command=command, problem=problem())
+    return model
+
+
+def _check_weights(source: Source, *, device: str) -> None:
+    weights, free = weight_bytes(source), available_memory()
+    if weights > free and not device.startswith("cuda"):
+        raise PreflightError(
+            f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
+            "memory are free; use a machine with more memory"
+        )
+
+
+def weight_bytes(source: Source) -> int:
+    """Return the size of a model's weights on disk; 0 if it has none, or they are not here."""
+    folders = [part.folder for part in (source, *source.parts) if part.folder is not None]
+    return sum(file.stat().st_size for each in folders for file in each.path.glob("*.safetensors"))
+
+
+def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -> Preflight:
+    """Measure and compare what `evaluate` needs for MTEB task objects.
 
     Args:
         model: a loaded model.
-        tier: as in `evaluate`, like the next five arguments.
-        tasks: tasks to run instead of the tier's.
+        tasks: the tasks to run.
+        run: how they will be run.
         limit: maximum number of queries, rows and unjudged documents.
-        output: folder of the records.
-        seed: seed of the records.
-        runs: whether searches keep their runs.
-        speed: from `measure_encoding`; None leaves the minutes unknown.
-        statuses: from `task_statuses` of the same tasks, if they are known already.
+
+    Raises:
+        EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
-    selected = suite_tasks(tier=tier, tasks=tasks)
-    if statuses is None:
-        statuses = task_statuses(model, selected, limit=limit, output=output, seed=seed, runs=runs)
-    planned = []
-    for task, status in zip(selected, statuses, strict=True):
-        cost = _cost(task, speed, limit=limit, model=model)
-        planned.append(
-            Planned(
-                task=task_key(task, limit=limit),
-                type=cost.type,
-                dataset=task.metadata.dataset["path"],
-                revision=cost.revision,
-                texts=cost.texts,
-                minutes=cost.minutes if status == TO_RUN else None,
-                status=status,
-                documents=cost.documents,
-                queries=cost.queries,
-            )
-        )
-    return planned
+    parts = [model] if isinstance(model, Encoder) else getattr(model, "parts", ())
+    encoders = [part for part in parts if isinstance(part, Encoder)]
+    before, batch = resident_memory(), 0
+    statuses = task_statuses(model, tasks, run, limit=limit)
+    planned = plan(model, tasks, statuses, limit=limit)
+    if encoders and TO_RUN in statuses:
+        counts = [each.texts for each in planned if each.status == TO_RUN]
+        texts = None if None in counts else sum(filter(None, counts))
+        speed = measure_encoding(encoders[0], batch_size=run.batch_size, texts=texts)
+        batch = max(0, (peak_memory() or 0) - before)
+        planned = plan(model, tasks, statuses, limit=limit, speed=speed)
+    to_run = [each for each in planned if each.status == TO_RUN]
+    known = [each.minutes for each in to_run if each.minutes is not None]
+    minutes = Range.total(known) if known else None
+    on_gpu = model.device.startswith("cuda")
+    checks = (_memory(to_run, encoders, batch), _disk(to_run, encoders), _device(model.device))
+    gpu_hours = minutes.times(1 / 60) if minutes and on_gpu else None
+    return Preflight(tuple(planned), checks, minutes, gpu_hours)
 
 
-def waiting(
-    model: Model,
-    tasks: Sequence[Any],
-    *,
-    limit: int = 0,
-    output: Path | str | None = None,
-    seed: int = 0,
-    runs: bool = False,
-) -> list[Any]:
-    """Return the tasks that `evaluate` would run: the model supports them, no record is there."""
-    statuses = task_statuses(model, tasks, limit=limit, output=output, seed=seed, runs=runs)
-    return [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
-
-
-def task_statuses(
-    model: Model,
-    tasks: Sequence[Any],
-    *,
-    limit: int = 0,
-    output: Path | str | None = None,
-    seed: int = 0,
-    runs: bool = False,
-) -> list[str]:
+def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
     """Return the status of each task, as in `Planned`; reads the records that are there."""
-    folder = Path(output) if output else paths.results()
+
+    def status(item: TaskItem) -> str:
+        if reason := item.unsuited(model):
+            return reason
+        there = stored_record(model, item, run)
+        return "there" if there is not None and run.is_complete(there) else TO_RUN
+
+    return [status(TaskItem(KnownTask.of(task, limit=limit), limit)) for task in tasks]
+
+
+def plan(
+    model: Model,
+    tasks: Sequence[Any],
+    statuses: Sequence[str],
+    *,
+    limit: int = 0,
+    speed: EncodingSpeed | None = None,
+) -> list[Planned]:
+    """List what `evaluate` would do with a model and tasks.
+
+    Under a limit, the size of tasks whose texts cannot be counted is unknown.
+
+    Args:
+        model: a loaded model.
+        tasks: MTEB task objects.
+        statuses: from `task_statuses` of the same tasks.
+        limit: maximum number of queries, rows and unjudged documents.
+        speed: from `measure_encoding`; None leaves the minutes unknown.
+    """
+    cut = getattr(model, "max_length", None)
     return [
-        _status(model, task, folder=folder, seed=seed, limit=limit, runs=runs) for task in tasks
+        _planned(task, status, limit, speed if status == TO_RUN else None, cut)
+        for task, status in zip(tasks, statuses, strict=True)
     ]
 
 
-def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int, runs: bool) -> str:
-    known = KnownTask.of(task, limit=limit)
-    if reason := unsuited(model, known):
-        return reason
-    there = stored_record(model, known, folder=folder, seed=seed)
-    complete = there is not None and is_complete(there, folder=folder, runs=runs)
-    return "there" if complete else TO_RUN
+def costs(
+    tasks: Iterable[Any], *, speed: EncodingSpeed | None = None, max_length: int | None = None
+) -> list[Planned]:
+    """Estimate the cost of each task from MTEB's statistics; groups are split into their parts.
+
+    Args:
+        tasks: MTEB task objects.
+        speed: from `measure_encoding`.
+        max_length: number of tokens after which texts are truncated.
+    """
+    parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
+    return [_published(part, "", speed, max_length) for part in parts]
 
 
-def _cost(task: Any, speed: EncodingSpeed | None, *, limit: int, model: Model) -> Cost:
+def _planned(
+    task: Any, status: str, limit: int, speed: EncodingSpeed | None, max_length: int | None
+) -> Planned:
     """Estimate from MTEB's published sizes; count the texts of built-in or loaded data."""
-    cut = getattr(model, "max_length", None)
-    if not task.metadata.dataset["path"].startswith("qwen3nb/") and not task.data_loaded:
-        (cost,) = costs([task], speed=speed, max_length=cut)
-        return cost if not limit else Cost(cost.task, cost.type, cost.revision, None, None)
-    if not task.data_loaded:
-        task.load_data()
-    with limited(task, limit):
-        texts = set(_strings(task.dataset))
+    built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
+    if not limit and not built_in and not task.data_loaded:
+        return _published(task, status, speed, max_length)
+    texts, minutes = None, None
+    if built_in or task.data_loaded:
+        if not task.data_loaded:
+            task.load_data()
+        with limited(task, limit):
+            strings = set(_strings(task.dataset))
+        texts = len(strings)
+        if speed is not None:
+            minutes = Range.total(speed.seconds(len(each)) for each in strings).times(1 / 60)
+    return _entry(task, status, texts, minutes, limit=limit)
+
+
+def _published(
+    task: Any, status: str, speed: EncodingSpeed | None, max_length: int | None
+) -> Planned:
+    columns = [each for stats in _selected(task) for each in _columns(stats)]
+    scale = _scale(task, sum(texts * average for _, texts, average in columns))
+    counts = {name: round(texts * scale) for name, texts, _ in columns}
+    every = round(sum(texts for _, texts, _ in columns) * scale)
     minutes = None
-    if speed is not None:
-        minutes = Range.total(speed.seconds(len(text)) for text in texts).times(1 / 60)
+    if speed is not None and every:
+        most = float("inf") if max_length is None else max_length * _CHARACTERS
+        ranges = (speed.seconds(min(average, most)).times(texts) for _, texts, average in columns)
+        minutes = Range.total(ranges).times(scale / 60)
+    sizes = {name: counts.get(name, 0) for name in ("documents", "queries")}
+    return _entry(task, status, every or None, minutes, **sizes)
+
+
+def _entry(
+    task: Any, status: str, texts: int | None, minutes: Range | None, *, limit: int = 0, **size: int
+) -> Planned:
+    """Return a row of a plan; that of `costs`, which has no status, is named as MTEB does."""
+    data = task.metadata.dataset["path"]
+    name = task_key(task, limit=limit) if status else task.metadata.name
     revision = data_revision(task)[:12]
-    return Cost(task.metadata.name, task.metadata.type, revision, len(texts), minutes)
+    return Planned(name, task.metadata.type, data, revision, texts, minutes, status, **size)
+
+
+def _selected(task: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the published statistics of the evaluated splits, by subset if not all are."""
+    every = task.metadata.descriptive_stats or {}
+    for split in task.eval_splits:
+        stats = every.get(split) or {}
+        subsets = stats.get("hf_subset_descriptive_stats") or {}
+        selected = [subsets[name] for name in task.hf_subsets if name in subsets]
+        if selected and set(task.hf_subsets) != set(task.metadata.hf_subsets):
+            yield from selected
+        elif stats:
+            yield stats
+
+
+def _columns(stats: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
+    """Yield name, distinct texts and characters per text of each column of texts."""
+    for name, column in stats.items():
+        if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
+            texts = int(column["unique_texts"])
+            average = (
+                column.get("average_text_length") or column.get("total_text_length", 0) / texts
+            )
+            yield name.partition("_")[0], texts, float(average)
+
+
+def _scale(task: Any, characters: float) -> float:
+    """Return which share of the published size a local copy can hold, by its bytes.
+
+    A miniature of a data set has neither its size nor its cost.
+    """
+    folder = mirrored(task.metadata.dataset["path"])
+    if folder is None or not characters:
+        return 1.0
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return min(1.0, _COMPRESSION * size / characters)
 
 
 def _strings(data: Any) -> Iterator[str]:
     """Yield every text in loaded data, but no ids or labels."""
     import datasets
 
-    if isinstance(data, datasets.Dataset):
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, list):
+        for each in data:
+            yield from _strings(each)
+    elif isinstance(data, datasets.Dataset):
         for name in data.column_names:
             if name not in ("id", "label", "labels", "lang"):
-                yield from _flat(data[name])
+                yield from _strings(list(data[name]))
     elif isinstance(data, Mapping):
         for name, part in data.items():
             if name not in ("relevant_docs", "top_ranked"):
                 yield from _strings(part)
 
 
-def _flat(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, list):
-            yield from _flat(value)
+def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Return y at ``x`` on the line through the points, constant outside them."""
+    for (left, low), (right, high) in pairwise(zip(xs, ys, strict=True)):
+        if x <= right:
+            share = max(0.0, (x - left) / (right - left))
+            return low + share * (high - low)
+    return ys[-1]
+
+
+def measure_encoding(
+    encoder: Encoder, *, batch_size: int = 32, texts: int | None = None
+) -> EncodingSpeed:
+    """Encode short, medium and the longest texts, several times each.
+
+    On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
+    where memory is not the limit, as many as take about a second.
+
+    Args:
+        encoder: the model.
+        batch_size: texts per batch.
+        texts: how many are to be encoded, if that is known; a few that are quick are not worth
+            repeats.
+
+    Raises:
+        EncoderError: the texts do not fit into memory, or a vector is not finite.
+    """
+    limit = getattr(encoder, "max_length", None)
+    longest = int(limit * _CHARACTERS) if limit else _LONGEST
+    lengths = sorted({min(each, longest) for each in (*_LENGTHS, longest)})
+    stream = " ".join(load_pydocs().corpus.values())
+    least = 1 if encoder.device == "cpu" else batch_size
+
+    def sample(characters: int, count: int) -> list[str]:
+        step = max(1, (len(stream) - characters) // count)
+        return [stream[i * step : i * step + characters] for i in range(count)]
+
+    _timed(encoder, sample(_LENGTHS[0], _WARM_UP))
+    samples = []
+    for length in lengths:
+        characters = int(length * _SURPLUS) if length == longest else length
+        chunk = sample(characters, _CHUNK)
+        samples.append(_repeats(lambda some: _timed(encoder, some), chunk, least, texts))
+    return EncodingSpeed(
+        characters=tuple(lengths),
+        fastest=tuple(min(each) for each in samples),
+        median=tuple(statistics.median(each) for each in samples),
+        slowest=tuple(max(each) for each in samples),
+    )
+
+
+def _repeats(
+    timed: Callable[[Sequence[str]], float],
+    texts: Sequence[str],
+    least: int,
+    all_texts: int | None,
+) -> list[float]:
+    """Return the seconds per text of several repeats, on as many texts as take long enough."""
+    count = min(least, len(texts))
+    taken = timed(texts[:count])
+    while taken < _ENOUGH and count < len(texts):
+        count = min(4 * count, len(texts))
+        taken = timed(texts[:count])
+    samples, started = [taken / count], time.perf_counter()
+    repeats = _REPEATS if all_texts is None or count <= _SHARE * all_texts else 1
+    while len(samples) < repeats and time.perf_counter() - started < _BUDGET:
+        samples.append(timed(texts[:count]) / count)
+    return samples[1:] or samples  # the first call of a shape is a warm-up
+
+
+def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
+    started = time.perf_counter()
+    try:
+        encoder._checked(range(len(texts)), texts, range(len(texts)))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+            raise
+        raise EncoderError(
+            f"{encoder.label}: {len(texts)} texts of {len(texts[0]):,} characters do not fit into "
+            f"the memory of {encoder.device}; use a smaller --batch-size or --max-length, or "
+            "--dtype bfloat16"
+        ) from error
+    return time.perf_counter() - started
+
+
+def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int) -> ResourceCheck:
+    """Compare the largest search and a batch with the free memory; the model is loaded already."""
+    free = available_memory()
+    floats = max((each.dimension for each in encoders), default=0)
+
+    def search_bytes(each: Planned) -> int:
+        """Return the bytes of a block of vectors, of those of the queries, and of the hits."""
+        block = min(each.documents, block_size(floats))
+        vectors = 4 * floats * (_COPIES * block + each.queries)
+        return vectors + _HIT * each.queries * min(each.documents, _HITS)
+
+    search, task = max(((search_bytes(each), each.task) for each in planned), default=(0, ""))
+    needed = search + batch
+    text = f"{needed / _GB:.1f} GB beside {resident_memory() / _GB:.1f} GB loaded"
+    problem = ""
+    if needed > free:
+        problem = (
+            f"searching {task} needs about {needed / _GB:.1f} GB of memory, and "
+            f"{free / _GB:.1f} GB are free; run fewer tasks with --tasks, or use a larger machine"
+        )
+    return ResourceCheck("memory", text, f"{free / _GB:.1f} GB", problem)
+
+
+def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCheck:
+    """Compare the vectors to be kept with the free disk; refuse only if the least do not fit."""
+    folder = paths.cache()
+    free = free_disk(folder)
+    kept = [each for each in encoders if each.cache is not None]
+    if not kept:
+        return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
+    size = Range.total(_vector_bytes(planned, each) for each in kept)
+    if (limit := kept[0].cache.limit) is not None:  # type: ignore[union-attr]
+        size = Range(min(size.low, limit), min(size.high, limit))
+    problem = ""
+    if size.low > free:
+        problem = (
+            f"keeping the vectors needs {size.times(1 / _GB).text()} GB in {folder}, and "
+            f"{free / _GB:.1f} GB are free; run with --no-cache, or set QWEN3NB_CACHE to a folder "
+            "on a larger disk, or --cache-limit to what may be kept"
+        )
+    text = f"{size.times(1 / _GB).text(1)} GB of vectors"
+    return ResourceCheck("disk", text, f"{free / _GB:.1f} GB", problem)
+
+
+def _vector_bytes(planned: Sequence[Planned], encoder: Encoder) -> Range:
+    """Return the bytes of the vectors of all texts that are not stored yet.
+
+    The least counts those of each task that no other planned task surely has as well.
+    """
+    each, names = bytes_per_vector(encoder.width), {task.task for task in planned}
+    largest: dict[str, int] = {}
+    for task in planned:
+        if task.task.removesuffix("HardNegatives") in names - {task.task}:
+            continue  # a part of that corpus
+        largest[task.dataset] = max(largest.get(task.dataset, 0), task.texts or 0)
+    stored = len(encoder.cache) if encoder.cache is not None else 0
+    high = sum(task.texts or 0 for task in planned)
+    return Range(max(0, sum(largest.values()) - stored) * each, high * each)
+
+
+def _device(device: str) -> ResourceCheck:
+    if not device.startswith("cuda"):
+        return ResourceCheck("device", device, "no GPU is used")
+    import torch
+
+    free, total = torch.cuda.mem_get_info(device)
+    peak = torch.cuda.max_memory_reserved(device)
+    name = torch.cuda.get_device_name(device)
+    return ResourceCheck(
+        "device",
+        f"{peak / _GB:.1f} GB for the model and its largest batch",
+        f"{name}: {free / _GB:.1f} of {total / _GB:.1f} GB are free beside them",
+    )

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from qwen3nb.datasets.mirror import load_data, local_data
-from qwen3nb.datasets.needs import hub_access, missing, missing_error, needs
-from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, Slice, task_slices
+from qwen3nb.datasets.mirror import hub_access, load_data, local_data, missing, missing_error, needs
+from qwen3nb.evaluation.mteb.per_query import Slice, task_slices
 from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import TaskInfo
 

@@ -1,4 +1,8 @@
-"""Select MTEB tasks by name, by type and language, by benchmark, or by tier."""
+"""Select MTEB tasks by name, by type and language, by benchmark, or by tier; limit their size.
+
+What decides whether a record belongs to a task is little; `known_tasks` keeps it in the cache, as
+MTEB and its libraries take seconds to load.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,30 @@ import copy
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import numpy as np
+
+from qwen3nb import paths
+from qwen3nb.datasets.mirror import current_revision
+from qwen3nb.datasets.pydocs.build import cache_file
+from qwen3nb.evaluation.known_models import remember
 from qwen3nb.tiers import BENCHMARKS, TIERS
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.imports import load_library
 
 __all__ = [
     "ALL",
+    "KnownTask",
     "choose_tasks",
+    "known_tasks",
+    "limited",
     "select_tasks",
     "selection",
     "split_groups",
@@ -28,31 +46,32 @@ __all__ = [
 ALL = "all"  # in place of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
+_LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
+_KEPT = ("key", "type", "dataset", "pinned", "splits", "subsets")
+
+
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated string; an empty one gives an empty list."""
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def tier_tasks(tier: str) -> list[Any]:
     """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`.
 
-    No data is loaded.
+    No data is loaded. The tasks of MTEB's own benchmarks are restricted as MTEB does.
 
     Raises:
         ValueError: unknown tier.
     """
     entry = TIERS[one_of("tier", tier, TIERS)]
     tasks = select_tasks(names=entry.tasks) if entry.tasks else []
-    for benchmark in entry.benchmarks:
-        tasks += _benchmark_tasks(benchmark)
+    for name in entry.benchmarks:
+        if name.startswith("MTEB("):
+            tasks += load_library("mteb").get_benchmark(name).tasks
+        else:
+            tasks += select_tasks(names=BENCHMARKS[name].tasks)
     order = entry.task_keys
     return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
-
-
-def _benchmark_tasks(name: str) -> list[Any]:
-    """Return the tasks of an entry of `BENCHMARKS`; MTEB's own are restricted as MTEB does."""
-    mteb = load_library("mteb")
-
-    if name.startswith("MTEB("):
-        return list(mteb.get_benchmark(name).tasks)
-    return select_tasks(names=BENCHMARKS[name].tasks)
 
 
 def split_groups(tasks: Iterable[Any]) -> list[Any]:
@@ -97,9 +116,7 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
         tasks = split_names(tasks) or None
     if tasks is None:
         return tier_tasks(tier)
-    return split_groups(
-        select_tasks(names=[each])[0] if isinstance(each, str) else each for each in tasks
-    )
+    return split_groups(_named(each) if isinstance(each, str) else each for each in tasks)
 
 
 def choose_tasks(
@@ -127,22 +144,15 @@ def choose_tasks(
     Raises:
         ValueError: as `select_tasks`.
     """
-    filters = {
-        "types": split_names(types),
-        "languages": split_names(languages),
-        "splits": split_names(splits),
-        "subsets": split_names(subsets),
-    }
-    if tasks or benchmark:
-        names = [] if tasks.strip() == ALL else split_names(tasks)
-        return select_tasks(names=names, benchmark=benchmark or None, **filters)
-    origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
-    return _restricted(tier_tasks(tier), origin=origin, **filters)
-
-
-def split_names(text: str) -> list[str]:
-    """Split a comma-separated string; an empty one gives an empty list."""
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return select_tasks(
+        names=[] if tasks.strip() == ALL else split_names(tasks),
+        types=split_names(types),
+        languages=split_names(languages),
+        benchmark=benchmark or None,
+        splits=split_names(splits),
+        subsets=split_names(subsets),
+        tier="" if tasks or benchmark else tier,
+    )
 
 
 def select_tasks(
@@ -153,6 +163,7 @@ def select_tasks(
     benchmark: str | None = None,
     splits: Sequence[str] = (),
     subsets: Sequence[str] = (),
+    tier: str = "",
 ) -> list[Any]:
     """Return the selected MTEB task objects, without loading data.
 
@@ -167,72 +178,38 @@ def select_tasks(
         splits: splits to evaluate, such as ``validation``; a task without any of them is left
             out.
         subsets: subsets to evaluate, such as ``en``, likewise.
+        tier: a tier, instead of names and a benchmark.
 
     Raises:
         ValueError: unknown name, type, benchmark, split or subset, or an empty selection.
     """
-    mteb = load_library("mteb")
-
-    if benchmark is not None:
+    mteb, origin = load_library("mteb"), benchmark or " ".join(names) or "MTEB"
+    if tier:
+        origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
+        tasks = tier_tasks(tier)
+    elif benchmark is not None:
         known = sorted(each.name for each in mteb.get_benchmarks())
         if benchmark not in known:
             raise ValueError(_unknown("benchmark", benchmark, known))
-        tasks = [
-            task
-            for task in mteb.get_benchmark(benchmark).tasks
-            if not names or task.metadata.name in names
-        ]
-    elif names:
-        tasks = [_named(name) for name in names]
+        every = mteb.get_benchmark(benchmark).tasks
+        tasks = [task for task in every if not names or task.metadata.name in names]
     else:
-        tasks = list(mteb.get_tasks())
-    return _restricted(
-        tasks, types=types, languages=languages, splits=splits, subsets=subsets,
-        origin=benchmark or " ".join(names) or "MTEB",
-    )  # fmt: skip
-
-
-def _restricted(
-    tasks: list[Any],
-    *,
-    origin: str,
-    types: Sequence[str] = (),
-    languages: Sequence[str] = (),
-    splits: Sequence[str] = (),
-    subsets: Sequence[str] = (),
-) -> list[Any]:
-    """Keep tasks of the given types, and of each the given languages, splits and subsets.
-
-    Raises:
-        ValueError: an unknown type; a split, subset or language that none of the tasks has.
-    """
+        tasks = [_named(name) for name in names] or list(mteb.get_tasks())
     if absent := set(types) - {task.metadata.type for task in tasks}:
-        _check_types([each for each in types if each in absent])
-    tasks = split_groups(tasks) if languages or splits or subsets else tasks
-    kept = [task for task in tasks if not types or task.metadata.type in types]
-    if not kept:
-        raise ValueError(
-            f"no task in {origin}" + (f" is of the type {', '.join(types)}" if types else "")
-        )
-    for what, wanted, available in (
-        ("split", splits, lambda task: task.eval_splits),
-        ("subset", subsets, lambda task: task.hf_subsets),
-        ("language", languages, lambda task: task.languages),
-    ):
-        kept = _having(kept, what, wanted, available, origin=origin)
-    if not (languages or splits or subsets):
-        return kept
-    return [_narrowed(task, languages=languages, splits=splits, subsets=subsets) for task in kept]
-
-
-def _check_types(types: Sequence[str]) -> None:
-    """Refuse a type that no task of MTEB has; to make them all takes a moment."""
-    mteb = load_library("mteb")
-
-    known = sorted({task.metadata.type for task in mteb.get_tasks()})
-    for each in types:
-        if each not in known:
-            raise ValueError(_unknown("type", each, known))
+        known = sorted({task.metadata.type for task in mteb.get_tasks()})
+        for each in types:
+            if each in absent and each not in known:
+                raise ValueError(_unknown("type", each, known))
+    narrowed = bool(languages or splits or subsets)
+    tasks = split_groups(tasks) if narrowed else tasks
+    tasks = [task for task in tasks if not types or task.metadata.type in types]
+    if not tasks:
+        of_type = f" is of the type {', '.join(types)}" if types else ""
+        raise ValueError(f"no task in {origin}{of_type}")
+    tasks = _having(tasks, "split", splits, lambda task: task.eval_splits, origin)
+    tasks = _having(tasks, "subset", subsets, lambda task: task.hf_subsets, origin)
+    tasks = _having(tasks, "language", languages, lambda task: task.languages, origin)
+    return [_narrowed(task, languages, splits, subsets) for task in tasks] if narrowed else tasks
 
 
 def _having(
@@ -240,50 +217,46 @@ def _having(
     what: str,
     wanted: Sequence[str],
     available: Callable[[Any], Iterable[str]],
-    *,
     origin: str,
 ) -> list[Any]:
     """Keep the tasks that have one of the wanted splits, subsets or languages."""
-    if not wanted:
-        return tasks
-    every = sorted({each for task in tasks for each in available(task)})
+    every = sorted({each for task in tasks for each in available(task)}) if wanted else []
     for each in wanted:
         if each not in every:
             raise ValueError(
                 f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
             )
-    return [task for task in tasks if set(wanted) & set(available(task))]
+    return [task for task in tasks if not wanted or set(wanted) & set(available(task))]
 
 
 def _narrowed(
-    task: Any, *, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
+    task: Any, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
 ) -> Any:
     """Return a new task object, restricted further than ``task`` is.
 
     Raises:
         ValueError: the restrictions exclude each other.
     """
-    split = [each for each in task.eval_splits if not splits or each in splits]
-    subset = [each for each in task.hf_subsets if not subsets or each in subsets]
     spoken = task.metadata.hf_subsets_to_langscripts
-    subset = [
+    kept = [
         each
-        for each in subset
-        if not languages or {code.split("-")[0] for code in spoken[each]} & set(languages)
+        for each in task.hf_subsets
+        if (not subsets or each in subsets)
+        and (not languages or {code.split("-")[0] for code in spoken[each]} & set(languages))
     ]
-    if not subset:
+    if not kept:
         raise ValueError(
             f"{task.metadata.name}: none of the subsets {', '.join(subsets)} is in "
             f"{', '.join(languages)}"
         )
     narrowed = copy.copy(task)
-    narrowed.hf_subsets, narrowed._eval_splits = subset, split
+    narrowed.hf_subsets = kept
+    narrowed._eval_splits = [each for each in task.eval_splits if not splits or each in splits]
     return narrowed
 
 
 def _named(name: str) -> Any:
     mteb = load_library("mteb")
-
     if name.startswith(_OWN):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
@@ -305,3 +278,168 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> str:
         + (f"; did you mean {' or '.join(near)}?" if near else "")
         + f" `qwen3nb tasks` lists all {len(known)}"
     )
+
+
+@dataclass(frozen=True)
+class KnownTask:
+    """A task whose object may not be there.
+
+    Attributes:
+        key: its name with its selection; see `qwen3nb.records.TaskInfo.key`.
+        type: MTEB's type, such as ``Retrieval``.
+        dataset: id of its data set.
+        pinned: revision that MTEB names.
+        splits: splits to evaluate.
+        subsets: subsets to evaluate.
+        load: returns MTEB's task object; its data are not loaded.
+    """
+
+    key: str
+    type: str
+    dataset: str
+    pinned: str
+    splits: Sequence[str]
+    subsets: Sequence[str]
+    load: Callable[[], Any]
+
+    @classmethod
+    def of(cls, task: Any, *, limit: int = 0) -> KnownTask:
+        """Return what is known of a task object."""
+        data = task.metadata.dataset
+        return cls(
+            key=task_key(task, limit=limit),
+            type=str(task.metadata.type),
+            dataset=str(data["path"]),
+            pinned=str(data.get("revision")),
+            splits=tuple(task.eval_splits),
+            subsets=tuple(task.hf_subsets),
+            load=lambda: task,
+        )
+
+    @property
+    def revision(self) -> str:
+        """What identifies its data now; see `current_revision`."""
+        return current_revision(self.dataset, pinned=self.pinned)
+
+
+def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0) -> list[KnownTask]:
+    """Return the tasks of `suite_tasks`; without MTEB if they were listed before, by names.
+
+    They are kept by the names or the tasks of the tier, MTEB's release and this package's own code
+    and data.
+
+    Raises:
+        ValueError: as `suite_tasks`.
+    """
+    if isinstance(tasks, str):
+        tasks = split_names(tasks) or None
+    given = None if tasks is None else list(tasks)
+
+    @cache
+    def made() -> dict[str, KnownTask]:
+        known = (KnownTask.of(task, limit=limit) for task in suite_tasks(tier=tier, tasks=given))
+        return {task.key: task for task in known}
+
+    def loader(key: str) -> Callable[[], Any]:
+        return lambda: made()[key].load()
+
+    if not all(isinstance(each, str) for each in given or ()):
+        return list(made().values())
+    names = given if given is not None else TIERS[one_of("tier", tier, TIERS)].task_keys
+
+    def file() -> Any:
+        pydocs = cache_file()
+        parts = {
+            "named": [given is None, names, limit],
+            "mteb": installed_version("mteb"),
+            "code": code_digest(),
+            "pydocs": sha256_file(pydocs) if pydocs.is_file() else "",
+        }
+        return paths.cache() / "tasks" / f"{sha256_json(parts)[:32]}.json"
+
+    try:
+        kept: list[dict[str, Any]] = read_json(file())
+        if kept and all(set(each) == set(_KEPT) for each in kept):
+            return [KnownTask(**each, load=loader(each["key"])) for each in kept]
+    except (OSError, ValueError, TypeError):
+        pass  # missing or damaged: listed again
+    kept = [{name: getattr(task, name) for name in _KEPT} for task in made().values()]
+    remember(file(), kept)  # PyDocs is built by now
+    return list(made().values())
+
+
+@contextmanager
+def limited(task: Any, limit: int) -> Iterator[None]:
+    """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
+
+    For search tasks, this limits the queries, and the documents other than those judged for
+    these queries (or listed as their candidates), which are all kept. For other tasks, it
+    limits the rows of the evaluated splits. The draw does not depend on the seed of a run,
+    so every model gets the same data. A limited task is a different, usually easier task: its
+    record has another name, and its scores are comparable only under the same limit.
+    """
+    if not limit:
+        yield
+        return
+    whole = task.dataset
+    task.dataset = _less(whole, limit, task=task)
+    try:
+        yield
+    finally:
+        task.dataset = whole
+
+
+def _less(data: Any, limit: int, *, task: Any) -> Any:
+    """Return ``data`` of a subset or split with the evaluated splits subsampled."""
+    import datasets
+
+    if isinstance(data, datasets.Dataset):
+        rows = data.select(_drawn(len(data), limit))
+        return _shorter(rows, limit) if task.metadata.type in _LISTS else rows
+    if "relevant_docs" in data:
+        return _less_to_search(data, limit)
+    evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for one, texts to learn from
+    return {
+        name: _less(part, limit, task=task) if name in evaluated else part
+        for name, part in data.items()
+    }
+
+
+def _drawn(count: int, limit: int) -> list[int]:
+    if count <= limit:
+        return list(range(count))
+    drawn = np.random.default_rng(0).choice(count, size=limit, replace=False)
+    return sorted(drawn.tolist())
+
+
+def _shorter(rows: Any, limit: int) -> Any:
+    """Subsample the lists in each row, keeping texts and their labels aligned."""
+    return rows.map(
+        lambda row: {
+            name: [value[i] for i in _drawn(len(value), limit)]
+            for name, value in row.items()
+            if isinstance(value, list)
+        }
+    )
+
+
+def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    judged, candidates = data["relevant_docs"], data.get("top_ranked")
+    answered = [i for i, query in enumerate(data["queries"]["id"]) if query in judged]
+    queries = data["queries"].select([answered[i] for i in _drawn(len(answered), limit)])
+    kept = set(queries["id"])
+    needed = {document for query in kept for document in judged[query]}
+    if candidates:
+        needed |= {document for query in kept for document in candidates.get(query, ())}
+        candidates = {q: documents for q, documents in candidates.items() if q in kept}
+    ids = data["corpus"]["id"]
+    others = [i for i, document in enumerate(ids) if document not in needed]
+    stay = {others[i] for i in _drawn(len(others), limit)}
+    rows = [i for i, document in enumerate(ids) if i in stay or document in needed]
+    return {
+        **data,
+        "queries": queries,
+        "corpus": data["corpus"].select(rows),
+        "relevant_docs": {query: judged[query] for query in judged if query in kept},
+        "top_ranked": candidates,
+    }

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.similarity import truncate_dimensions
@@ -22,12 +21,12 @@ from qwen3nb.models.search.faiss_index import (
     Speed,
     Vectors,
     build_index,
+    extremes,
     measure_speed,
     recall_at_k,
 )
-from qwen3nb.models.search.faiss_training import extremes
-from qwen3nb.models.search.vector_store import BLOCK, VectorStore, stored_vectors
 from qwen3nb.utils.hardware import cores
+from qwen3nb.vectors.store import BLOCK, VectorStore, stored_vectors
 
 __all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress"]
 
@@ -147,62 +146,62 @@ def ann_suite(
         ValueError: unknown index or parameter, or a value out of range.
         DataError: the task cannot be used.
     """
-    known = {each.parameter for each in FAMILIES.values() if each.parameter}
-    if unknown := sorted(set(grids or {}) - known):
-        raise ValueError(
-            f"unknown parameter {unknown[0]!r}; choose from {', '.join(sorted(known))}"
-        )
+    known = sorted({each.parameter for each in FAMILIES.values() if each.parameter})
+    if unknown := sorted(set(grids or {}) - {*known}):
+        raise ValueError(f"unknown parameter {unknown[0]!r}; choose from {', '.join(known)}")
     collection = find_collections(task)[0]
-    queries = _unit(encoder)(encoder.encode(list(collection.queries.values()), role="query"))
-    counts = tuple(count or cores() for count in threads)
-    texts = collection.documents.values()
+    unit = encoder.similarity_name == "cosine"
+    scaled = partial(truncate_dimensions, dimension=encoder.dimension, unit=unit)
+    queries = scaled(encoder.encode(list(collection.queries.values()), role="query"))
+    counts, texts = tuple(count or cores() for count in threads), collection.documents.values()
+    points: list[AnnPoint] = []
     with stored_vectors(
-        encoder, texts, total=len(texts), role="passage", transform=_unit(encoder)
+        encoder, texts, total=len(texts), role="passage", transform=scaled
     ) as vectors:
         exact = _search(queries, vectors, k=max(k, DEPTH + 1))
-        trial = _Trial(collection, vectors, queries, exact, k, counts)
-        points: list[AnnPoint] = []
         for family in indexes:
             index = build_index(vectors, family=family, seed=seed, device=device)
-            grid = (grids or {}).get(FAMILIES[family].parameter)
-            points += [trial.point(index, value) for value in index.values(grid)]
+            for value in index.values((grids or {}).get(FAMILIES[family].parameter)):
+                hits = index.search(queries, max(k, DEPTH + 1), value)
+                # Recall is measured on the search that is timed; nDCG may need a deeper one.
+                near = index.search(queries, k, value)[1]
+                recall = recall_at_k(near, vectors, queries, k=k, truth=exact.ids)
+                points.append(
+                    AnnPoint(
+                        family=index.family,
+                        made=index.made,
+                        parameter=FAMILIES[index.family].parameter,
+                        value=value,
+                        build_seconds=index.build_seconds,
+                        size=index.size,
+                        device=index.device,
+                        recall=dict(zip(collection.queries, recall.tolist(), strict=True)),
+                        ndcg=_ndcg(collection, *hits),
+                        speeds=_speeds(index, queries, k, value, counts),
+                    )
+                )
         return AnnSuite(
-            encoder.label, collection.name, collection.revision, len(vectors), len(queries),
-            vectors.shape[1], k, encoder.similarity_name,
-            _ndcg(collection, exact.scores, exact.ids), tuple(points),
-            compress(collection, vectors, queries, dimensions=dimensions,
-                     unit=encoder.similarity_name == "cosine"),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """The data that every index is measured on; ``truth`` holds the hits of exact search."""
-
-    collection: TestCollection
-    vectors: VectorStore
-    queries: Vectors
-    truth: Hits
-    k: int
-    threads: tuple[int, ...]
-
-    def point(self, index: AnnIndex, value: int | None) -> AnnPoint:
-        """Measure one index at one setting."""
-        k, queries = self.k, self.queries
-        scores, ids = index.search(queries, max(k, DEPTH + 1), value)
-        # Recall is measured on the search that is timed; nDCG may need a deeper one.
-        near = index.search(queries, k, value)[1]
-        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth.ids)
-        speeds = tuple(
-            measure_speed(lambda batch: index.search(batch, k, value), queries, threads=count)
-            for count in self.threads
+            label=encoder.label,
+            task=collection.name,
+            revision=collection.revision,
+            documents=len(vectors),
+            queries=len(queries),
+            dimension=vectors.shape[1],
+            k=k,
+            similarity=encoder.similarity_name,
+            exact=_ndcg(collection, exact.scores, exact.ids),
+            points=tuple(points),
+            compressed=compress(collection, vectors, queries, dimensions=dimensions, unit=unit),
         )
-        return AnnPoint(
-            index.family, index.made, FAMILIES[index.family].parameter, value,
-            index.build_seconds, index.size, index.device,
-            dict(zip(self.collection.queries, recall.tolist(), strict=True)),
-            _ndcg(self.collection, scores, ids), speeds,
-        )  # fmt: skip
+
+
+def _speeds(
+    index: AnnIndex, queries: Vectors, k: int, value: int | None, threads: tuple[int, ...]
+) -> tuple[Speed, ...]:
+    return tuple(
+        measure_speed(lambda batch: index.search(batch, k, value), queries, threads=count)
+        for count in threads
+    )
 
 
 def compress(
@@ -261,12 +260,6 @@ def _int8(vectors: VectorStore) -> Callable[[Vectors], Vectors]:
         return kept
 
     return rounded
-
-
-def _unit(encoder: Encoder) -> Callable[[Vectors], Vectors]:
-    """Return what scales vectors to length 1 if the model uses cosine similarity."""
-    unit = encoder.similarity_name == "cosine"
-    return partial(truncate_dimensions, dimension=encoder.dimension, unit=unit)
 
 
 def _search(queries: Vectors, vectors: VectorStore, *, k: int) -> Hits:

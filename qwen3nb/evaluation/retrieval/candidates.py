@@ -7,8 +7,7 @@ memory for the candidates only, not for millions of other documents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
-from qwen3nb.datasets.mirror import MirrorError, data_revision, explain
-from qwen3nb.datasets.needs import hub_access, needs
+from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
@@ -118,15 +115,26 @@ def load_candidates(
         DataError: no such first stage, or data that are malformed.
         MirrorError: the data are neither in the mirror nor on the hub.
     """
-    file = _kept_file(part, first, depth=depth, limit=limit)
-    kept = _read(file) if file is not None and file.is_file() else None
-    if kept is None:
-        wanted = needs([part.data]) if part.is_task else []
-        with hub_access(wanted, reachable):
-            kept = _search(part, first, depth=depth, limit=limit)
-        if file is not None:
-            _write(file, kept)
-    return kept
+    file = None  # data that are read whenever they are needed
+    if part.is_task and not part.data.data_loaded:
+        key = {
+            "format": _FORMAT,
+            "task": part.name,
+            "group": [part.group, part.parts],
+            "data": data_revision(part.data),
+            "mteb": version("mteb"),
+            "first": describe(first)[1],
+            "depth": depth,
+            "limit": limit,
+        }
+        file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
+        if file.is_file() and (kept := _read(file)) is not None:
+            return kept
+    with hub_access(needs([part.data]) if part.is_task else [], reachable):
+        searched = _search(part, first, depth=depth, limit=limit)
+    if file is not None:
+        _write(file, searched)
+    return searched
 
 
 class LoadedCandidates:
@@ -140,20 +148,14 @@ class LoadedCandidates:
         self._kept: dict[str, tuple[DataSet, list[Candidates]]] = {}
 
     def load(
-        self,
-        part: DataSet,
-        first: First = "bm25",
-        *,
-        depth: int = 100,
-        limit: int = 0,
-        reachable: Callable[[], bool] = hub_reachable,
+        self, part: DataSet, first: First = "bm25", *, depth: int = 100, limit: int = 0, **how: Any
     ) -> list[Candidates]:
         """Do as `load_candidates`, unless the candidates are in memory."""
         recipe = describe(first)[1]
         key = sha256_json([part.name, part.group, part.own_id, recipe, depth, limit])
         if key in self._kept:
             return self._kept[key][1]
-        loaded = load_candidates(part, first, depth=depth, limit=limit, reachable=reachable)
+        loaded = load_candidates(part, first, depth=depth, limit=limit, **how)
         size = sum(_size(each) for each in loaded)
         if size <= self._left:
             self._left -= size
@@ -223,23 +225,6 @@ def split_data(data: Any) -> list[DataSet]:
     return [DataSet(task, task_key(task), group, parts) for task in split]
 
 
-def _kept_file(part: DataSet, first: First, *, depth: int, limit: int) -> Path | None:
-    """Return where candidates are kept; None for data that are read whenever they are needed."""
-    if not part.is_task or part.data.data_loaded:
-        return None
-    key = {
-        "format": _FORMAT,
-        "task": part.name,
-        "group": [part.group, part.parts],
-        "data": data_revision(part.data),
-        "mteb": version("mteb"),
-        "first": describe(first)[1],
-        "depth": depth,
-        "limit": limit,
-    }
-    return paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
-
-
 def _search(part: DataSet, first: First, *, depth: int, limit: int) -> list[Candidates]:
     """Load the collections, search them, and keep only the documents that are retrieved."""
     collections = _loaded(part) if part.is_task else find_collections(part.data)
@@ -249,48 +234,33 @@ def _search(part: DataSet, first: First, *, depth: int, limit: int) -> list[Cand
         collection = limited_collection(whole, limit)
         stage = first_stage(collection, first, depth=depth)
         size = {"documents": len(collection.documents), "queries": len(collection.queries)}
-        cut = _only_candidates(collection, stage)
+        texts = {name: collection.documents[name] for name in stage.run.retrieved()}
+        cut = replace(collection, documents=texts, candidates=None)
         searched.append(Candidates(cut, stage, collection.revision, size, limit, parts))
     return searched
 
 
 def _loaded(part: DataSet) -> list[TestCollection]:
-    """Load the collections of a task, and let go of MTEB's own copy."""
-    task, own = part.data, not part.data.data_loaded
-    with _without_bars():
-        try:
-            collections = find_collections(task)
-        except DataError:
-            raise
-        except Exception as error:  # a loader may raise anything
-            raise _explained(task, error) from error
-    if own:
-        task.unload_data()
-    return [replace(each, group=part.group or each.group) for each in collections]
-
-
-def _explained(task: Any, error: Exception) -> Exception:
-    built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
-    return error if built_in or isinstance(error, MirrorError) else explain(task, error)
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Hide the progress bars of datasets while a task loads."""
+    """Load the collections of a task without progress bars, and let go of MTEB's own copy."""
     import datasets
 
+    task, own = part.data, not part.data.data_loaded
     shown = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
-        yield
+        collections = find_collections(task)
+    except (DataError, MirrorError):
+        raise
+    except Exception as error:  # a loader may raise anything
+        if task.metadata.dataset["path"].startswith("qwen3nb/"):
+            raise
+        raise explain(task, error) from error
     finally:
         if shown:
             datasets.enable_progress_bars()
-
-
-def _only_candidates(collection: TestCollection, stage: FirstStage) -> TestCollection:
-    texts = {name: collection.documents[name] for name in stage.run.retrieved()}
-    return replace(collection, documents=texts, candidates=None)
+    if own:
+        task.unload_data()
+    return [replace(each, group=part.group or each.group) for each in collections]
 
 
 def _write(file: Path, kept: list[Candidates]) -> None:

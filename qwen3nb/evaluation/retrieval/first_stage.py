@@ -22,18 +22,17 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.judgements import nonzero
+from qwen3nb.datasets.collection import TestCollection, nonzero
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, write_run
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.exact import Hits
 from qwen3nb.models.search.fusion import FUSION, fuse
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
 __all__ = ["First", "FirstStage", "first_stage", "load_first", "search_collection", "stored_stage"]
@@ -235,10 +234,14 @@ def _given(collection: TestCollection) -> Scored:
 
 def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:
     hits = search_texts(
-        encoder, list(collection.queries.values()), collection.documents.values(),
-        total=len(collection.documents), k=depth, cosine=encoder.similarity_name == "cosine",
+        encoder,
+        list(collection.queries.values()),
+        collection.documents.values(),
+        total=len(collection.documents),
+        k=depth,
+        cosine=encoder.similarity_name == "cosine",
         zeros=True,
-    )  # fmt: skip
+    )
     names, documents = list(collection.queries), list(collection.documents)
     for start in range(0, len(names), _BLOCK):
         part = slice(start, start + _BLOCK)

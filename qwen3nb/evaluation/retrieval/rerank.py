@@ -5,42 +5,40 @@ stage, and the gain. A reranker cannot rank what the first stage missed: the rec
 first stage is the ceiling, and an oracle's order of the candidates the upper bound. The run is
 saved next to the record in TREC format, that of the first stage once for all rerankers.
 
-Queries are scored in blocks, and saved one by one, so an interrupted run resumes where it
-stopped. A query that leaves no room for a document is truncated after the document; the record
+Queries are scored one by one and journaled, so an interrupted run resumes where it stopped. A
+query that leaves no room for a document is truncated after the document; the record
 counts such queries (``queries_cut``) and names the longest.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from functools import cache
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.recording import (
-    Work,
-    assemble,
-    evaluating,
-    model_info,
-    record_path,
-    stored,
+from qwen3nb.evaluation.recording import Work, assemble, with_qrels
+from qwen3nb.evaluation.retrieval.candidates import (
+    Candidates,
+    DataSet,
+    load_candidates,
+    split_data,
 )
-from qwen3nb.evaluation.retrieval.candidates import Candidates, load_candidates, split_data
-from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage
-from qwen3nb.evaluation.retrieval.score_candidates import score_candidates
-from qwen3nb.evaluation.run import EvaluationRun, Tally
-from qwen3nb.evaluation.run_files import has_runs, with_qrels
-from qwen3nb.hub.session import hub_reachable, hub_session
-from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.evaluation.retrieval.first_stage import First
+from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions, evaluate_each
+from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.rerankers.prompt_template import RerankError
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.runs import (
@@ -51,19 +49,26 @@ from qwen3nb.records.runs import (
 )
 from qwen3nb.records.side_files import run_path
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_candidates"]
+__all__ = [
+    "RerankItem",
+    "ScoredCandidates",
+    "dataset_rows",
+    "dataset_scores",
+    "rerank",
+    "rerank_pairs",
+    "score_candidates",
+]
 
-METRICS = ("nDCG@10", "MRR@10")
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
+_COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
 
 
-@hub_session()  # a hub that fails is not asked for each data set
 def rerank(
     reranker: Reranker | Path | str,
     data: Any = None,
@@ -73,14 +78,8 @@ def rerank(
     msmarco: Path | str | None = None,
     first: First = "bm25",
     depth: int = 100,
-    output: Path | str | None = None,
-    seed: int = 0,
-    config: dict[str, Any] | None = None,
-    fresh: bool = False,
-    runs: bool = False,
-    strict: bool = True,
     load: Callable[..., list[Candidates]] = load_candidates,
-    show_progress: bool = True,
+    **options: Unpack[RunOptions],
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
 
@@ -98,14 +97,9 @@ def rerank(
             tier's MSMARCO: the official candidates (BM25's top 1,000) are cut to ``depth``.
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
-        output: folder for records; by default `paths.results`.
-        seed: seed of the confidence intervals.
-        config: parameters to store in each record.
-        fresh: score again even if a record or a journal exists.
-        runs: whether the qrels are kept, too; the runs are in any case.
-        strict: whether to raise if a data set failed; if not, see `EvaluationRun.failures`.
         load: `load_candidates`, or `LoadedCandidates.load` to share them between rerankers.
-        show_progress: whether to show progress bars.
+        options: as in `evaluate`: ``output``, ``seed``, ``config``, ``fresh``, ``strict`` and
+            ``show_progress``; with ``runs``, the qrels are kept, too.
 
     Raises:
         ValueError: neither ``data`` nor ``tier``, or both.
@@ -113,25 +107,23 @@ def rerank(
             are saved.
     """
     wanted = _data_sets(data, tier, first=first, msmarco=msmarco)
-    if isinstance(reranker, Path | str):
-        reranker = load_reranker(reranker)
-    folder = Path(output) if output else paths.results()
-    tally, run, reachable = Tally(), uuid.uuid4().hex[:12], cache(hub_reachable)
-    parts = []
+    model = load_reranker(reranker) if isinstance(reranker, Path | str) else reranker
+    run = Run(**options)
+
+    def find(part: DataSet, stage: First) -> Iterator[tuple[Any, RerankItem]]:
+        for each in load(part, stage, depth=depth, limit=limit, reachable=run.reachable):
+            yield model, RerankItem(each)
+
+    def refuse(error: Exception) -> Any:
+        raise error
+
+    jobs: list[Any] = []
     for spec, stage in wanted:
-        with tally.attempt(spec.name if isinstance(spec, TestCollection) else str(spec)):
-            parts += [(part, stage) for part in split_data(spec)]
-    bar = tqdm(parts, desc=reranker.label, unit="data set", disable=not show_progress)
-    for part, stage in bar:
-        bar.set_postfix_str(part.name)
-        with tally.attempt(part.name):
-            for each in load(part, stage, depth=depth, limit=limit, reachable=reachable):
-                result, reused = rerank_candidates(
-                    reranker, each, output=folder, seed=seed, config=config, fresh=fresh,
-                    runs=runs, show_progress=show_progress, run=run,
-                )  # fmt: skip
-                tally.add(result, name=each.collection.name, reused=reused)
-    return tally.run_or_raise(reranker.label, kind="data sets", saved=folder, strict=strict)
+        try:
+            jobs += [(part.name, partial(find, part, stage)) for part in split_data(spec)]
+        except Exception as error:  # noqa: BLE001 - a data set that fails, as any other
+            jobs.append((str(spec), partial(refuse, error)))
+    return evaluate_each(jobs, run, label=model.label, kind="data sets")
 
 
 def _data_sets(
@@ -150,6 +142,229 @@ def _data_sets(
         return [(name, first) for name in names]
     kept = [(name, first) for name in names if name not in _MSMARCO]
     return [*kept, (Path(msmarco), "given")]
+
+
+@dataclass(frozen=True)
+class RerankItem:
+    """The candidates of one collection."""
+
+    candidates: Candidates
+
+    @property
+    def name(self) -> str:
+        """Name of the collection."""
+        return self.candidates.collection.name
+
+    @property
+    def key(self) -> str:
+        """Name of the collection, its first stage and depth, and the limit."""
+        return self._task().key
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The metrics of rerankings."""
+        return RECORDED["reranking"]
+
+    def _task(self, cut: dict[str, int] | None = None) -> TaskInfo:
+        each, collection, first = self.candidates, self.candidates.collection, self.candidates.first
+        return TaskInfo(
+            name=f"{collection.name}.{first.label}-{first.recipe['depth']}",
+            type="Reranking",
+            dataset=collection.name,
+            revision=each.revision,
+            main_metric="MRR@10" if collection.name in _MSMARCO else "nDCG@10",
+            size=each.size,
+            selection=f"limit{each.limit}" if each.limit else "",
+            counts={**collection.counts, **first.counts, **(cut or {})},
+        )
+
+    def same(self, record: Result, folder: Path) -> bool:
+        """Whether a record is of the same first stage and data, and has its runs."""
+        file = record.path(folder)
+        runs = (reranked_run_file(file, record.config), first_run_file(file, record.config))
+        return (
+            record.config.get("first") == self.candidates.first.recipe
+            and all(run.is_file() for run in runs)
+            and not any(run_problems(file, record, known={}))
+        )
+
+    def evaluate(self, model: Reranker, run: Run, earlier: Result | None) -> Result:
+        """Return the record of a reranker; the runs are written."""
+        each, collection, first = self.candidates, self.candidates.collection, self.candidates.first
+        if earlier is not None:
+            return with_qrels(earlier, run.folder, collection.qrels)
+        work = Work(model)
+        name = f"{model.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
+        done = score_candidates(
+            model,
+            collection,
+            first.run,
+            journal=Journal(paths.cache() / "rerank" / name),
+            fresh=run.fresh,
+            show_progress=run.show_progress,
+        )
+        cut = {
+            "pairs whose document was cut to the maximum length": done.counts["cut"],
+            "queries cut to leave room for a document": done.counts["queries_cut"],
+        }
+        result = assemble(
+            work,
+            self._task({name: count for name, count in cut.items() if count}),
+            self._per_query(done.run),
+            config={
+                **(run.config or {}),
+                "collection": collection.name,
+                "group": collection.group,
+                "parts": each.parts,
+                "limit": each.limit,
+                "first": first.recipe,
+                "counts": done.counts,
+                "longest_query": done.longest,
+            },
+            seed=run.seed,
+            run=run.id,
+        )
+        file = result.path(run.folder)
+        digest = run_digest(file, done.run, tag=model.label)
+        runs = {write_run(run_path(file, digest), done.run, tag=model.label).name: digest}
+        shared = self._first_run(run.folder)
+        named = {"runs": runs, "first_run": {"name": shared.name, "sha256": sha256_file(shared)}}
+        result = replace(result, config=result.config | named)
+        return with_qrels(result, run.folder, collection.qrels) if run.runs else result
+
+    def _first_run(self, folder: Path) -> Path:
+        """Return the file of the first stage's run, which is written by the first reranker.
+
+        Its name has the digest of its content, so that whoever writes it writes the same.
+        """
+        first = self.candidates.first
+        file = first_stage_file(folder, f"{self.key}-{first.digest[:16]}.trec")
+        if not file.is_file() or sha256_file(file) != first.digest:
+            write_run(file, first.run, tag=first.label)
+        return file
+
+    def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
+        """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
+        qrels, base = self.candidates.collection.qrels, self.candidates.first.run
+        recall = f"Recall@{self.candidates.first.recipe['depth']}"
+        grades = (qrels[query].get(name, 0) for query in base for name in base.listed(query))
+        oracle = replace(base, scores=np.fromiter(grades, np.float64, len(base.scores)))
+        columns = dict(score_run(qrels, reranked, self.measures, zeros=True))
+        first = score_run(qrels, base, (*self.measures, recall), zeros=True)
+        best = score_run(qrels, oracle, self.measures, zeros=True)
+        for metric in self.measures:
+            columns[f"first {metric}"] = first[metric]
+            columns[f"gain {metric}"] = {
+                query: value - first[metric][query] for query, value in columns[metric].items()
+            }
+            columns[f"oracle {metric}"] = best[metric]
+        columns[f"first {recall}"] = first[recall]
+        return columns
+
+
+@dataclass(frozen=True)
+class ScoredCandidates:
+    """A run of log-odds.
+
+    Attributes:
+        run: the log-odds of the candidates of each query, by document id.
+        counts: number of pairs, and of truncations and ties among them.
+        longest: the longest query that was cut, with its tokens; empty if none was.
+    """
+
+    run: RunArrays
+    counts: dict[str, int]
+    longest: dict[str, Any]
+
+
+def score_candidates(
+    reranker: Reranker,
+    collection: TestCollection,
+    first: RunArrays,
+    *,
+    journal: Journal,
+    fresh: bool = False,
+    show_progress: bool = True,
+) -> ScoredCandidates:
+    """Return the log-odds of all candidates.
+
+    Each query is journaled when it is scored, so an interrupted run loses one query at most. Memory
+    holds the log-odds of all pairs as one array, and the texts and scores of one query.
+
+    Args:
+        reranker: scores the pairs.
+        collection: has the texts.
+        first: the first stage's run.
+        journal: has the scores of queries that were scored before, and gets the others.
+        fresh: whether to score all queries again.
+        show_progress: whether to show a progress bar.
+    """
+    candidates = first.by_name()
+    log_odds: list[NDArray[np.float64]] = []
+    counts = dict.fromkeys(("pairs", *_COUNTS), 0)
+    longest: dict[str, Any] = {}
+    bar = tqdm(
+        candidates.queries,
+        desc=f"{reranker.label}: {collection.name}",
+        unit="query",
+        disable=not show_progress,
+        leave=False,
+    )
+    for query in bar:
+        documents, text = candidates.listed(query), collection.queries[query]
+        texts = [collection.documents[document] for document in documents]
+        key = sha256_json([text, documents, texts])
+        done: dict[str, Any] | None = None if fresh else journal.get(key)
+        if done is None:
+            done = _scored(reranker, text, texts)
+            journal.add(key, done)
+        log_odds.append(np.array(done["log_odds"], dtype=np.float64))
+        counts["pairs"] += len(log_odds[-1])
+        for each in _COUNTS:
+            counts[each] += done.get(each, 0)
+        tokens = reranker.query_length(text) if done.get("queries_cut") else 0
+        if tokens > longest.get("tokens", 0):
+            longest = {"query": query, "tokens": tokens}
+    return ScoredCandidates(
+        replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)])), counts, longest
+    )
+
+
+def _scored(reranker: Reranker, query: str, texts: list[str]) -> dict[str, Any]:
+    """Return the log-odds of a query's candidates, and what was truncated or tied."""
+    stats = reranker.stats
+    before = [getattr(stats, name) for name in _COUNTS]
+    scores = reranker.score(query, texts)
+    after = [getattr(stats, name) for name in _COUNTS]
+    counted = {name: b - a for name, a, b in zip(_COUNTS, before, after, strict=True)}
+    return {"log_odds": scores.log_odds.tolist(), **counted}
+
+
+def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
+    """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
+
+    Lines keep their order; the file is written atomically. Pairs of one query are
+    scored together, wherever they are in the file.
+
+    Returns:
+        The number of pairs.
+
+    Raises:
+        DataError: a line is not a pair; the message names the line.
+        RerankError: a pair cannot be scored.
+    """
+    rows = list(json_rows(pairs, {"query": str, "document": str}))
+    try:
+        scores = reranker.score_pairs(rows)
+    except RerankError as error:
+        raise RerankError(f"{pairs}: {error}") from None
+    if not rows:
+        raise DataError(f"{pairs}: the file has no pairs")
+    columns = (scores.p_yes.tolist(), scores.log_odds.tolist(), scores.truncated.tolist())
+    names = ("p_yes", "log_odds", "truncated")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    write_text(output, "\n".join(lines) + "\n")
+    return len(rows)
 
 
 def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:
@@ -178,178 +393,21 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         return []
     scores = {metric: dataset_scores(results, metric) for metric in results[0].metrics}
     names = list(next(iter(scores.values())))
+    others = [name for name in names if name not in _MSMARCO]
     rows: list[dict[str, Any]] = [
         {"dataset": name, **{metric: values[name] for metric, values in scores.items()}}
         for name in names
     ]
-    others = [name for name in names if name not in _MSMARCO]
-    means = [(f"mean of {_counted(names)}", names)]
-    if 0 < len(others) < len(names):
-        means.append((f"mean of {_counted(others)}, without MS MARCO", others))
-    for label, averaged in means:
-        overall = {
-            metric: _mean([values[name] for name in averaged]) for metric, values in scores.items()
-        }
-        rows.append({"dataset": label, **overall})
+    for averaged, without in ((names, ""), (others, ", without MS MARCO")):
+        if without and not 0 < len(others) < len(names):
+            continue
+        count = f"{len(averaged)} data set{'' if len(averaged) == 1 else 's'}"
+        means = {metric: _mean([values[n] for n in averaged]) for metric, values in scores.items()}
+        rows.append({"dataset": f"mean of {count}{without}", **means})
     return rows
-
-
-def _counted(names: Sequence[str]) -> str:
-    return f"{len(names)} data set{'' if len(names) == 1 else 's'}"
 
 
 def _mean(values: list[float | None]) -> float | None:
     """The mean; None if any value is None."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def rerank_candidates(
-    reranker: Reranker,
-    candidates: Candidates,
-    *,
-    output: Path | str | None = None,
-    seed: int = 0,
-    config: dict[str, Any] | None = None,
-    fresh: bool = False,
-    runs: bool = False,
-    show_progress: bool = True,
-    run: str = "",
-) -> tuple[Result, bool]:
-    """Rerank the candidates of one collection; return its record and whether it was reused."""
-    folder = Path(output) if output else paths.results()
-    task = _task_info(candidates)
-    file = record_path(reranker, task.key, folder=folder, seed=seed)
-    with evaluating(file):
-        result, reused = _rerank_candidates(
-            reranker, candidates, task, file, folder=folder, seed=seed, config=config, fresh=fresh,
-            show_progress=show_progress, run=run,
-        )  # fmt: skip
-        if runs and not has_runs(result, folder):
-            result = with_qrels(result, folder, candidates.collection.qrels)
-            result.save(folder)
-        return result, reused
-
-
-def _rerank_candidates(
-    reranker: Reranker,
-    candidates: Candidates,
-    task: TaskInfo,
-    file: Path,
-    *,
-    folder: Path,
-    seed: int,
-    config: dict[str, Any] | None,
-    fresh: bool,
-    show_progress: bool,
-    run: str,
-) -> tuple[Result, bool]:
-    collection, first = candidates.collection, candidates.first
-    if not fresh and (earlier := _earlier(file, reranker, first.recipe)) is not None:
-        return earlier, True
-    work = Work(reranker)
-    done = score_candidates(
-        reranker, collection, first.run,
-        journal=_journal(reranker, first), fresh=fresh, show_progress=show_progress,
-    )  # fmt: skip
-    digest = run_digest(file, done.run, tag=reranker.label)
-    run_file = write_run(run_path(file, digest), done.run, tag=reranker.label)
-    shared = _share_first(folder, task.key, first)
-    result = assemble(
-        model=model_info(reranker),
-        task=replace(task, counts={**task.counts, **_texts_cut(done.counts)}),
-        per_query=_per_query(collection, first.run, done.run, first.recipe["depth"]),
-        work=work,
-        seed=seed,
-        run=run,
-        config={
-            **(config or {}),
-            "collection": collection.name,
-            "group": collection.group,
-            "parts": candidates.parts,
-            "limit": candidates.limit,
-            "first": first.recipe,
-            "counts": done.counts,
-            "longest_query": done.longest,
-            "runs": {run_file.name: digest},
-            "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
-        },
-        device=reranker.device,
-        precision=reranker.settings["dtype"],
-    )
-    result.save(folder)
-    return result, False
-
-
-def _task_info(candidates: Candidates) -> TaskInfo:
-    """Describe the collection and its first stage as the task of a record."""
-    collection, first = candidates.collection, candidates.first
-    return TaskInfo(
-        name=f"{collection.name}.{first.label}-{first.recipe['depth']}",
-        type="Reranking",
-        dataset=collection.name,
-        revision=candidates.revision,
-        main_metric="MRR@10" if collection.name in _MSMARCO else "nDCG@10",
-        size=candidates.size,
-        selection=f"limit{candidates.limit}" if candidates.limit else "",
-        counts={**collection.counts, **first.counts},
-    )
-
-
-def _texts_cut(counts: dict[str, int]) -> dict[str, int]:
-    """Name the truncations that a reader of the scores should know of, if there are any."""
-    named = {
-        "pairs whose document was cut to the maximum length": counts["cut"],
-        "queries cut to leave room for a document": counts["queries_cut"],
-    }
-    return {name: count for name, count in named.items() if count}
-
-
-def _share_first(folder: Path, task: str, first: FirstStage) -> Path:
-    """Return the file of the first stage's run, which is written by the first reranker.
-
-    Its name has the digest of its content, so that whoever writes it writes the same.
-    """
-    file = first_stage_file(folder, f"{task}-{first.digest[:16]}.trec")
-    if not file.is_file() or sha256_file(file) != first.digest:
-        write_run(file, first.run, tag=first.label)
-    return file
-
-
-def _journal(reranker: Reranker, first: FirstStage) -> Journal:
-    name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
-    return Journal(paths.cache() / "rerank" / name)
-
-
-def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:
-    """Return the stored record for this reranker, first stage and data, if it has its runs."""
-
-    def same(result: Result) -> bool:
-        runs = (reranked_run_file(file, result.config), first_run_file(file, result.config))
-        return (
-            result.config.get("first") == first
-            and all(run.is_file() for run in runs)
-            and not any(run_problems(file, result, known={}))
-        )
-
-    return stored(file, identity=reranker.identity, metrics=METRICS, same=same)
-
-
-def _per_query(
-    collection: TestCollection, base: RunArrays, reranked: RunArrays, depth: int
-) -> dict[str, dict[str, float]]:
-    """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
-    qrels = collection.qrels
-    grades = (qrels[query].get(name, 0) for query in base for name in base.listed(query))
-    oracle = replace(base, scores=np.fromiter(grades, np.float64, len(base.scores)))
-    columns = dict(score_run(qrels, reranked, METRICS, zeros=True))
-    first = score_run(qrels, base, (*METRICS, f"Recall@{depth}"), zeros=True)
-    best = score_run(qrels, oracle, METRICS, zeros=True)
-    for metric in METRICS:
-        columns[f"first {metric}"] = first[metric]
-        columns[f"gain {metric}"] = {
-            query: value - first[metric][query] for query, value in columns[metric].items()
-        }
-        columns[f"oracle {metric}"] = best[metric]
-    columns[f"first Recall@{depth}"] = first[f"Recall@{depth}"]
-    return columns

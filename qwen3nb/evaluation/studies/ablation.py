@@ -1,33 +1,49 @@
-"""Ablate the extraction options of an encoder on the same queries.
+"""Ablate the extraction options of an encoder, or the components of its training.
 
 The options of an extraction are pooling, checkpoint averaging, tokens added around each
-text, and normalisation. Every combination is evaluated on the same tasks;
-`qwen3nb.analysis.comparison.ablation_effects` estimates the effect of each option.
+text, and normalisation; every combination is evaluated on the same tasks. A training is a folder
+with ``checkpoint-N`` folders and a ``training.json``, which says what it was: ``objective``,
+``data``, ``mixture``, ``denoisers``, and under ``settings`` everything else, such as
+``learning_rate``; its last checkpoint is evaluated. Records go to ``results/ablation``, apart from
+those of the leaderboard. `qwen3nb.analysis.comparison.ablation_effects` estimates the effects.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import tier_tasks
-from qwen3nb.evaluation.studies.training_ablation import TrainingOutcome
+from qwen3nb.evaluation.mteb.select import choose_tasks
+from qwen3nb.evaluation.run import EvaluationRun
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
+from qwen3nb.utils.atomic_files import canonical, read_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["Variant", "VariantResult", "ablate", "by_task", "variants"]
+__all__ = [
+    "TrainingOutcome",
+    "TrainingVariant",
+    "Variant",
+    "VariantResult",
+    "ablate",
+    "ablate_trainings",
+    "by_task",
+    "find_trainings",
+    "variants",
+]
 
 PLAIN = "plain"
-_Outcome = TypeVar("_Outcome", "VariantResult", TrainingOutcome)
+FILE = "training.json"
+_COMPONENTS = ("objective", "data", "mixture", "denoisers")
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,46 @@ class VariantResult:
     result: Result
 
 
+@dataclass(frozen=True)
+class TrainingVariant:
+    """A training of a series.
+
+    Attributes:
+        name: of its folder.
+        folder: with its checkpoints.
+        components: what it was, by name.
+    """
+
+    name: str
+    folder: Path
+    components: Mapping[str, str]
+
+    def difference(self, other: TrainingVariant) -> str:
+        """The one component in which the trainings differ; empty if there are none or several."""
+        names = sorted({*self.components, *other.components})
+        differ = [n for n in names if self.components.get(n) != other.components.get(n)]
+        return differ[0] if len(differ) == 1 else ""
+
+
+@dataclass(frozen=True)
+class TrainingOutcome:
+    """A training and the record of its last checkpoint on one task."""
+
+    training: TrainingVariant
+    result: Result
+
+
+_Outcome = TypeVar("_Outcome", VariantResult, TrainingOutcome)
+
+
+def by_task(outcomes: Sequence[_Outcome]) -> dict[str, list[_Outcome]]:
+    """Group outcomes by task, in the order of the variants."""
+    grouped: dict[str, list[_Outcome]] = {}
+    for outcome in outcomes:
+        grouped.setdefault(outcome.result.task.key, []).append(outcome)
+    return grouped
+
+
 def variants(
     *,
     poolings: Sequence[str] = POOLINGS,
@@ -84,90 +140,105 @@ def variants(
         one_of("pooling", pooling, POOLINGS)
     if bad := [count for count in averages if count < 1]:
         raise ValueError(f"expected positive numbers of checkpoints to average; got {bad[0]}")
-    around = [PLAIN] + [_around(prefix, append_eos)] * bool(prefix or append_eos)
-    return [
-        Variant(pooling, weights, each, length)
-        for pooling, weights, each, length in itertools.product(
-            poolings,
-            ["last" if count == 1 else f"mean of last {count}" for count in averages],
-            around,
-            ["unit", "kept"] if normalization else ["unit"],
-        )
-    ]
-
-
-def _around(prefix: str, append_eos: bool) -> str:
-    return " ".join([*([prefix] if prefix else []), "…", *(["EOS"] if append_eos else [])])
+    added = " ".join([*([prefix] if prefix else []), "…", *(["EOS"] if append_eos else [])])
+    combinations = itertools.product(
+        poolings,
+        ["last" if count == 1 else f"mean of last {count}" for count in averages],
+        [PLAIN, added] if prefix or append_eos else [PLAIN],
+        ["unit", "kept"] if normalization else ["unit"],
+    )
+    return [Variant(*each) for each in combinations]
 
 
 def ablate(
     training: Path | str,
     selected: Sequence[Variant],
     *,
-    tier: str = "smoke",
-    types: Sequence[str] = ("Retrieval",),
     prefix: str = "[R]",
     append_eos: bool = True,
-    output: Path | None = None,
-    seed: int = 0,
     show_progress: bool = True,
     **options: Any,
 ) -> list[VariantResult]:
     """Evaluate every variant; stored records are reused.
 
-    Records go to ``results/ablation``, apart from those of the leaderboard.
-
     Args:
         training: a folder with ``checkpoint-N`` folders.
         selected: variants to evaluate, from `variants`.
-        tier: tier whose tasks to use.
-        types: MTEB task types to keep.
         prefix: prefix of every text, in variants that are not plain.
         append_eos: whether such variants append the end-of-text token.
-        output: folder for records.
-        seed: seed of the confidence intervals.
         show_progress: whether to show a progress bar over the variants.
-        options: options of `load_encoder`: ``device``, ``dtype``, ``batch_size``, ``max_length``.
+        options: ``tier``, ``types`` (comma-separated MTEB task types, by default ``Retrieval``),
+            ``output`` and ``seed`` of the evaluation; and those of `load_encoder`: ``device``,
+            ``dtype``, ``batch_size``, ``max_length``.
 
     Raises:
         CheckpointError: no checkpoints, or they cannot be averaged.
     """
-    tasks = [task for task in tier_tasks(tier) if task.metadata.type in types]
-    output = output or paths.results() / "ablation"
-    folders = {each: _weights(Path(training), each) for each in {v.weights for v in selected}}
-    outcomes = []
+    folders, outcomes = {}, []
+    for weights in {variant.weights for variant in selected}:
+        count = 1 if weights == "last" else int(weights.rsplit(" ", 1)[1])
+        folders[weights] = averaged(select_checkpoints(Path(training), last=count))
     for variant in tqdm(selected, desc="ablation", unit="variant", disable=not show_progress):
         plain = variant.around == PLAIN
-        encoder = load_encoder(
-            folders[variant.weights],
-            pooling=variant.pooling,
-            prefix="" if plain else prefix,
-            append_eos=append_eos and not plain,
-            normalize=variant.length == "unit",
-            show_progress=False,
-            **options,
-        )
-        run = evaluate(
-            encoder,
-            tasks=tasks,
-            output=output,
-            seed=seed,
-            config={"variant": asdict(variant)},
-            show_progress=False,
-        )
+        own: dict[str, Any] = {
+            "pooling": variant.pooling,
+            "prefix": "" if plain else prefix,
+            "append_eos": append_eos and not plain,
+            "normalize": variant.length == "unit",
+        }
+        run = _evaluated(folders[variant.weights], {"variant": asdict(variant)}, **options, **own)
         outcomes += [VariantResult(variant, result) for result in run.results]
     return outcomes
 
 
-def by_task(outcomes: Sequence[_Outcome]) -> dict[str, list[_Outcome]]:
-    """Group outcomes by task, in the order of the variants."""
-    grouped: dict[str, list[_Outcome]] = {}
-    for outcome in outcomes:
-        grouped.setdefault(outcome.result.task.key, []).append(outcome)
-    return grouped
+def find_trainings(folder: Path | str) -> list[TrainingVariant]:
+    """Return the trainings in the folders below ``folder``, by name.
+
+    Raises:
+        CheckpointError: fewer than two, or one without checkpoints.
+    """
+    files = sorted(Path(folder).expanduser().glob(f"*/{FILE}"))
+    if len(files) < 2:
+        raise CheckpointError(
+            f"{folder}: expected two or more folders, each with checkpoint-N folders and a {FILE}; "
+            f"got {len(files)}"
+        )
+    return [TrainingVariant(f.parent.name, f.parent, _components(read_json(f))) for f in files]
 
 
-def _weights(training: Path, weights: str) -> Path:
-    """Return the folder of the last checkpoint, or of the mean of the last few."""
-    count = 1 if weights == "last" else int(weights.rsplit(" ", 1)[1])
-    return averaged(select_checkpoints(training, last=count))
+def _components(training: Mapping[str, Any]) -> dict[str, str]:
+    own = {name: training[name] for name in _COMPONENTS if name in training}
+    values = {**own, **training.get("settings", {})}
+    return {n: v if isinstance(v, str) else canonical(v).decode() for n, v in values.items()}
+
+
+def ablate_trainings(trainings: Sequence[TrainingVariant], **options: Any) -> list[TrainingOutcome]:
+    """Evaluate the last checkpoint of each training; for the options see `ablate`."""
+    outcomes = []
+    for training in trainings:
+        (checkpoint,) = select_checkpoints(training.folder, last=1).folders
+        config = {"training_components": dict(training.components)}
+        run = _evaluated(checkpoint, config, **options)
+        outcomes += [TrainingOutcome(training, result) for result in run.results]
+    return outcomes
+
+
+def _evaluated(
+    folder: Path,
+    config: dict[str, Any],
+    *,
+    tier: str = "smoke",
+    types: str = "Retrieval",
+    output: Path | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> EvaluationRun:
+    """Evaluate an encoder on the tasks of a tier that are of the types to keep."""
+    return evaluate(
+        load_encoder(folder, show_progress=False, **options),
+        tasks=choose_tasks(tier=tier, types=types),
+        output=output or paths.results() / "ablation",
+        seed=seed,
+        config=config,
+        show_progress=False,
+    )

@@ -11,15 +11,19 @@ next to the adapter has the same scores in the format of the training code.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from qwen3nb import paths
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.training_files import json_lines, read_settings
-from qwen3nb.evaluation.run import EvaluationRun
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.retrieval.candidates import LoadedCandidates
+from qwen3nb.evaluation.retrieval.rerank import rerank
+from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
@@ -68,8 +72,8 @@ class TrainedAdapter:
 
     @property
     def seed_folder(self) -> Path:
-        """The folder of this seed."""
-        return _seed_folder(self.folder)
+        """The folder of this seed, which has the adapter in ``checkpoints/``."""
+        return self.folder.resolve().parent.parent
 
 
 def find_trained(
@@ -109,31 +113,22 @@ def find_trained(
     return [_trained(final, training) for final in finals]
 
 
-def _seed_folder(adapter: Path) -> Path:
-    """Return the folder that has the adapter in ``checkpoints/``."""
-    return adapter.resolve().parent.parent
-
-
 def _trained(final: Path, training: Path | str | None) -> TrainedAdapter:
-    folder = _seed_folder(final)
+    folder = final.resolve().parent.parent
     match = _SEED.fullmatch(folder.name)
     if match is None:
         raise DataError(f"{folder}: expected a folder seed_<n>, with checkpoints/{final.name}")
-    settings = _settings(folder / "config.yaml" if training is None else Path(training))
+    file = folder / "config.yaml" if training is None else Path(training)
+    if not file.is_file():
+        raise DataError(f"{file}: file not found; expected the adapter's training configuration")
+    settings = read_settings(file)
+    if not isinstance(settings, dict):
+        raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
     named = str((settings.get("training") or {}).get("mode") or folder.parent.name)
     mode = next((each for each in MODES if named.startswith(each)), None)
     if mode is None:
         raise DataError(f"{folder}: mode {named!r}; expected one of {', '.join(MODES)}")
     return TrainedAdapter(folder.parent.name, int(match[1]), mode, final, settings)
-
-
-def _settings(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise DataError(f"{file}: file not found; expected the adapter's training configuration")
-    value = read_settings(file)
-    if not isinstance(value, dict):
-        raise DataError(f"{file}: expected a mapping; got {type(value).__name__}")
-    return value
 
 
 def evaluate_trained(
@@ -142,17 +137,15 @@ def evaluate_trained(
     *,
     tier: str = "",
     limit: int = 0,
-    msmarco: Path | str | None = None,
     training: Path | str | None = None,
     base: str | Path | None = None,
     embedding_tasks: Iterable[Any] = (),
-    depth: int = 100,
     max_length: int = 512,
     device: str = "auto",
     dtype: str = "float32",
-    output: Path | str | None = None,
-    write_back: bool = True,
-    show_progress: bool = True,
+    msmarco: Path | str | None = None,
+    depth: int = 100,
+    **options: Unpack[RunOptions],
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
@@ -165,126 +158,72 @@ def evaluate_trained(
         tier: name of a tier, instead of ``data``: adapters that embed are also evaluated on
             all its tasks. Without both, the tier in the adapter's training configuration.
         limit: see `rerank` and `evaluate`; 0 for no limit.
-        msmarco: folder of the official MS MARCO dev files; see `rerank`.
         training: training configuration of a single adapter; see `find_trained`.
         base: base model of the adapters; None for the one named in each adapter.
         embedding_tasks: MTEB tasks for the adapters that embed, instead of the tier's.
-        depth: candidates per query.
         max_length: maximum number of tokens per pair.
         device: device to run on.
         dtype: data type of the weights.
-        output: folder for records; by default `paths.results`.
-        write_back: whether to also write the scores to each adapter's ``results/``.
-        show_progress: whether to show progress bars.
+        msmarco: folder of the official MS MARCO dev files; see `rerank`.
+        depth: candidates per query.
+        options: see `Run`; the seed is that of each training.
 
     Raises:
         SpecError: no adapter, no base model, or an adapter that does not fit its base.
         ValueError: neither data nor a tier, or both.
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
-    from qwen3nb.evaluation.retrieval.candidates import LoadedCandidates, load_candidates
-
-    adapters = find_trained(outputs, training=training)
-    plan = _Plan(
-        load=LoadedCandidates().load if len(adapters) > 1 else load_candidates,
-        data=tuple(data), tier=tier, limit=limit, msmarco=msmarco, base=base,
-        tasks=tuple(embedding_tasks), depth=depth, max_length=max_length, output=output,
-        where={"device": device, "dtype": dtype}, show_progress=show_progress,
-    )  # fmt: skip
-    parts = []
-    for each in adapters:
-        done = _evaluate(each, plan)
-        if write_back:
-            _write_back(each, done.results)
-        parts.append((f"{each.configuration}/seed_{each.seed}", done))
-    joined = _joined(parts, label=str(outputs), folder=str(output or paths.results()))
+    listed, tasks, load = list(data), list(embedding_tasks), LoadedCandidates().load
+    parts: list[tuple[str, EvaluationRun]] = []
+    for each in find_trained(outputs, training=training):
+        own = tier or ("" if listed else each.tier)
+        run: RunOptions = {**options, "seed": each.seed, "strict": False}
+        spec, adapter = (each.folder, None) if base is None else (base, each.folder)
+        reranker = load_reranker(
+            spec,
+            adapter=adapter,
+            instruction=each.instruction,
+            template="double-newline",
+            max_length=max_length,
+            device=device,
+            dtype=dtype,
+        )
+        run["config"] = {"training": _snapshot(each, "reranking")}
+        wanted: dict[str, Any] = {"msmarco": msmarco, "depth": depth, "load": load}
+        done = [rerank(reranker, listed or None, tier=own, limit=limit, **wanted, **run)]
+        if each.embeds and (tasks or own):
+            encoder = load_encoder(
+                each.folder,
+                base=base,
+                instruction=each.instruction,
+                show_progress=options.get("show_progress", True),
+                device=device,
+                dtype=dtype,
+            )
+            config = {"training": _snapshot(each, "embedding")}
+            how: dict[str, Any] = {**run, "config": config}
+            done.append(evaluate(encoder, tier=own, tasks=tasks or None, limit=limit, **how))
+        _write_back(each, [result for one in done for result in one.results])
+        parts += [(f"{each.configuration}/seed_{each.seed}", one) for one in done]
+    joined = _joined(parts, label=str(outputs), folder=str(Run(**options).folder))
     joined.raise_failures()
     return joined
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """What every adapter is evaluated on, and how; see `evaluate_trained`."""
-
-    load: Callable[..., Any]
-    data: tuple[Any, ...]
-    tier: str
-    limit: int
-    msmarco: Path | str | None
-    base: str | Path | None
-    tasks: tuple[Any, ...]
-    depth: int
-    max_length: int
-    output: Path | str | None
-    where: dict[str, Any]
-    show_progress: bool
-
-    def tier_of(self, each: TrainedAdapter) -> str:
-        """The tier to evaluate on; empty if data sets are given."""
-        return self.tier or ("" if self.data else each.tier)
-
-
-def _evaluate(each: TrainedAdapter, plan: _Plan) -> EvaluationRun:
-    """Evaluate one adapter; what fails is in the run."""
-    tier = plan.tier_of(each)
-    common: dict[str, Any] = {
-        "output": plan.output, "seed": each.seed, "show_progress": plan.show_progress,
-        "strict": False,
-    }  # fmt: skip
-    runs = [_rerankings(each, plan, tier, **common)]
-    if each.embeds and (plan.tasks or tier):
-        runs.append(_embeddings(each, plan, tier, **common))
-    return _joined([("", run) for run in runs])
-
-
 def _joined(
-    parts: Iterable[tuple[str, EvaluationRun]], *, label: str = "", folder: str = ""
+    parts: Iterable[tuple[str, EvaluationRun]], *, label: str, folder: str
 ) -> EvaluationRun:
     """Return the runs as one, the names of their items preceded by those of ``parts``."""
-    results: list[Result] = []
-    reused: list[str] = []
-    skipped: dict[str, str] = {}
-    failures: dict[str, str] = {}
-    for name, run in parts:
-        start = f"{name}: " if name else ""
-        results += run.results
-        reused += [f"{start}{item}" for item in run.reused]
-        skipped |= {f"{start}{item}": reason for item, reason in run.skipped.items()}
-        failures |= {f"{start}{item}": trace for item, trace in run.failures.items()}
+    parts = list(parts)
     return EvaluationRun(
-        Results(results), tuple(reused), skipped, failures, label=label, kind="evaluations",
+        Results([result for _, run in parts for result in run.results]),
+        tuple(f"{name}: {item}" for name, run in parts for item in run.reused),
+        {f"{name}: {item}": why for name, run in parts for item, why in run.skipped.items()},
+        {f"{name}: {item}": trace for name, run in parts for item, trace in run.failures.items()},
+        label=label,
+        kind="evaluations",
         folder=folder,
-    )  # fmt: skip
-
-
-def _rerankings(each: TrainedAdapter, plan: _Plan, tier: str, **common: Any) -> EvaluationRun:
-    from qwen3nb.evaluation.retrieval.rerank import rerank
-    from qwen3nb.models.rerankers.load import load_reranker
-
-    spec, adapter = (each.folder, None) if plan.base is None else (plan.base, each.folder)
-    reranker = load_reranker(
-        spec, adapter=adapter, instruction=each.instruction, template="double-newline",
-        max_length=plan.max_length, **plan.where,
-    )  # fmt: skip
-    return rerank(
-        reranker, list(plan.data) or None, tier=tier, msmarco=plan.msmarco, depth=plan.depth,
-        limit=plan.limit, load=plan.load, config={"training": _snapshot(each, "reranking")},
-        **common,
-    )  # fmt: skip
-
-
-def _embeddings(each: TrainedAdapter, plan: _Plan, tier: str, **common: Any) -> EvaluationRun:
-    from qwen3nb.evaluation.evaluate import evaluate
-    from qwen3nb.models.load import load_encoder
-
-    encoder = load_encoder(
-        each.folder, base=plan.base, instruction=each.instruction,
-        show_progress=plan.show_progress, **plan.where,
-    )  # fmt: skip
-    return evaluate(
-        encoder, tier=tier, tasks=plan.tasks or None, limit=plan.limit,
-        config={"training": _snapshot(each, "embedding")}, **common,
-    )  # fmt: skip
+    )
 
 
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection_formats import find_collections
-from qwen3nb.datasets.mirror import MirrorError, mirrored
-from qwen3nb.datasets.needs import Need, missing, needs
+from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks, split_names
-from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 
@@ -145,17 +142,13 @@ def _reason(error: Exception) -> str:
 
 
 def _run(published: Published, output: Path, *, show_progress: bool) -> tuple[Result, float | None]:
-    if "/" in published.task:
-        folder = mirrored(published.task)
-        if folder is None:
-            raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
-        first = published.model
-        if first != "bm25":
-            first = load_encoder(published.model, show_progress=show_progress)  # type: ignore[assignment]
-        result = evaluate_collection(first, find_collections(folder)[0])
-        result.save(output)
-        return result, result.main.value
     model = load_model(published.model, show_progress=show_progress)
-    tasks = select_tasks(names=[published.task])
-    result = evaluate(model, tasks=tasks, output=output, show_progress=False).results[0]
-    return result, None if result.task.mteb is None else result.task.mteb.value
+    if "/" not in published.task:
+        run = evaluate(model, tasks=published.task, output=output, show_progress=False)
+        theirs = run.results[0].task.mteb
+        return run.results[0], None if theirs is None else theirs.value
+    folder = mirrored(published.task)
+    if folder is None:
+        raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
+    (result,) = evaluate(model, folder, output=output, show_progress=False).results
+    return result, result.main.value

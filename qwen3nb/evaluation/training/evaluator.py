@@ -1,4 +1,9 @@
-"""An evaluator for the trainers of transformers and of sentence-transformers."""
+"""An evaluator for the trainers of transformers and of sentence-transformers.
+
+Retrieval data of one's own are scored by nDCG@10, sentence pairs by Spearman's correlation, tasks
+of a tier by their main metric: the numbers that `qwen3nb.evaluate` and `evaluate_sts` give. No
+vector, run or record is kept.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +11,54 @@ import copy
 import json
 import logging
 import math
+import random
 import re
 import time
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-from qwen3nb.evaluation.training.measures import Data, Measure, find_measures
-from qwen3nb.evaluation.training.trained_encoder import TrainedEncoder
-from qwen3nb.evaluation.training.undisturbed import undisturbed
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
+from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
+from qwen3nb.evaluation.evaluate import DEPTH
+from qwen3nb.evaluation.mteb.evaluate import evaluate_task
+from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
+from qwen3nb.evaluation.recording import means
+from qwen3nb.evaluation.retrieval.first_stage import search_collection
+from qwen3nb.evaluation.run import Run
 from qwen3nb.extraction.export import ExportOptions
+from qwen3nb.extraction.extract import MODEL_TYPES, is_seq2seq
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
-from qwen3nb.models.modeling.runtime import load_tokenizer
+from qwen3nb.models.inference.runner import Runner
+from qwen3nb.models.kinds.prompts import named_prompts
+from qwen3nb.models.kinds.source import IN_MEMORY, Source
+from qwen3nb.models.modeling.configuration import encoder_config
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
+from qwen3nb.models.modeling.runtime import load_tokenizer, special_tokens, token_rows
 from qwen3nb.models.modeling.tokenizer_template import surround
-from qwen3nb.models.types import EncoderError, SpecError
+from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.strict_json import first_duplicate
 
-__all__ = ["TrainingEvaluator"]
+__all__ = ["TrainedEncoder", "TrainingEvaluator", "undisturbed"]
 
 log = logging.getLogger(__name__)
+Data = TestCollection | STSPairs | Path | str
+Measure = Callable[[Encoder], Aggregate]
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -113,17 +141,21 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     ) -> None:
         """Choose the data, and how the encoder of an encoder-decoder is used."""
         super().__init__()
-        self._measures = find_measures(
-            data, tier=tier, tasks=tasks or None, limit=limit, batch_size=batch_size
-        )
+        self._measures = _measures(data, tier, tasks or None, limit, batch_size)
         given = data is not None or bool(tasks)
-        only = self._measures[0].name if len(self._measures) == 1 else "mean"
-        self.name = _checked(name.removeprefix("eval_") or (only if given else tier))
+        only = next(iter(self._measures)) if len(self._measures) == 1 else "mean"
+        self.name = name.removeprefix("eval_") or (only if given else tier)
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"expected a name of letters, digits and ._-; got {self.name!r:.60}")
         self.primary_metric = self.name
         self._options = ExportOptions(
-            pooling=pooling, normalize=normalize, max_length=max_length, prefix=prefix,
-            append_eos=append_eos, prompts=dict(prompts or {}),
-        )  # fmt: skip
+            pooling=pooling,
+            normalize=normalize,
+            max_length=max_length,
+            prefix=prefix,
+            append_eos=append_eos,
+            prompts=dict(prompts or {}),
+        )
         self._tokenizer = tokenizer
         self._copied: tuple[Any, Any] | None = None  # a given tokenizer, and the copy that is used
         self._batch_size = batch_size
@@ -195,7 +227,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
 
     @property
     def _names(self) -> list[str]:
-        several = [each.name for each in self._measures] if len(self._measures) > 1 else []
+        several = list(self._measures) if len(self._measures) > 1 else []
         return [self.name, *(f"{self.name}_{each}" for each in several), f"{self.name}_runtime"]
 
     def _log(
@@ -212,7 +244,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         started = time.perf_counter()
         with undisturbed(model):
             encoder = self._encoder(model, tokenizer)
-            values = [_value(each, encoder) for each in self._measures]
+            values = [_value(*each, encoder) for each in self._measures.items()]
         mean = sum(values) / len(values)
         seconds = time.perf_counter() - started
         log.info("%s %.4f, in %.1f s", self.name, mean, seconds)
@@ -223,9 +255,11 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         if isinstance(model, SentenceTransformer):
             return WrappedEncoder(model, batch_size=self._batch_size, show_progress=False)
         return TrainedEncoder(
-            model, self._own_tokenizer(model, tokenizer), self._options,
+            model,
+            self._own_tokenizer(model, tokenizer),
+            self._options,
             batch_size=self._batch_size,
-        )  # fmt: skip
+        )
 
     def _own_tokenizer(self, model: Any, given: Any) -> Any:
         """Return a tokenizer with prefix and end token that the training does not use."""
@@ -237,7 +271,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
             )
         if self._copied is None or self._copied[0] is not given:
             stored = isinstance(given, str | Path)
-            own = load_tokenizer(Path(given), model.config) if stored else copy.deepcopy(given)
+            own = (
+                load_tokenizer(ModelFolder(given), model.config) if stored else copy.deepcopy(given)
+            )
             if self._options.prefix or self._options.append_eos:
                 end = own.eos_token if self._options.append_eos else None
                 surround(own.backend_tokenizer, prefix=self._options.prefix, end=end)
@@ -245,10 +281,70 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         return self._copied[1]
 
 
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"expected a name of letters, digits and ._-; got {name!r:.60}")
-    return name
+def _measures(
+    data: Data | Iterable[Data] | None,
+    tier: str,
+    tasks: Iterable[Any] | str | None,
+    limit: int,
+    batch_size: int,
+) -> dict[str, Measure]:
+    """Return what scores an encoder on each set, by the name of the set.
+
+    Raises:
+        ValueError: both ``data`` and ``tasks`` or ``limit``, two sets of one name, or no set.
+        DataError: data that cannot be read.
+    """
+    if data is None:
+        run = Run(batch_size=batch_size)
+
+        def of_task(task: Any) -> Measure:
+            return lambda encoder: evaluate_task(encoder, task, run=run, limit=limit).main
+
+        selected = suite_tasks(tier=tier, tasks=tasks)
+        listed = [(task_key(task, limit=limit), of_task(task)) for task in selected]
+    elif tasks is not None or limit:
+        raise ValueError("expected either data, or tasks with an optional limit; got both")
+    else:
+        parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
+        listed = [each for part in parts for each in _of_data(part)]
+    if not listed:
+        raise ValueError("expected data to score a model on; got none")
+    if (name := first_duplicate(name for name, _ in listed)) is not None:
+        raise ValueError(f"two sets are called {name!r}; give one of them another name")
+    return dict(listed)
+
+
+def _of_data(data: Any) -> Iterator[tuple[str, Measure]]:
+    if isinstance(data, str | Path) and Path(data).expanduser().is_file():
+        data = read_pairs(Path(data).expanduser())
+    if isinstance(data, STSPairs):
+        yield data.name, lambda encoder: evaluate_sts(encoder, data).spearman
+        return
+    for collection in find_collections(data):
+        yield collection.name, _of_collection(collection)
+
+
+def _of_collection(collection: TestCollection) -> Measure:
+    main = RECORDED["collection"][0]
+
+    def measure(encoder: Encoder) -> Aggregate:
+        run = search_collection(collection, encoder, depth=DEPTH)
+        return means(score_run(collection.qrels, run, [main], zeros=True), seed=0)[main]
+
+    return measure
+
+
+def _value(name: str, measure: Measure, encoder: Encoder) -> float:
+    """Return the score on one set; NaN, with a warning, if the model has none."""
+    try:
+        score = measure(encoder)
+        value, reason = score.value, score.undefined
+    except EncoderError as error:
+        value, reason = None, str(error)
+    if value is None:
+        log.warning("%s: no score, NaN is logged (%s)", name, reason)
+        return math.nan
+    return value
 
 
 def _check_whole(model: torch.nn.Module) -> None:
@@ -261,20 +357,6 @@ def _check_whole(model: torch.nn.Module) -> None:
             "that no process can score it alone; score the checkpoints: qwen3nb eval --checkpoint "
             "FOLDER"
         )
-
-
-def _value(measure: Measure, encoder: Encoder) -> float:
-    """Return the score on one set; NaN, with a warning, if the model has none."""
-    try:
-        aggregate = measure.aggregate(encoder)
-    except EncoderError as error:
-        value, reason = None, str(error)
-    else:
-        value, reason = aggregate.value, aggregate.undefined
-    if value is None:
-        log.warning("%s: no score, NaN is logged (%s)", measure.name, reason)
-        return math.nan
-    return value
 
 
 def _of_main_process(scores: dict[str, float]) -> dict[str, float]:
@@ -296,3 +378,122 @@ def _rewrite_log(checkpoint: Path, state: Any) -> None:
     written = json.loads(file.read_bytes()) | {"log_history": state.log_history}
     # As transformers writes it: a loss or a score may be NaN.
     write_text(file, json.dumps(written, indent=2, sort_keys=True) + "\n")
+
+
+@contextmanager
+def undisturbed(model: torch.nn.Module) -> Iterator[None]:
+    """Compute without gradients, and restore what the block changes besides weights.
+
+    That is the mode of each module (training or evaluation) and the random states of Python,
+    NumPy and PyTorch, on the CPU and on the model's own GPU.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    python, legacy = random.getstate(), np.random.get_state()
+    devices = {each.device for each in model.parameters() if each.device.type == "cuda"}
+    try:
+        with torch.random.fork_rng(devices, device_type="cuda"), torch.no_grad():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
+        for module, training in modes:
+            module.training = training
+
+
+class TrainedEncoder(Encoder):
+    """The encoder of an encoder-decoder, as `qwen3nb.extract` would export it.
+
+    It has the modules of the export and the weights of the model in memory, which are not copied
+    (but for linear layers that oneDNN reorders on some processors). It is for one evaluation: no
+    vector is kept, and after the next step its vectors are those of no checkpoint.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, options: ExportOptions, *, batch_size: int
+    ) -> None:
+        """Take the encoder of ``model``.
+
+        Args:
+            model: an encoder-decoder of transformers; it is not changed.
+            tokenizer: its tokenizer, which adds the prefix and the end token.
+            options: how an export would be used; the dtype is that of the weights.
+            batch_size: texts per batch if they must be padded.
+
+        Raises:
+            SpecError: no encoder-decoder of Qwen3, weights that are not those of its
+                configuration, or a transformers release that runs the encoder causally.
+        """
+        encoder = _on_same_weights(model, options)
+        if causal_leak(encoder, vocab_size=encoder.config.vocab_size) == 0:
+            raise SpecError(
+                f"{type(model).__name__}: this transformers release runs the encoder causally; "
+                "install transformers 5.2 or newer"
+            )
+        self._tokenizer, self.max_length = tokenizer, options.max_length
+        self._special = special_tokens(tokenizer)
+        self._runner = Runner(
+            encoder, pooling=options.pooling, normalize=options.normalize, batch_size=batch_size
+        )
+        super().__init__(
+            Source(
+                spec=type(model).__qualname__,
+                kind=IN_MEMORY,
+                label="training",
+                prompts=named_prompts(options.prompts),
+            ),
+            settings={"fingerprint": uuid.uuid4().hex, "normalize": options.normalize},
+            batch_size=batch_size,
+            cache=False,
+            show_progress=False,
+        )
+
+    @property
+    def device(self) -> str:
+        """The device of the weights."""
+        return str(self._runner.model.device)
+
+    @property
+    def width(self) -> int:
+        """D, the length of a vector."""
+        return int(self._runner.model.config.hidden_size)
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        self._runner.batch_size = self.batch_size
+        rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)
+        self.stats.cut += cut
+        return self._runner.vectors(rows, done=self._tick)
+
+
+def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
+    """Return the encoder of ``model``, in evaluation mode, on the same weights."""
+    name = type(model).__name__
+    fields = model.config.to_dict() if hasattr(model, "config") else {}
+    if not is_seq2seq(fields):
+        raise SpecError(
+            f"{name}: expected a SentenceTransformer, or an encoder-decoder with one of the model "
+            f"types {', '.join(MODEL_TYPES)}; got {fields.get('model_type')!r}"
+        )
+    config = encoder_config(fields, pooling=options.pooling, normalize=options.normalize)
+    with torch.device("meta"):
+        encoder = Qwen3EncoderModel(config)
+    weights = _encoder_weights(model)
+    whole = {key: value.shape for key, value in encoder.state_dict().items()}
+    if odd := [key for key in whole if key not in weights or weights[key].shape != whole[key]]:
+        raise SpecError(
+            f"{name}: {odd[0]} is not as its configuration says ({len(odd)} such weights of the "
+            "encoder). A model with adapters (LoRA) cannot be scored during the training; score "
+            "what it becomes: qwen3nb eval --checkpoint FOLDER"
+        )
+    encoder.load_state_dict(weights, assign=True)
+    # Frequencies are no weights: they are computed, as in a model that is loaded.
+    encoder.rotary_emb = Qwen3RotaryEmbedding(config=config).to(encoder.device)
+    return encoder.eval()
+
+
+def _encoder_weights(model: Any) -> dict[str, torch.Tensor]:
+    """Return the tensors of the encoder under its own names."""
+    tensors = model.state_dict()
+    weights = {new: tensors[name] for name in tensors if (new := encoder_name(name)) is not None}
+    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
+        weights["embed_tokens.weight"] = tensors[embedding]
+    return weights

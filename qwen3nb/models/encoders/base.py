@@ -34,17 +34,16 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
-from qwen3nb.models.cache.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
 from qwen3nb.models.encoders.similarity import leading_dimensions, truncate_dimensions
+from qwen3nb.models.kinds.source import Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.sources.fingerprint import unchanged
-from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
+from qwen3nb.vectors.cache import EmbeddingCache, text_key
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta

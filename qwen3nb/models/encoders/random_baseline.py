@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.models.cache.embedding_cache import text_key
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.sources.source import Source
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import Vectors
+from qwen3nb.vectors.cache import text_key
 
 __all__ = ["RandomEncoder"]
 

@@ -19,13 +19,12 @@ from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.declared import POOLING_NAMES
-from qwen3nb.models.gate.expected_weights import check_length
-from qwen3nb.models.gate.finite_weights import check_finite, own_weights
-from qwen3nb.models.gate.refusal import refusing
-from qwen3nb.models.gate.tokenizer import check_loaded, check_modules
+from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
+from qwen3nb.models.gate.weights import check_finite, check_length, own_weights, refusing
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import (
     check_room,
@@ -33,7 +32,6 @@ from qwen3nb.models.modeling.runtime import (
     pick_device,
     special_tokens,
 )
-from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
 __all__ = ["SentenceTransformerEncoder", "known_pooling"]
@@ -210,7 +208,10 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
     assert source.folder is not None  # noqa: S101 - the kind has one
-    check_modules(source.folder)
+    modules = source.folder.modules
+    for module in modules:
+        if module.name in ("StaticEmbedding", "Transformer"):
+            check_tokenizer(module.folder)
     with refusing(source.folder, "sentence-transformers cannot load it"):
         model = SentenceTransformer(
             str(source.folder),
@@ -220,8 +221,15 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     if (static := _static_tokenizer(model)) is not None:
         check_loaded(static, rows=model[0].num_embeddings, folder=source.folder)
         model.to(dtype)  # which sentence-transformers sets for transformers only
+    elif modules[0].name == "Transformer":
+        rows = model[0].model.config.get_text_config().vocab_size
+        check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
     own_weights(model)
     check_finite(model, source.folder)
+    with refusing(source.folder, "its modules do not fit each other"):
+        width = model.encode(["a text"], prompt="").shape[1]
+        if width != (said := model.get_embedding_dimension()):
+            raise ValueError(f"vectors of {width} numbers, its configuration says {said}")
     return model
 
 

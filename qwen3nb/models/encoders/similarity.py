@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.models.sources.prompt_names import sentence_settings
-from qwen3nb.models.sources.source import Source
+from qwen3nb.models.kinds.prompts import sentence_settings
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
 __all__ = ["leading_dimensions", "truncate_dimensions", "unit_and_similarity"]
@@ -35,7 +35,7 @@ def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> di
         return {"normalize": unit}
     fields = sentence_settings(source.folder)
     stored = fields.get("similarity_fn_name") or (
-        "cosine" if fields or source.kind in ("sentence-transformers", "static") else usual
+        "cosine" if fields or source.kind.cosine else usual
     )
     if stored not in SIMILARITIES:
         raise SpecError(

@@ -11,20 +11,21 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.static_tables import read_table, static_files
-from qwen3nb.models.gate.tokenizer import table_tokenizer
+from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
-from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class _Model:
     unknown: int | None = None  # the token that is left out
 
 
-def _load(folder: Path, *, max_length: int | None) -> _Model:
+def _load(folder: ModelFolder, *, max_length: int | None) -> _Model:
     """Load the model in ``folder``, which has been checked.
 
     Raises:
@@ -144,8 +145,14 @@ def _load(folder: Path, *, max_length: int | None) -> _Model:
     """
     files = static_files(folder)
     assert files is not None  # noqa: S101 - the kind of its source
-    rows = read_table(files.weights)
-    tokenizer = table_tokenizer(files.tokenizer, rows=len(rows))
+    rows = read_table(folder.weights_in(files.weights))
+    tokenizer = rust_tokenizer(folder.path / files.tokenizer)
+    check_loaded(tokenizer, rows=len(rows), folder=folder)
+    if (count := tokenizer.get_vocab_size()) != len(rows):
+        raise CheckpointError(
+            f"{folder.path / files.tokenizer}: has {count} tokens, but the table has {len(rows)} "
+            "rows; the tokenizer belongs to another model"
+        )
     tokenizer.no_padding()
     characters = unknown = None
     if files.config is not None:

@@ -11,8 +11,8 @@ import numpy as np
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.gate.declared import check_object
-from qwen3nb.models.sources.prompt_names import used_prompts
-from qwen3nb.models.sources.source import Source
+from qwen3nb.models.kinds.prompts import used_prompts
+from qwen3nb.models.kinds.source import IN_MEMORY, Source
 from qwen3nb.models.types import EncoderError, Vectors
 
 __all__ = ["WrappedEncoder"]
@@ -69,7 +69,7 @@ class WrappedEncoder(Encoder):
         super().__init__(
             Source(
                 spec=kind,
-                kind="object",
+                kind=IN_MEMORY,
                 label=label or type(model).__name__,
                 prompts=used_prompts(
                     model.prompts or {}, default=getattr(model, "default_prompt_name", None)

@@ -11,24 +11,38 @@ What decides, in this order:
 A dense model has one vector per text; a pre-trained one has states, to be pooled. Multi-vector,
 sparse and other models are never reduced to that: their files would load as a model that nobody
 has trained. Weights, settings and code (``auto_map``, ``quantization_config``) come later, in
-`qwen3nb.models.gate.model_folder`.
+the ``check`` of its kind, `qwen3nb.models.kinds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from qwen3nb.checkpoints.inside import read_object
-from qwen3nb.models.gate.sentence_modules import SentenceModule, pooling_modes, sentence_modules
-from qwen3nb.models.gate.static_tables import static_files
+from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["POOLING_NAMES", "check_object", "declared_kind"]
+__all__ = [
+    "POOLING_NAMES",
+    "answers_yes_or_no",
+    "as_exported",
+    "check_dense",
+    "check_head",
+    "check_object",
+]
 
 # This package's names of poolings, in sentence-transformers.
 POOLING_NAMES = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
+
+_FLAGS = {  # of releases before 5.4
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
 
 _DENSE = "a dense model"
 _SPARSE = "a sparse encoder, with a weight per token of the vocabulary"
@@ -97,43 +111,63 @@ _HEADS = {
 }
 
 
-def declared_kind(folder: Path, config: Mapping[str, Any]) -> str:
-    """Return the kind of the model in ``folder``, as in `Source.kind`.
+def check_dense(folder: ModelFolder) -> None:
+    """Refuse a folder that declares anything but a model with a vector per text.
 
-    Args:
-        folder: the model's folder.
-        config: the content of its ``config.json``; empty without the file.
+    A causal language model with which sentence-transformers reranks passes, too.
 
     Raises:
         ModelFolderError: a declaration that is not known, or that of a model without a vector
             per text; names file, key and archetype.
         CheckpointError: a JSON file that is malformed.
     """
-    whole = _whole(folder / _SETTINGS)
+    whole, settings, file = _whole(folder), folder.path / _SETTINGS, folder.path / "modules.json"
     if whole not in (_DENSE, _CROSS):
-        _refuse(folder / _SETTINGS, whole)
-    file = folder / "modules.json"
-    modules = sentence_modules(folder) if file.is_file() else []
-    if _answers_yes_or_no(config, modules, whole):
-        return "reranker"
-    for module in modules:
+        _refuse(settings, whole)
+    if answers_yes_or_no(folder):
+        return
+    for module in folder.modules:
         if (archetype := _known(f"{file}: type", module.name, _CLASSES)) != _DENSE:
             _refuse(f"{file}: {module.type}", archetype)
         if module.name == "Transformer":
             _check_task(module)
     if whole != _DENSE:
-        _refuse(folder / _SETTINGS, whole)
-    if static_files(folder) and {each.name for each in modules} <= {"StaticEmbedding", "Normalize"}:
-        return "static"
-    if config.get("model_type") in ("qwen3_encdec", "qwen3_encoder_decoder"):
-        return "seq2seq"
-    bidirectional = config.get("model_type") == "qwen3" and config.get("is_causal") is False
-    if bidirectional and (not modules or _as_exported(config, modules)):
-        return "encoder"
-    if modules:
-        _check_vectors(file, modules)
-        return "sentence-transformers"
-    return _pretrained(folder / "config.json", config)
+        _refuse(settings, whole)
+    if folder.modules:
+        _check_vectors(file, [each.name for each in folder.modules], folder.modules[0])
+
+
+def answers_yes_or_no(folder: ModelFolder) -> bool:
+    """Return whether this is a causal language model that sentence-transformers reranks with."""
+    if not folder.modules:
+        return _whole(folder) == _CROSS and _head(folder).endswith("ForCausalLM")
+    return [each.name for each in folder.modules] == ["Transformer", "LogitScore"]
+
+
+def as_exported(folder: ModelFolder) -> bool:
+    """Return whether the modules say what this package writes into ``config.json``, too."""
+    modules, config = folder.modules, folder.config
+    names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
+    pooling = POOLING_NAMES.get(str(config.get("pooling_mode")))
+    return [each.name for each in modules] == names and _pooling_modes(modules[1]) == [pooling]
+
+
+def check_head(folder: ModelFolder) -> str:
+    """Return the class that the weights of a pre-trained model were saved from.
+
+    Raises:
+        ModelFolderError: a class that is not known, or whose outputs are no states of texts.
+    """
+    head, file = _head(folder), folder.path / "config.json"
+    ending = max((each for each in _HEADS if head.endswith(each)), key=len, default=None)
+    if ending is None and head:
+        raise ModelFolderError(
+            f"{file}: architectures is {head!r:.80}, which is not known; expected a class of "
+            f"transformers that ends in {', '.join(_HEADS)}"
+        )
+    if ending is not None and _HEADS[ending] != _DENSE:
+        _refuse(f"{file}: {head}", _HEADS[ending])
+    return head
 
 
 def check_object(model: Any) -> None:
@@ -151,9 +185,9 @@ def check_object(model: Any) -> None:
             _refuse(f"{name}: {routers[0]}", _ROUTER)
 
 
-def _whole(file: Path) -> str:
-    """Return the archetype that the settings of sentence-transformers in ``file`` declare."""
-    fields = read_object(file) if file.is_file() else {}
+def _whole(folder: ModelFolder) -> str:
+    """Return the archetype that the settings of sentence-transformers declare."""
+    file, fields = folder.path / _SETTINGS, folder.object(_SETTINGS)
     archetype = _known(f"{file}: model_type", fields.get("model_type", _UNDECLARED), _MODEL_TYPES)
     return _MULTI if archetype == _DENSE and any(key in fields for key in _PYLATE) else archetype
 
@@ -182,25 +216,8 @@ def _check_task(module: SentenceModule) -> None:
         _refuse(f"{module.file}: modality_config", _IMAGES)
 
 
-def _answers_yes_or_no(
-    config: Mapping[str, Any], modules: Sequence[SentenceModule], whole: str
-) -> bool:
-    """Return whether this is a causal language model that sentence-transformers reranks with."""
-    if not modules:
-        return whole == _CROSS and _head(config).endswith("ForCausalLM")
-    return [each.name for each in modules] == ["Transformer", "LogitScore"]
-
-
-def _as_exported(config: Mapping[str, Any], modules: Sequence[SentenceModule]) -> bool:
-    """Return whether the modules say what this package writes into ``config.json``, too."""
-    names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
-    pooling = POOLING_NAMES.get(str(config.get("pooling_mode")))
-    return [each.name for each in modules] == names and pooling_modes(modules[1]) == [pooling]
-
-
-def _check_vectors(file: Path, modules: Sequence[SentenceModule]) -> None:
+def _check_vectors(file: Path, names: list[str], first: SentenceModule) -> None:
     """Refuse modules that give a vector per token, or none."""
-    names = [each.name for each in modules]
     if names[0] not in (*_READS, *_EMBEDS):
         raise ModelFolderError(
             f"{file}: the first module is {names[0]}, which cannot read texts; expected one of "
@@ -208,26 +225,20 @@ def _check_vectors(file: Path, modules: Sequence[SentenceModule]) -> None:
         )
     if "LSTM" in names and names[0] != "WordEmbeddings":
         raise ModelFolderError(f"{file}: LSTM needs WordEmbeddings, but reads {names[0]}")
-    embeds = modules[0].fields.get("module_output_name") == "sentence_embedding"
+    embeds = first.fields.get("module_output_name") == "sentence_embedding"
     if "Pooling" not in names and names[0] not in _EMBEDS and not embeds:
         _refuse(f"{file}: no Pooling", _TOKENS)
 
 
-def _pretrained(file: Path, config: Mapping[str, Any]) -> str:
-    """Return the kind of a model of transformers, which needs a pooling."""
-    head = _head(config)
-    ending = max((each for each in _HEADS if head.endswith(each)), key=len, default=None)
-    if ending is None and head:
-        raise ModelFolderError(
-            f"{file}: architectures is {head!r:.80}, which is not known; expected a class of "
-            f"transformers that ends in {', '.join(_HEADS)}"
-        )
-    if ending is not None and _HEADS[ending] != _DENSE:
-        _refuse(f"{file}: {head}", _HEADS[ending])
-    return "t5" if config.get("is_encoder_decoder") or "EncoderModel" in head else "decoder"
+def _pooling_modes(module: SentenceModule) -> list[Any]:
+    """Return the poolings of a module, in the spelling since 5.4 or of the flags before it."""
+    modes = module.fields.get("pooling_mode")
+    if modes is not None:
+        return modes if isinstance(modes, list) else [modes]
+    return [_FLAGS.get(key, key) for key, value in module.fields.items() if value and key in _FLAGS]
 
 
-def _head(config: Mapping[str, Any]) -> str:
+def _head(folder: ModelFolder) -> str:
     """Return the class that the weights were saved from; empty if nothing says it."""
-    names = config.get("architectures")
+    names = folder.config.get("architectures")
     return str(names[0]) if isinstance(names, list) and names else str(names or "")

@@ -18,7 +18,7 @@ Shapes: T tokens of all texts, N texts, L tokens of one text, H hidden size, D h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
@@ -27,15 +27,25 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.inference.flash_varlen import Kernel
 from qwen3nb.models.inference.product_attention import BucketLayout
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.modeling.pooling import pool, pool_segments
 
-__all__ = ["PackedLayout", "Packing", "packing_of", "pool_packed", "prepare"]
+__all__ = [
+    "FIXED_ROPES",
+    "Packing",
+    "attend_with",
+    "other_layers",
+    "packing_of",
+    "pool_packed",
+    "prepare",
+    "rope_type",
+]
 
 ATTENTION = "qwen3nb_packed"
+# Rotary frequencies that depend neither on the batch nor on its longest text.
+FIXED_ROPES = ("default", "linear", "yarn", "llama3")
 
 
 @dataclass(frozen=True)
@@ -218,3 +228,26 @@ def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bo
         ones = torch.ones(texts, length, dtype=torch.long, device=states.device)
         vectors.append(pool(group, ones, how=how, normalize=normalize))
     return torch.cat(vectors)
+
+
+def attend_with(model: Any, name: str, attention: Callable[..., Any]) -> None:
+    """Register ``attention`` with transformers as ``name``; every layer of ``model`` calls it.
+
+    No mask is registered, so transformers passes None. Registering a function that returns None
+    would do the same, but transformers would first look whether positions restart, which makes
+    the host wait for a GPU.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(name, attention)
+    model.set_attn_implementation(name)
+
+
+def rope_type(config: Any) -> str:
+    """Return the type of the model's rotary positions; ``default`` if unset."""
+    return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
+
+
+def other_layers(config: Any) -> set[str]:
+    """Return the kinds of layers without full attention, such as sliding windows."""
+    return set(getattr(config, "layer_types", None) or ()) - {"full_attention"}

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.inference.fused_layers import heads_of, rotated
+from qwen3nb.models.inference.packing import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.inference.product_attention import attend_after, has_room, runs_as_products
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError

@@ -14,8 +14,6 @@ from typing import Any
 
 from transformers import Qwen3Config
 
-from qwen3nb.models.modeling.size_bounds import WHOLE_NUMBERS
-
 __all__ = ["Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
 
 _PAD_TOKEN = 151_643  # of Qwen3, by default
@@ -23,9 +21,26 @@ _ROPE_THETA = 1e6
 _FROM_FILE = "_from_file"  # marks the fields of a file for `Qwen3EncoderConfig`
 # Keywords that every configuration of transformers takes, besides its fields.
 _GENERAL = {
-    "attn_implementation", "experts_implementation", "name_or_path", "num_labels",
-    "output_attentions", "rope_scaling", "rope_theta", "torch_dtype", "transformers_version",
-}  # fmt: skip
+    "attn_implementation",
+    "experts_implementation",
+    "name_or_path",
+    "num_labels",
+    "output_attentions",
+    "rope_scaling",
+    "rope_theta",
+    "torch_dtype",
+    "transformers_version",
+}
+# Settings that are whole numbers, and their plausible ranges, checked before anything is built.
+_WHOLE_NUMBERS = {
+    "vocab_size": (1, 10_000_000),
+    "hidden_size": (1, 65_536),
+    "intermediate_size": (1, 1_000_000),
+    "num_hidden_layers": (1, 1_000),
+    "num_attention_heads": (1, 1_024),
+    "num_key_value_heads": (1, 1_024),
+    "max_position_embeddings": (1, 1_000_000_000),
+}
 # Other spellings, tried before the plain one.
 _SPELLINGS = {"num_hidden_layers": ("encoder_num_layers", "encoder_layers", "num_encoder_layers")}
 
@@ -106,7 +121,7 @@ def encoder_config(
     """
     if isinstance(fields.get("encoder"), dict):  # a configuration per stack
         fields = {**fields, **fields["encoder"]}
-    sizes = {name: _whole(fields, name, bounds) for name, bounds in WHOLE_NUMBERS.items()}
+    sizes = {name: _whole(fields, name, bounds) for name, bounds in _WHOLE_NUMBERS.items()}
     heads, groups = sizes["num_attention_heads"], sizes["num_key_value_heads"]
     if heads % groups:
         raise ValueError(

@@ -33,7 +33,7 @@ from transformers.models.qwen3.modeling_qwen3 import (
     apply_rotary_pos_emb,
 )
 
-from qwen3nb.checkpoints.weight_names import _ALIASES
+from qwen3nb.checkpoints.names import EMBEDDINGS
 from qwen3nb.models.modeling.configuration import encoder_config
 
 __all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "shift_right"]
@@ -174,7 +174,7 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
     base_model_prefix = "model"
     supports_gradient_checkpointing = False
     _supports_sdpa = True
-    _tied_weights_keys = _ALIASES
+    _tied_weights_keys = dict.fromkeys(EMBEDDINGS[1:], EMBEDDINGS[0])
 
     def __init__(self, config: Qwen3Seq2SeqConfig) -> None:
         super().__init__(config)

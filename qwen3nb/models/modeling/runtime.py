@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.types import SpecError
@@ -45,7 +45,7 @@ def library_versions() -> dict[str, str]:
     }
 
 
-def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
+def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder`` for the model with ``config``; run no code that it brings.
 
     Raises:
@@ -54,9 +54,8 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     """
     from transformers import AutoTokenizer
 
-    text = config.get_text_config()
     try:
-        check_tokenizer(folder, rows=text.vocab_size, config=text.to_dict())
+        check_tokenizer(folder)
     except CheckpointError as error:
         raise SpecError(str(error)) from None
     try:
@@ -67,7 +66,7 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
         reason = str(error).strip().partition("\n")[0]
         raise SpecError(f"{folder}: the tokenizer cannot be loaded ({reason:.200})") from None
     try:
-        check_loaded(tokenizer, rows=text.vocab_size, folder=folder)
+        check_loaded(tokenizer, rows=config.get_text_config().vocab_size, folder=folder)
     except CheckpointError as error:
         raise SpecError(str(error)) from None
     return tokenizer

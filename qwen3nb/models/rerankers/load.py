@@ -10,23 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.checkpoints.inside import read_object
-from qwen3nb.models.gate.model_folder import check_model_folder
-from qwen3nb.models.gate.sentence_modules import sentence_modules
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
+from qwen3nb.models.kinds.source import Source, fingerprint
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
-from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.imports import load_library
 
 __all__ = ["load_reranker"]
 
-_KINDS = ("adapter", "decoder", "reranker")
-_HEADS = ("ForCausalLM", "LMHeadModel")
 _SCORED = {"true_token_id": "yes", "false_token_id": "no"}
 _MARKS = ("<|im_start|>", "<|im_end|>")
 
@@ -65,12 +60,12 @@ def load_reranker(
         source = adapter_source(Path(adapter), base=model)
     else:
         source = find_source(str(model))
-        source = fetch_model(source) if source.kind == "hub" else source
+        source = fetch_model(source) if source.on_hub else source
     loaded = load_yes_no(source, device=device, dtype=dtype)
     return Reranker(
         source,
         loaded,
-        template=template or ("double-newline" if source.kind == "adapter" else "qwen3-reranker"),
+        template=template or ("double-newline" if source.kind.adapts else "qwen3-reranker"),
         instruction=INSTRUCTION if instruction is None else instruction,
         max_length=max_length,
         budget=budget,
@@ -93,15 +88,14 @@ def load_yes_no(
     """
     load_library("transformers.modeling_utils")
     from qwen3nb.models.inference.fused_layers import fuse_layers
-    from qwen3nb.models.inference.load_causal import load_causal
     from qwen3nb.models.inference.prefix_cache import check_causal
     from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
 
     where = pick_device(device)
-    folder = _causal_folder(source)
-    check_model_folder(folder, kind="causal")
+    source.kind.check_causal(source)
+    folder = source.model_folder
     content = fingerprint(source)
-    model = load_causal(source, torch_dtype(dtype)).to(where).eval()
+    model = source.kind.causal(source, torch_dtype(dtype)).to(where).eval()
     check_causal(model.config)
     tokenizer = load_tokenizer(folder, model.config)
     _check_marks(tokenizer, model.config, folder)
@@ -114,37 +108,13 @@ def load_yes_no(
     return loaded
 
 
-def _causal_folder(source: Source) -> Path:
-    """Return the folder of the causal language model that ``source`` runs.
-
-    Raises:
-        SpecError: another kind of model, or one that was saved without its output matrix.
-    """
-    model = source.base or source
-    if source.kind not in _KINDS or model.folder is None:
-        dense = "" if source.folder is None else f"{source.folder}: "
-        raise SpecError(
-            f"{dense}{source.label} is of kind {source.kind!r}; a yes/no reranker is a causal "
-            "language model, with or without a LoRA adapter. `qwen3nb eval` runs dense encoders"
-        )
-    for name in read_object(model.folder / "config.json").get("architectures") or ():
-        if not str(name).endswith(_HEADS):
-            raise SpecError(
-                f"{model.folder}: {name!r:.80} is not a causal language model, as a yes/no "
-                f"reranker is; expected a class that ends in {' or '.join(_HEADS)}"
-            )
-    return model.folder
-
-
-def _check_scores(tokenizer: Any, folder: Path) -> None:
+def _check_scores(tokenizer: Any, folder: ModelFolder) -> None:
     """Check that a cross-encoder's score is that of yes against no.
 
     Raises:
         SpecError: it declares other tokens.
     """
-    if not (folder / "modules.json").is_file():
-        return
-    for module in sentence_modules(folder):
+    for module in folder.modules:
         for key, word in _SCORED.items():
             ids = tokenizer(word, add_special_tokens=False)["input_ids"]
             if module.name == "LogitScore" and [module.fields.get(key)] != ids:
@@ -154,7 +124,7 @@ def _check_scores(tokenizer: Any, folder: Path) -> None:
                 )
 
 
-def _check_marks(tokenizer: Any, config: Any, folder: Path) -> None:
+def _check_marks(tokenizer: Any, config: Any, folder: ModelFolder) -> None:
     """Check that a Qwen model has the marks of the template as tokens.
 
     As plain text they would be another prompt than in its training; other families have none.

@@ -65,10 +65,13 @@ class PromptTemplate:
         return f"{self.start(instruction)} {query}{self.gap}<Document>:"
 
 
-TEMPLATES = {each.name: each for each in (
-    PromptTemplate("qwen3-reranker", "\n"),  # the model card's
-    PromptTemplate("double-newline", "\n\n"),  # used to train this project's LoRA adapters
-)}  # fmt: skip
+TEMPLATES = {
+    each.name: each
+    for each in (
+        PromptTemplate("qwen3-reranker", "\n"),  # the model card's
+        PromptTemplate("double-newline", "\n\n"),  # used to train this project's LoRA adapters
+    )
+}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
+from qwen3nb.models.kinds.source import Source, unchanged
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.rerankers.prompt_template import (
@@ -37,8 +38,6 @@ from qwen3nb.models.rerankers.prompt_template import (
     RerankError,
     common_start,
 )
-from qwen3nb.models.sources.fingerprint import unchanged
-from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.encode_blocks import encode_blocks
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_document, joined_query
-from qwen3nb.models.search.vector_store import VectorStore, stored_vectors
+from qwen3nb.vectors.encode_file import encode_blocks
+from qwen3nb.vectors.store import VectorStore, stored_vectors
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -95,9 +95,14 @@ class DenseSearch:
             candidates = {name: top_ranked.get(name, ()) for name in names}
             return self._rerank(candidates, texts, k=top_k, encoding=encoding)
         hits = search_texts(
-            self._encoder, texts, self._documents(), total=len(self._corpus), encoding=encoding,
-            k=top_k, **self._scoring,
-        )  # fmt: skip
+            self._encoder,
+            texts,
+            self._documents(),
+            total=len(self._corpus),
+            encoding=encoding,
+            k=top_k,
+            **self._scoring,
+        )
         return hits.run(names, self._names(hits))
 
     @property

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.models.search.npy_file import read_blocks
-from qwen3nb.models.search.shards import shard_blocks
 from qwen3nb.utils.choices import one_of
+from qwen3nb.vectors.block_file import read_blocks
+from qwen3nb.vectors.shards import shard_blocks
 
-__all__ = ["BACKENDS", "Hits", "boosted", "search"]
+__all__ = ["BACKENDS", "Hits", "boosted", "merge_hits", "search"]
 
 BACKENDS = ("numpy", "torch", "faiss")
 _BLOCK = 8192  # documents
@@ -313,6 +313,25 @@ def _joined(parts: Sequence[Hits], least: int) -> Hits:
     ids = [np.empty((0, width), dtype=np.int64), *(padded(each.ids, -1) for each in parts)]
     scores = [np.empty((0, width), np.float32), *(padded(e.scores, -np.inf) for e in parts)]
     return Hits(ids=np.concatenate(ids), scores=np.concatenate(scores))
+
+
+def merge_hits(parts: Sequence[Hits], k: int) -> Hits:
+    """Return the ``k`` best of all hits of each query, as one search over all parts would.
+
+    Equal scores rank in corpus order. Merging in any order, or merging what was merged, gives
+    the same, as long as every part has its ``k`` best.
+
+    Args:
+        parts: hits (Q, K) of the same queries, with positions in the whole corpus.
+        k: hits per query; fewer if the parts have fewer.
+    """
+    ids = np.concatenate([part.ids for part in parts], axis=1)
+    scores = np.concatenate([part.scores for part in parts], axis=1)
+    order = np.lexsort((ids, -scores, ids < 0), axis=1)[:, :k]
+    return Hits(
+        ids=np.take_along_axis(ids, order, axis=1),
+        scores=np.take_along_axis(scores, order, axis=1),
+    )
 
 
 def _screen(backend: str, *, boosts: bool) -> Screen:

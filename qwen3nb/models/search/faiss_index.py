@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.search.exact import search
-from qwen3nb.models.search.faiss_training import add, serialized_size, train
-from qwen3nb.models.search.vector_store import VectorStore
 from qwen3nb.utils.choices import one_of
+from qwen3nb.vectors.store import VectorStore
 
 __all__ = [
     "FAMILIES",
@@ -37,6 +36,7 @@ __all__ = [
     "IndexFamily",
     "Speed",
     "build_index",
+    "extremes",
     "measure_speed",
     "recall_at_k",
     "threads_of",
@@ -205,15 +205,63 @@ def build_index(
             index = faiss.index_factory(documents.shape[1], made, faiss.METRIC_INNER_PRODUCT)
         else:
             made, index, largest = makers[family](faiss, documents.shape, seed, options)
-        train(faiss, index, family, documents)
-        add(index, family, documents)
+        _train(faiss, index, family, documents)
+        _add(index, family, documents)
         seconds = time.perf_counter() - started
-    size = serialized_size(faiss, index, family)
+    size = _serialized_size(faiss, index, family)
     if family == "binary":
         return AnnIndex(family, made, seconds, size, "cpu", largest, _binary_search(index))
     target = "cuda" if _on_gpu(faiss, family, device) else "cpu"
     search = _search(_to_gpu(index, device) if target == "cuda" else index, family, largest, target)
     return AnnIndex(family, made, seconds, size, target, largest, search)
+
+
+def _train(faiss: Any, index: Any, family: str, vectors: VectorStore) -> None:
+    """Train an index as FAISS does when it is given all ``vectors`` (N, D).
+
+    IVF and PQ cluster a sample that FAISS draws from all vectors, of at most 256 per centroid:
+    the same sample is drawn here, and only it is read. SQ8 needs the extremes of each
+    dimension. The other families are not trained.
+    """
+    if family == "ivf":
+        index.train(_sample(faiss, vectors, index.nlist, index.cp))
+    elif family == "pq":
+        index.train(_sample(faiss, vectors, index.pq.ksub, index.pq.cp))
+    elif family == "sq8":
+        index.train(np.stack(extremes(vectors)))
+
+
+def extremes(vectors: VectorStore) -> tuple[Vectors, Vectors]:
+    """Return the minimum and the maximum of each dimension (D,)."""
+    parts = [(part.min(axis=0), part.max(axis=0)) for part in vectors.blocks()]
+    lows, highs = zip(*parts, strict=True)
+    low: Vectors = np.min(lows, axis=0)
+    high: Vectors = np.max(highs, axis=0)
+    return low, high
+
+
+def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> Vectors:
+    """Return the vectors that FAISS's k-means draws from ``vectors``."""
+    most = centroids * settings.max_points_per_centroid
+    if len(vectors) <= most:
+        return vectors.everything()
+    order = np.empty(len(vectors), dtype=np.int32)
+    faiss.rand_perm(faiss.swig_ptr(order), len(order), settings.seed)
+    return vectors.rows(order[:most].astype(np.int64))
+
+
+def _add(index: Any, family: str, vectors: VectorStore) -> None:
+    """Add ``vectors`` in blocks; of a binary index their signs."""
+    for part in vectors.blocks():
+        index.add(np.packbits(part > 0, axis=1) if family == "binary" else part)
+
+
+def _serialized_size(faiss: Any, index: Any, family: str) -> int:
+    """Return the bytes of the serialised index, which is not held."""
+    sizes: list[int] = []
+    write = faiss.write_index_binary if family == "binary" else faiss.write_index
+    write(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
+    return sum(sizes)
 
 
 def _on_gpu(faiss: Any, family: str, device: str) -> bool:

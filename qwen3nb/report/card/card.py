@@ -6,41 +6,48 @@ Unknown facts are marked as missing; nothing is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import qwen3nb
-from qwen3nb.analysis.comparison.alignment import newest_records
-from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.comparison.alignment import comparable, newest_records
+from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.models.kinds.prompts import named_prompts
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.prompt_names import named_prompts
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.card.facts import (
+    HUB_ID,
     details,
+    is_language,
+    license_problem,
     origin,
     source_folder,
     stated_facts,
     training_facts,
     training_of,
 )
-from qwen3nb.report.card.hub_rules import HUB_ID
-from qwen3nb.report.card.limitations import limitations
-from qwen3nb.report.card.metadata import front_matter
-from qwen3nb.report.leaderboard.one_model import main_scores_table, parts_table
-from qwen3nb.report.leaderboard.score_table import leaderboard
-from qwen3nb.report.leaderboard.suite import suite_table, summarise
-from qwen3nb.report.leaderboard.tables import results_table
+from qwen3nb.report.leaderboard.one_model import (
+    main_scores_table,
+    parts_table,
+    results_table,
+    suite_table,
+    summarise,
+)
+from qwen3nb.report.leaderboard.tables import leaderboard
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.markdown import code, escaped
 
-__all__ = ["card_body", "card_text", "loaded_name"]
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+__all__ = ["card_body", "card_text", "front_matter", "limitations", "loaded_name"]
 
 # For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
@@ -51,6 +58,22 @@ _POOLING_CODE = {
     "weighted_mean": "weights = (mask.cumsum(1) * mask).unsqueeze(-1)\n"
     "vectors = (states * weights).sum(1) / weights.sum(1)",
 }
+_TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
+# MTEB's names of metrics, those in the first row with a cut-off.
+_AT = {"nDCG": "ndcg", "MRR": "mrr", "Recall": "recall", "MAP": "map", "P": "precision"}
+_NAMES = {"Spearman": "cosine_spearman", "Pearson": "cosine_pearson", "V-measure": "v_measure"}
+# What the hub's widget compares in the browser.
+_WIDGET = {
+    "source_sentence": "How do I sort a list?",
+    "sentences": [
+        "Ordering the items of a list",
+        "Return a new sorted list from the items in an iterable.",
+        "The weather is fine today.",
+    ],
+}
+# What any encoder should beat: random vectors, and lexical search, which is not trained.
+_FLOORS = ("random", "bm25")
+_MANY_TASKS = 4  # more are listed in one sentence, without their numbers
 
 
 def card_body(
@@ -69,7 +92,8 @@ def card_body(
         folder: an extracted model directory.
         results: any records; those of this model and on its tier are shown.
         tier: the tier whose tasks the comparison shows.
-        facts: a TOML file with facts that only the authors know; see `FACTS`.
+        facts: a TOML file with facts that only the authors know; see
+            `qwen3nb.report.card.facts.Facts`.
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
         name: what the examples name instead, of a folder that is not finished.
@@ -94,86 +118,29 @@ def card_body(
         **_about(folder, provenance, stated),
         name=name or loaded_name(folder, hub_id),
         code=code,
-        **_measured(folder, results, tier=tier),
+        **_measured(_of_model(folder, results), results, tier=tier),
         version=qwen3nb.__version__,
     )
 
 
-def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """Return what the template says about the model itself."""
-    source = find_source(str(folder))
-    training = training_of(source_folder(provenance))
-    pooling = provenance["pooling"]
-    return {
-        # Themes print a page's title unescaped in places: only the file-safe label is safe.
-        "label": source.label,
-        "parameters": f"{provenance['parameters']:,}",
-        "dimension": provenance["dimension"],
-        "pooling": pooling,
-        "other_pooling": next(each for each in POOLINGS if each != pooling),
-        "pooling_code": _POOLING_CODE[pooling],
-        "normalize": provenance["normalize"],
-        "max_length": provenance["max_length"],
-        "prefix": bool(provenance["prefix"]),
-        "prompts": named_prompts(provenance.get("prompts", {})),
-        "graph": provenance["verification"].get("onnx"),
-        "toy": str(training.get("data", "")).startswith("PyDocs"),
-        "details": _linked(details(read_json(folder / "config.json"), provenance, stated)),
-        "origin": _escaped(origin(provenance, fingerprint(source))),
-        "training": _escaped(training_facts(training, stated)),
-        "unrecorded": not training,
-        "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
-        **_citation(stated.get("citation", "")),
-        "thanks": escaped(stated.get("acknowledgements", "")),
-    }
-
-
-def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str, Any]:
-    """Return what the template says about the results."""
-    own = _of_model(folder, results)
-    tasks = TIERS[tier].task_keys
-    on_tier = compare(results, tier=tier)
-    measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
-    limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
-    table = leaderboard(results, tier=tier, comparison=on_tier)
-    return {
-        "evaluation": _evaluation(own),
-        "suite": suite_table(summarise(own, requested=tasks)).to_markdown() if own else "",
-        "comparison": table.to_markdown() if own else "",
-        "limits": [escaped(limit) for limit in limits],
-        "runs": ", ".join(sorted({escaped(result.run) for result in own})),
-    }
-
-
-def _evaluation(own: Sequence[Result]) -> str:
-    """Return the model's scores, of many tasks the main ones, and those by language."""
-    if not own:
-        return ""
-    table = results_table(own) if len(own) <= MANY else main_scores_table(own)
-    parts = parts_table(own)
-    return "\n\n".join(each.to_markdown() for each in (table, parts) if each.rows)
-
-
 def card_text(
-    folder: Path | str,
-    results: Sequence[Result],
-    *,
-    tier: str = "smoke",
-    facts: Path | None = None,
-    license: str = "",
-    hub_id: str = "",
-    name: str = "",
+    folder: Path | str, results: Sequence[Result], *, facts: Path | None = None, **options: Any
 ) -> str:
     """Return the whole card, with the front matter that the hub reads.
+
+    Args:
+        folder: an extracted model directory.
+        results: any records; those of this model and on its tier are shown.
+        facts: a TOML file with facts that only the authors know.
+        options: as in `card_body`.
 
     Raises:
         ValueError: as in `card_body`.
     """
     folder = Path(folder)
-    body = card_body(
-        folder, results, tier=tier, facts=facts, license=license, hub_id=hub_id, name=name
-    )
+    body = card_body(folder, results, facts=facts, **options)
     provenance = _provenance(folder)
+    license = options.get("license", "")
     stated = stated_facts(source_folder(provenance), facts, license=license)
     front = front_matter(folder, _of_model(folder, results), stated, name=provenance["label"])
     return f"---\n{front}\n---\n\n{body}"
@@ -199,26 +166,69 @@ def _provenance(folder: Path) -> dict[str, Any]:
     return provenance
 
 
+def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+    """Return what the template says about the model itself."""
+    source = find_source(str(folder))
+    training = training_of(source_folder(provenance))
+    pooling, citation = provenance["pooling"], stated.get("citation", "")
+    is_bibtex = citation.lstrip().startswith("@") and "```" not in citation
+    return {
+        # Themes print a page's title unescaped in places: only the file-safe label is safe.
+        "label": source.label,
+        "parameters": f"{provenance['parameters']:,}",
+        "dimension": provenance["dimension"],
+        "pooling": pooling,
+        "other_pooling": next(each for each in POOLINGS if each != pooling),
+        "pooling_code": _POOLING_CODE[pooling],
+        "normalize": provenance["normalize"],
+        "max_length": provenance["max_length"],
+        "prefix": bool(provenance["prefix"]),
+        "prompts": named_prompts(provenance.get("prompts", {})),
+        "graph": provenance["verification"].get("onnx"),
+        "toy": str(training.get("data", "")).startswith("PyDocs"),
+        "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
+        "origin": _escaped(origin(provenance, fingerprint(source))),
+        "training": _escaped(training_facts(training, stated)),
+        "unrecorded": not training,
+        "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
+        "bibtex": citation.strip() if is_bibtex else "",
+        "citation": "" if is_bibtex else escaped(citation),
+        "thanks": escaped(stated.get("acknowledgements", "")),
+    }
+
+
 def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(escaped(name), escaped(value)) for name, value in rows]
-
-
-def _linked(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Escape the rows, and link the base model to the hub if it is named by its id there."""
-    hub = "https://huggingface.co"
     return [
-        (name, f"[{text}]({hub}/{value})" if HUB_ID.fullmatch(value) else text)
-        if name == "base model"
-        else (name, text)
-        for (name, text), (_, value) in zip(_escaped(rows), rows, strict=True)
+        (escaped(name), f"[{escaped(value)}](https://huggingface.co/{value})")
+        if name == "base model" and HUB_ID.fullmatch(value)
+        else (escaped(name), escaped(value))
+        for name, value in rows
     ]
 
 
-def _citation(text: str) -> dict[str, str]:
-    """Return a citation as BibTeX, for a code block, or as escaped text."""
-    if text.lstrip().startswith("@") and "```" not in text:
-        return {"bibtex": text.strip(), "citation": ""}
-    return {"bibtex": "", "citation": escaped(text)}
+def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) -> dict[str, Any]:
+    """Return what the template says about the results: of many tasks, the main scores."""
+    tasks = TIERS[tier].task_keys
+    on_tier = compare(results, tier=tier)
+    measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
+    limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
+    shown = {"evaluation": "", "suite": "", "comparison": ""}
+    if own:
+        scores = results_table(own) if len(own) <= MANY else main_scores_table(own)
+        tables = [table.to_markdown() for table in (scores, parts_table(own)) if table.rows]
+        board = leaderboard(results, tier=tier, comparison=on_tier)
+        suite = suite_table(summarise(own, requested=tasks))
+        shown = {
+            "evaluation": "\n\n".join(tables),
+            "suite": suite.to_markdown(),
+            "comparison": board.to_markdown(),
+        }
+    return {
+        **shown,
+        "limits": [escaped(limit) for limit in limits],
+        "runs": ", ".join(sorted({escaped(result.run) for result in own})),
+    }
 
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
@@ -235,3 +245,129 @@ def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     for record in newest_records(same)[0]:
         ways.setdefault(record.model.identity, []).append(record)
     return max(ways.values(), key=lambda own: (len(own), max(r.finished for r in own)), default=[])
+
+
+def front_matter(
+    folder: Path, results: Sequence[Result], stated: Mapping[str, Any], *, name: str
+) -> str:
+    """Return the front matter as YAML.
+
+    A licence, language, base model or data set that the hub would refuse is left out.
+    """
+    from huggingface_hub import ModelCardData
+
+    evaluated = list(_eval_results(results))
+    modular = (folder / "modules.json").is_file()
+    base, license = stated.get("base_model") or "", stated.get("license", "")
+    data = ModelCardData(
+        model_name=name,
+        library_name="sentence-transformers" if modular else "transformers",
+        pipeline_tag="sentence-similarity" if modular else "feature-extraction",
+        tags=[*_TAGS, *(["mteb"] if evaluated else [])],
+        license=None if license_problem(license) else license,
+        language=list(filter(is_language, stated.get("language", ()))) or None,
+        datasets=list(filter(HUB_ID.fullmatch, stated.get("datasets", ()))) or None,
+        base_model=base if HUB_ID.fullmatch(base) else None,
+        eval_results=evaluated or None,
+        widget=[_WIDGET] if modular else None,
+        **{key: stated[key] for key in ("license_name", "license_link") if stated.get(key)},
+    )
+    return str(data.to_yaml())
+
+
+def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
+    """Yield what the hub's index of results lists, an entry per split, subset and metric."""
+    from huggingface_hub import EvalResult
+
+    for result in results:
+        task = result.task
+        for subset, split, metric, value in _scores(result):
+            own = task.mteb.metric if task.mteb and metric == task.main_metric else ""
+            theirs = own or _mteb_name(metric)
+            yield EvalResult(
+                task_type=task.type,
+                task_name=task.type,
+                dataset_type=task.dataset,
+                dataset_name=task.name
+                if subset in (None, "default")
+                else f"{task.name} ({subset})",
+                dataset_config=subset,
+                dataset_split=split,
+                dataset_revision=task.revision,
+                metric_type=theirs,
+                metric_name=theirs,
+                metric_value=value,
+                source_name="MTEB" if task.mteb else None,
+                source_url="https://github.com/embeddings-benchmark/mteb" if task.mteb else None,
+            )
+
+
+def _scores(result: Result) -> Iterator[tuple[str | None, str | None, str, float]]:
+    """Yield subset, split, metric and value of each score, the main one first."""
+    task = result.task
+    for part in result.parts:
+        if part.score.value is not None:
+            yield part.subset, part.split, task.main_metric, part.score.value
+    if not result.parts:
+        subset, split = (
+            names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)
+        )
+        for metric, score in ({task.main_metric: result.main} | result.metrics).items():
+            if score.value is not None:
+                yield subset, split, metric, score.value
+
+
+def _mteb_name(metric: str) -> str:
+    """Return MTEB's name of a metric; one that MTEB itself has reported stays as it is."""
+    match = re.fullmatch(r"(\w+)@(\d+)", metric)
+    if match and match[1] in _AT:
+        return f"{_AT[match[1]]}_at_{match[2]}"
+    return _NAMES.get(metric, metric)
+
+
+def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
+    """Return sentences on where a model is no better than a floor and on what is unmeasured.
+
+    Whether a model is behind a floor, or not significantly different from it, is read off the
+    comparison of all models.
+
+    Args:
+        own: the model's records.
+        comparison: comparison of these records with others on the same tasks.
+    """
+    if not own:
+        return ["Not measured yet: nothing is known about its quality."]
+    against: dict[str, list[tuple[str, str]]] = {}
+    for result in sorted(own, key=lambda each: each.task.key):
+        for floor in _FLOORS:
+            verdict, numbers = _against(floor, result, comparison)
+            if verdict:
+                against.setdefault(f"{verdict} {floor}", []).append((result.task.key, numbers))
+    sentences = []
+    for verdict, tasks in against.items():
+        if len(tasks) > _MANY_TASKS:
+            named = ", ".join(task for task, _ in tasks)
+            sentences.append(f"{verdict[0].upper()}{verdict[1:]} on {named}.")
+        else:
+            sentences += [f"{task}: {verdict} ({numbers})." for task, numbers in tasks]
+    types = sorted({str(result.task.type) for result in own})
+    return [
+        *sentences,
+        f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
+        "known about other tasks, domains or languages.",
+    ]
+
+
+def _against(floor: str, result: Result, comparison: Comparison) -> tuple[str, str]:
+    """Return a verdict and its numbers if a record is no better than a floor's, else empty."""
+    for (task, _), each in comparison.records.items():
+        if task == result.task.key and each.model.label == floor and comparable(result, each):
+            difference = comparison.between(result, each)
+            if difference is None:
+                break
+            clear = difference.significant(comparison.procedure.alpha)
+            if clear and difference.difference > 0:
+                break
+            verdict = "behind" if clear else "not significantly different from"
+            return verdict, f"{difference.metric} {difference}"
+    return "", ""

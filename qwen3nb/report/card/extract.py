@@ -30,7 +30,7 @@ def extract(
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
         output: the directory to create; an earlier export is replaced after verification.
         facts: a TOML file with what only the authors know; see
-            `qwen3nb.report.card.facts.FACTS`.
+            `qwen3nb.report.card.facts.Facts`.
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the card's examples.
         options: of `qwen3nb.extraction.extract.extract_encoder`: ``label``, ``allow``,

@@ -1,22 +1,31 @@
-"""The facts on a model card, read from the files of the model and its training, never guessed."""
+"""The facts on a model card, read from the files of the model and its training, never guessed.
+
+The hub checks a card when it is uploaded; its rules that need no network are here. See
+https://huggingface.co/docs/hub/model-cards and https://huggingface.co/docs/hub/repositories-licenses.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from qwen3nb import paths
-from qwen3nb.report.card.hub_rules import HUB_ID, license_problem, not_a_language
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
-    "FACTS",
-    "NOT_GIVEN",
+    "HUB_ID",
+    "Facts",
     "details",
+    "is_language",
+    "license_problem",
     "origin",
     "read_facts",
     "source_folder",
@@ -25,45 +34,109 @@ __all__ = [
     "training_of",
 ]
 
-NOT_GIVEN = "not given"
-# Keys of a facts file, for what no file of the model or its training records.
-FACTS = (
-    "license", "license_name", "license_link", "language", "datasets", "base_model",
-    "objective", "mixture", "data", "tokens", "hardware", "duration",
-    "citation", "acknowledgements",
-)  # fmt: skip
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_NOT_GIVEN = "not given"
+_LICENSES = frozenset(
+    """
+apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0
+bigcode-openrail-m afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear
+c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0
+cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
+cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0 cdla-permissive-2.0 wtfpl
+ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl
+lgpl-2.1 lgpl-3.0 isc h-research intel-research lppl-1.3c ms-pl apple-ascl apple-amlr mpl-2.0
+odc-by odbl openmdw-1.0 openrail++ osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl lgpl-lr
+deepfloyd-if-license fair-noncommercial-research-license llama2 llama3 llama3.1 llama3.2 llama3.3
+llama4 grok2-community gemma unknown other
+""".split()  # noqa: SIM905 - a list of words reads better as lines
+)
+# ISO 639-1 or 639-3, perhaps with a script or region, or one of the hub's own words.
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual|code")
 _LISTS = ("language", "datasets")
-# Of these, what the files of a training may state themselves.
+# What the files of a training may state themselves.
 _RECORDED = ("license", "license_name", "license_link", "language", "datasets", "base_model")
 Rows = list[tuple[str, str]]
+
+
+def license_problem(name: str) -> str:
+    """Return why the hub would refuse a licence identifier; empty if it would not.
+
+    >>> license_problem("Apache 2.0")
+    "license is 'Apache 2.0', which the hub does not know; did you mean apache-2.0? Any other \
+licence is 'other', with its license_name and license_link"
+    """
+    if name in _LICENSES:
+        return ""
+    near = difflib.get_close_matches(name.lower().replace(" ", "-"), sorted(_LICENSES), n=3)
+    return (
+        f"license is {name!r}, which the hub does not know"
+        + (f"; did you mean {' or '.join(near)}?" if near else ".")
+        + " Any other licence is 'other', with its license_name and license_link"
+    )
+
+
+def is_language(code: str) -> bool:
+    """Return whether the hub takes ``code`` as a language.
+
+    >>> is_language("en"), is_language("English")
+    (True, False)
+    """
+    return bool(_LANGUAGE.fullmatch(code))
+
+
+def _license(name: str) -> str:
+    if problem := license_problem(name):
+        raise ValueError(problem.removeprefix(f"license is {name!r}, "))
+    return name
+
+
+def _language(code: str) -> str:
+    if not is_language(code):
+        raise ValueError("expected a code such as 'en' or 'zh'")
+    return code
+
+
+class Facts(BaseModel):
+    """What a facts file may say: what no file of the model or its training records."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    license: Annotated[str, AfterValidator(_license)] = ""
+    license_name: str = ""
+    license_link: str = ""
+    language: list[Annotated[str, AfterValidator(_language)]] = []
+    datasets: list[str] = []
+    base_model: str = ""
+    objective: str = ""
+    mixture: str = ""
+    data: str = ""
+    tokens: str = ""
+    hardware: str = ""
+    duration: str = ""
+    citation: str = ""
+    acknowledgements: str = ""
 
 
 def read_facts(file: Path | None) -> dict[str, Any]:
     """Read what the authors say about their model from a TOML file; empty without one.
 
-    ``language`` and ``datasets`` are lists of strings, everything else is a string.
-
     Raises:
-        ValueError: an unknown key (the message lists the known ones), a value of a wrong type, or
-            a licence or language that the hub would refuse.
+        ValueError: not TOML, an unknown key (the message lists the known ones), a value of a wrong
+            type, or a licence or language that the hub would refuse.
     """
     if file is None:
         return {}
     try:
         facts = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return Facts.model_validate(facts).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        one_of("fact", name, Facts.model_fields)
+        what = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        raise ValueError(f"{file}: {name} is {first['input']!r}, {what}") from None
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise ValueError(f"{file}: not TOML: {error}") from None
-    for name, value in facts.items():
-        one_of("fact", name, FACTS)
-        texts = value if name in _LISTS else [value]
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            wanted = "a list of strings" if name in _LISTS else "a string"
-            raise ValueError(f"{file}: {name} is {value!r}; expected {wanted}")
-    if "license" in facts and (problem := license_problem(facts["license"])):
-        raise ValueError(f"{file}: {problem}")
-    for code in filter(not_a_language, facts.get("language", ())):
-        raise ValueError(f"{file}: language {code!r}; expected a code such as 'en' or 'zh'")
-    return facts
 
 
 def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
@@ -147,8 +220,11 @@ def details(
         ("hidden size", config["hidden_size"]),
         ("attention heads", f"{heads}, of {config['head_dim']} dimensions"),
         ("vocabulary", f"{config['vocab_size']:,} rows"),
-        ("vectors", f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, "
-                    + ("length 1" if provenance["normalize"] else "not normalised")),
+        (
+            "vectors",
+            f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, "
+            + ("length 1" if provenance["normalize"] else "not normalised"),
+        ),
         ("input", ", ".join(surround) or "the text as it is"),
         *([("prompts", by_role)] if prompts else []),
         ("longest text", f"{provenance['max_length']} tokens; the rest is truncated"),
@@ -156,7 +232,7 @@ def details(
         ("stored as", provenance["dtype"]),
         ("languages", ", ".join(facts.get("language", ()))),
         ("licence", facts.get("license")),
-    ]  # fmt: skip
+    ]
     return _stated(rows)
 
 
@@ -170,9 +246,8 @@ def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Row
     if averaging := source.get("averaging"):
         rows.append(("average of", f"{averaging['rule']}: {', '.join(averaging['averaged_from'])}"))
         rows += [
-            (f"SHA-256 of {name}", digest)
-            for name, digest in averaging.get("digests", {}).items()
-        ]  # fmt: skip
+            (f"SHA-256 of {name}", digest) for name, digest in averaging.get("digests", {}).items()
+        ]
     elif source.get("step") is not None:
         rows.append(("training step", str(source["step"])))
     rows += [
@@ -215,46 +290,30 @@ def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Row
     settings, trainer = training.get("settings", {}), training.get("trainer", {})
     log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
     rates = [entry["learning_rate"] for entry in log if "learning_rate" in entry]
-    tokens = training.get("tokens_seen")
+    step, epoch = trainer.get("global_step"), trainer.get("epoch")
+    # The entry of exactly that step; a cumulative log may end at an earlier one.
+    losses = (e["eval_loss"] for e in log if e.get("step") == step and "eval_loss" in e)
+    loss, tokens, seconds = next(losses, None), training.get("tokens_seen"), training.get("seconds")
+    denoisers = [f"{each['mode']} {each['share']:.0%}" for each in training.get("denoisers", ())]
     rows: list[tuple[str, Any]] = [
         ("objective", training.get("objective") or facts.get("objective")),
-        ("mixture", _mixture(training) or facts.get("mixture")),
+        ("mixture", "; ".join(denoisers) or facts.get("mixture")),
         ("data", training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))),
         ("tokens seen", f"{tokens:,}" if tokens else facts.get("tokens")),
-        ("steps", settings.get("steps") or trainer.get("global_step")),
-        ("epochs", _rounded(trainer.get("epoch"))),
+        ("steps", settings.get("steps") or step),
+        ("epochs", f"{epoch:.3g}" if isinstance(epoch, int | float) else None),
         ("texts per step", settings.get("batch") or trainer.get("train_batch_size")),
         ("peak learning rate", settings.get("learning_rate") or max(rates, default=None)),
-        ("eval_loss at this step", _at_step(log, trainer.get("global_step"), "eval_loss")),
+        ("eval_loss at this step", None if loss is None else f"{loss:.4f}"),
         ("hardware", training.get("hardware") or facts.get("hardware")),
-        ("duration", _seconds(training.get("seconds")) or facts.get("duration")),
+        ("duration", facts.get("duration") if seconds is None else f"{seconds:,.0f} s"),
         ("seed", settings.get("seed")),
     ]
     return _stated(rows)
 
 
-def _rounded(number: object) -> str | None:
-    return f"{number:.3g}" if isinstance(number, int | float) else None
-
-
-def _mixture(training: Mapping[str, Any]) -> str:
-    return "; ".join(
-        f"{each['mode']} {each['share']:.0%}" for each in training.get("denoisers", ())
-    )
-
-
-def _at_step(log: Iterable[Mapping[str, Any]], step: object, metric: str) -> str | None:
-    """Return the entry of exactly that step; a cumulative log may end at an earlier one."""
-    value = next((e[metric] for e in log if e.get("step") == step and metric in e), None)
-    return None if value is None else f"{value:.4f}"
-
-
-def _seconds(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{seconds:,.0f} s"
-
-
 def _stated(rows: Iterable[tuple[str, Any]]) -> Rows:
-    return [(name, NOT_GIVEN if value in (None, "") else str(value)) for name, value in rows]
+    return [(name, _NOT_GIVEN if value in (None, "") else str(value)) for name, value in rows]
 
 
 def source_folder(provenance: Mapping[str, Any]) -> Path:

@@ -6,19 +6,34 @@ Reads the records of `qwen3nb domain`, or of any task with per-query scores of t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from qwen3nb.analysis.comparison.candidates import rule, select_candidates, task_of
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.comparison.differences import PairedDifference, significant
-from qwen3nb.analysis.comparison.history import trend
+from qwen3nb.analysis.comparison.by_category import Breakdown
+from qwen3nb.analysis.comparison.candidates import (
+    Decision,
+    QueryChange,
+    Recommendation,
+    decide,
+    enough_queries,
+    evidence,
+    largest_changes,
+    recommend,
+    rule,
+    select_candidates,
+    task_of,
+)
+from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
+from qwen3nb.analysis.comparison.history import TrendPoint, trend
+from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
-from qwen3nb.report.comparison.candidate_comparison import CandidateComparison, query_seconds
-from qwen3nb.report.comparison.query_texts import query_text, top_documents
-from qwen3nb.report.comparison.tables import difference_cells
+from qwen3nb.report.comparison.explorer import query_text, top_documents
+from qwen3nb.report.comparison.tables import difference_by_category, difference_cells
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import (
     duration_text,
@@ -29,23 +44,170 @@ from qwen3nb.utils.format import (
 )
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["TESTED", "CandidateReport", "compare_candidates", "times_text"]
+__all__ = ["candidates_conclusion", "compare_candidates", "times_text"]
 
-SCHEMA = "qwen3nb.comparison/1"
-TESTED = ("MRR@10", "nDCG@10")
-_BEST = 5
-_ROWS = ("top", "queries")  # of a record's settings, what has a row per query
-
-
-_TIMES = (
-    "Time: of the run that made the record, with what it encoded. Per query: from a text to its "
-    "vector, one query at a time and without the cache; with BM25, to its ranking; median."
-)
+_BEST = 5  # documents listed of a ranking
+_FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
 
 
 @dataclass(frozen=True)
-class CandidateReport(CandidateComparison):
-    """The comparison of candidates with the model in use, as tables, Markdown and JSON."""
+class CandidateReport:
+    """Candidates compared with the model in use, as tables, Markdown and JSON.
+
+    Attributes:
+        comparison: the differences, metric by metric.
+        tested: metrics whose p-values are shown; the first is the deciding one.
+        runs: earlier and present runs of these models, on the deciding metric.
+        most: number of queries listed per candidate.
+        left_out: records that are not compared, each with the reason.
+    """
+
+    comparison: Comparison
+    tested: tuple[str, ...]
+    runs: tuple[TrendPoint, ...]
+    most: int
+    left_out: tuple[str, ...]
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.deciding.task
+
+    @property
+    def current(self) -> str:
+        """Name of the model in use."""
+        return self.comparison.baseline
+
+    @cached_property
+    def records(self) -> Mapping[str, Result]:
+        """The record of each model by name, the model in use first."""
+        names = {name: record for (_, name), record in self.comparison.records.items()}
+        return {self.current: names.pop(self.current), **names}
+
+    @cached_property
+    def deciding(self) -> TaskComparison:
+        """The comparison on the deciding metric."""
+        return next(task for task in self.comparison.tasks if task.metric == self.tested[0])
+
+    @cached_property
+    def differences(self) -> tuple[PairedDifference, ...]:
+        """Every candidate against the model in use by the deciding metric."""
+        return self._in_order(self.deciding)
+
+    @cached_property
+    def recommendations(self) -> tuple[Recommendation, ...]:
+        """The recommendation for each candidate."""
+        return tuple(recommend(each, comparison=self.comparison) for each in self.differences)
+
+    @cached_property
+    def decision(self) -> Decision:
+        """Which model to use; a model that is taken has its other metrics named."""
+        decision = decide(self.differences, comparison=self.comparison)
+        kept = decision.use == decision.current
+        more = self._missed() if kept else self._drawbacks(decision.use)
+        return replace(decision, reason=decision.reason + more)
+
+    @property
+    def headline(self) -> str:
+        """The decision in a sentence: ``Take Y …`` if a candidate is better, else ``Keep X``."""
+        return str(self.decision)
+
+    @cached_property
+    def breakdowns(self) -> tuple[Breakdown, ...]:
+        """The differences by category of queries, per candidate; empty without categories."""
+        if not self.records[self.current].task.categories:
+            return ()
+        return tuple(difference_by_category(self.comparison, each) for each in self.differences)
+
+    @cached_property
+    def changes(self) -> tuple[QueryChange, ...]:
+        """The queries that changed most on the deciding metric, per candidate."""
+        matrices = (self.deciding.matrix(each.first, self.current) for each in self.differences)
+        return tuple(c for matrix in matrices for c in largest_changes(matrix, most=self.most))
+
+    @property
+    def regressions(self) -> tuple[str, ...]:
+        """What a gate fails on: worse candidates, and runs worse than the previous one."""
+        how, newest = self.comparison.procedure, {run.label: run for run in self.runs}
+        worse = [
+            f"{each.model}: {each.text}"
+            for each in self.recommendations
+            if each.matters and each.verdict.startswith("worse")
+        ]
+        worse += [
+            f"{run.label}: its newest run is worse than the previous one ({self.tested[0]} "
+            f"{run.change:+.3f}, corrected p {p_value_text(run.p_value, relation=True)}, "
+            f"n = {run.n})"
+            for run in newest.values()
+            if run.change is not None and run.change < -how.minimum
+            if significant(run.p_value, run.change_interval, alpha=how.alpha)
+        ]
+        return tuple(worse)
+
+    @property
+    def caution(self) -> str:
+        """What these queries are too few to detect; empty if nothing."""
+        how, comparison = self.comparison.procedure, self.comparison
+        undecided = [
+            each
+            for each in self.differences
+            if comparison.verdict(each) in ("no worse", "not shown")
+        ]
+        largest = max((comparison.detectable(each) or 0.0 for each in undecided), default=0.0)
+        sentences = []
+        if largest > how.minimum:
+            sentences.append(
+                f"With these queries, only differences of {largest:.3f} or more are detected with "
+                f"a power of 0.8; smaller ones above {how.minimum:g} may be missed; use more "
+                "queries."
+            )
+        sentences += [
+            f"{each.first}: {more}."
+            for each in undecided
+            if (more := enough_queries(comparison, [each]))
+        ]
+        sentences += [
+            f"{each.first}: rare queries that are not among these could turn the sign of its "
+            "difference."
+            for each in self.differences
+            if each.significant(how.alpha) and comparison.could_turn(each)
+        ]
+        if any(each.n <= _FEW for each in self.differences):
+            sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
+        return " ".join(sentences)
+
+    def _in_order(self, task: TaskComparison) -> tuple[PairedDifference, ...]:
+        """The differences from the model in use by one metric, in the order of the records."""
+        order = list(self.records)
+        return tuple(sorted(task.with_baseline, key=lambda each: order.index(each.first)))
+
+    def _missed(self) -> str:
+        """Which difference of the best candidate may have been missed where none is shown."""
+        best = max(self.differences, key=lambda each: each.difference)
+        least = self.comparison.detectable(best)
+        if all(each.verdict.startswith("worse") for each in self.recommendations):
+            return ""
+        if best.tied == best.n:
+            return "; they tie on every query"
+        if least is None or least >= 1:
+            return "; these queries are too few to show any difference"
+        return f"; these queries would show a difference of {least:.3f} in 80 % of samples"
+
+    def _drawbacks(self, model: str) -> str:
+        """The tested metrics by which a model that is taken is significantly worse."""
+        return "".join(
+            f"; but it is worse by {evidence(each)}"
+            for metric in self.tested[1:]
+            for each in self.comparison.differences
+            if (each.metric, each.first) == (metric, model)
+            if each.difference < 0 and each.significant(self.comparison.procedure.alpha)
+        )
+
+    def _t_test(self, difference: PairedDifference) -> float | None:
+        """The p-value of the paired t-test, not corrected; None without a spread or if untested."""
+        if difference.metric not in self.tested:
+            return None
+        return t_test(*self.comparison.matrix(difference).scores).p_value
 
     def tables(self) -> dict[str, Table]:
         """Return the tables by title, in the order of the report; empty ones are left out."""
@@ -60,154 +222,147 @@ class CandidateReport(CandidateComparison):
         return {title: table for title, table in tables.items() if table.rows}
 
     def _recommendations(self) -> Table:
-        rows = tuple(
-            (Cell(each.model), Cell(each.verdict, strong=each.matters),
-             Cell(each.text.partition(": ")[2]))
+        rows = (
+            {
+                f"against {self.current}": each.model,
+                "verdict": Cell(each.verdict, strong=each.matters),
+                "why": each.text.partition(": ")[2],
+            }
             for each in self.recommendations
-        )  # fmt: skip
+        )
         note = " ".join(filter(None, (rule(self.comparison, self.deciding), self.caution)))
-        return Table((f"against {self.current}", "verdict", "why"), rows, note, "words")
+        return Table.of(rows, note=note, kind="words")
 
     def _models(self) -> Table:
-        rows = tuple(
-            (
-                Cell(name),
-                Cell(record.model.spec, record.model.identity[:8]),
-                Cell(str(record.config.get("dimensions") or "–")),
-                Cell(_prompts(record)),
-                Cell(duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
-                Cell(duration_text(query_seconds(record))),
-            )
+        rows = (
+            {
+                "model": name,
+                "loaded from": (record.model.spec, record.model.identity[:8]),
+                "dimensions": record.config.get("dimensions") or None,
+                "prompts": _prompts(record),
+                "time": (duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
+                "per query": duration_text(_query_seconds(record)),
+            }
             for name, record in self.records.items()
         )
-        heads = ("model", "loaded from", "dimensions", "prompts", "time", "per query")
-        return Table(heads, rows, _TIMES, "words")
+        note = (
+            "Time: of the run that made the record, with what it encoded. Per query: from a text "
+            "to its vector, one query at a time and without the cache; with BM25, to its ranking; "
+            "median."
+        )
+        return Table.of(rows, note=note, kind="words")
 
     def _differences(self) -> Table:
         how = self.comparison.procedure
         rows = []
-        for task in self.comparison.tasks:
-            for each in self.in_order(task):
-                delta, p = difference_cells(each, alpha=how.alpha)
-                tested = each.metric in self.tested
-                rows.append(
-                    (
-                        Cell(each.metric),
-                        Cell(each.first),
-                        Cell(f"{each.means[0]:.3f}", f"against {each.means[1]:.3f}"),
-                        delta,
-                        p if tested else Cell("–"),
-                        Cell(number_text(self.t_test(each), digits=4) if tested else "–"),
-                        Cell(number_text(each.d_z, sign=True, digits=2)),
-                        Cell(f"{each.won} / {each.tied} / {each.lost}", f"n = {each.n}"),
-                        Cell(number_text(self.comparison.detectable(each))),
-                    )
-                )
-        heads = (
-            "metric", "model", "value", "Δ\n95 % interval", "p\ncorrected", "t-test\np",
-            "d_z", "won / tied / lost", "detectable\npower 0.8",
-        )  # fmt: skip
+        for each in (each for task in self.comparison.tasks for each in self._in_order(task)):
+            delta, p = difference_cells(each, alpha=how.alpha)
+            rows.append(
+                {
+                    "metric": each.metric,
+                    "model": each.first,
+                    "value": (f"{each.means[0]:.3f}", f"against {each.means[1]:.3f}"),
+                    "Δ\n95 % interval": delta,
+                    "p\ncorrected": p if each.metric in self.tested else None,
+                    "t-test\np": number_text(self._t_test(each), digits=4),
+                    "d_z": number_text(each.d_z, sign=True, digits=2),
+                    "won / tied / lost": (
+                        f"{each.won} / {each.tied} / {each.lost}",
+                        f"n = {each.n}",
+                    ),
+                    "detectable\npower 0.8": number_text(self.comparison.detectable(each)),
+                }
+            )
         left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
-        over = self.comparison.family(self.task)
         note = (
-            f"p: two-sided paired permutation test, {over}; below it the raw p-value. t-test: "
-            "paired, not corrected, for reference. Detectable: the smallest difference that these "
-            f"queries show in 80 % of samples, at {how.alpha:g} over the number of pairs and by "
-            "the interval."
-            f"{left_out}"
+            f"p: two-sided paired permutation test, {self.comparison.family(self.task)}; below it "
+            "the raw p-value. t-test: paired, not corrected, for reference. Detectable: the "
+            "smallest difference that these queries show in 80 % of samples, at "
+            f"{how.alpha:g} over the number of pairs and by the interval.{left_out}"
         )
-        return Table(heads, tuple(rows), note)
+        return Table.of(rows, note=note)
 
     def _categories(self) -> Table:
         alpha = self.comparison.procedure.alpha
-        rows = [
-            (
-                Cell(each.first),
-                Cell(row.category),
-                Cell(f"{row.first:.3f}", f"against {row.second:.3f}"),
-                Cell(f"{row.difference:+.3f}", interval_text(row.interval)),
-                Cell(
-                    p_value_text(row.p_value),
-                    strong=significant(row.p_value, row.interval, alpha=alpha),
-                ),
-                Cell(str(row.n)),
-            )
+        rows = (
+            {
+                "model": each.first,
+                "category": row.category,
+                "value": (f"{row.first:.3f}", f"against {row.second:.3f}"),
+                "Δ\n95 % interval": (f"{row.difference:+.3f}", interval_text(row.interval)),
+                "p\ncorrected": _p_value(row.p_value, row.interval, alpha),
+                "queries": row.n,
+            }
             for each in self.breakdowns
             for row in each.rows
-        ]
+        )
         reversals = [f"{b.first}: {each.text}." for b in self.breakdowns for each in b.reversals]
         note = f"{self.tested[0]}; p: Holm over the categories of a model. Reversals: "
-        heads = ("model", "category", "value", "Δ\n95 % interval", "p\ncorrected", "queries")
-        return Table(heads, tuple(rows), note + (" ".join(reversals) or "none."))
+        return Table.of(rows, note=note + (" ".join(reversals) or "none."))
 
     def _changes(self) -> Table:
         current = self.records[self.current]
-        rows = []
-        for each in self.changes:
-            ours, theirs = (
-                _top_text(record, each.query) for record in (self.records[each.model], current)
+        rows = (
+            (
+                each.model,
+                query_text(current, each.query),
+                (f"{each.difference:+.3f}", f"{each.score:.3f} against {each.current:.3f}"),
+                _top_text(self.records[each.model], each.query),
+                _top_text(current, each.query),
             )
-            values = f"{each.score:.3f} against {each.current:.3f}"
-            rows.append(
-                (
-                    Cell(each.model),
-                    Cell(query_text(current, each.query)),
-                    Cell(f"{each.difference:+.3f}", values),
-                    Cell(ours),
-                    Cell(theirs),
-                )
-            )
-        heads = (
-            "model", "query", f"Δ {self.tested[0]}", f"top {_BEST}\nmodel",
-            f"top {_BEST}\n{self.current}",
-        )  # fmt: skip
-        return Table(heads, tuple(rows), kind="words")
+            for each in self.changes
+        )
+        tops = [f"top {_BEST}\n{name}" for name in ("model", self.current)]
+        return Table.of(rows, ("model", "query", f"Δ {self.tested[0]}", *tops), kind="words")
 
     def _trend(self) -> Table:
         alpha = self.comparison.procedure.alpha
-        rows = tuple(
-            (
-                Cell(run.label),
-                Cell(run.finished[:19], f"{run.identity[:8]}, data {run.revision[:8]}"),
-                Cell(number_text(run.mean), interval_text(run.interval, sign=False)),
-                Cell(number_text(run.change, sign=True), interval_text(run.change_interval)),
-                Cell(p_value_text(run.p_value),
-                     strong=significant(run.p_value, run.change_interval, alpha=alpha)),
-                Cell(str(run.n)),
-            )
+        rows = (
+            {
+                "model": run.label,
+                "finished": (run.finished[:19], f"{run.identity[:8]}, data {run.revision[:8]}"),
+                f"{self.tested[0]}\n95 % interval": (
+                    number_text(run.mean),
+                    interval_text(run.interval, sign=False),
+                ),
+                "change\n95 % interval": (
+                    number_text(run.change, sign=True),
+                    interval_text(run.change_interval),
+                ),
+                "p\ncorrected": _p_value(run.p_value, run.change_interval, alpha),
+                "queries": run.n,
+            }
             for run in self.runs
-        )  # fmt: skip
-        heads = ("model", "finished", f"{self.tested[0]}\n95 % interval",
-                 "change\n95 % interval", "p\ncorrected", "queries")  # fmt: skip
+        )
         note = (
             "Each run is paired with the previous run on the same data; p: Holm over these changes."
         )
-        return Table(heads, rows, note)
-
-    @property
-    def _data(self) -> str:
-        """The task and its size."""
-        record = self.records[self.current]
-        size = [f"{count:,} {what}" for what, count in record.task.size.items()]
-        dropped = len(record.config.get("dropped") or ())
-        size += [f"{dropped} queries dropped"] * bool(dropped)
-        return f"{self.task}: {', '.join([*size, f'revision {record.task.revision[:8]}'])}"
+        return Table.of(rows, note=note)
 
     def to_markdown(self) -> str:
         """Return the tables under their titles as Markdown, escaped."""
-        parts = [f"# {escaped(self.decision.title)}", escaped(self.headline)]
+        record = self.records[self.current]
+        dropped = len(record.config.get("dropped") or ())
+        size = [
+            *(f"{count:,} {what}" for what, count in record.task.size.items()),
+            *[f"{dropped} queries dropped"] * bool(dropped),
+            f"revision {record.task.revision[:8]}",
+        ]
         finished = max(each.finished for each in self.records.values())
-        parts += [f"{escaped(self._data)}, {finished[:10]}."]
+        data = escaped(f"{self.task}: {', '.join(size)}")
+        parts = [f"# {escaped(self.decision.title)}", escaped(self.headline)]
+        parts.append(f"{data}, {finished[:10]}.")
         for name, table in self.tables().items():
             parts += [f"## {name}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
         """Return the report as strict JSON, with the scores and top documents of every query."""
-        how = self.comparison.procedure
+        how, current = self.comparison.procedure, self.records[self.current]
+        categories = current.task.categories
         return json_text(
             {
-                "schema": SCHEMA,
+                "schema": "qwen3nb.comparison/1",
                 "task": self.task,
                 "headline": self.headline,
                 "decision": asdict(self.decision),
@@ -216,7 +371,10 @@ class CandidateReport(CandidateComparison):
                 "threshold": how.minimum,
                 "procedure": asdict(how),
                 "environment": asdict(Environment.current()),
-                "queries": self._queries(),
+                "queries": {
+                    query: {"text": query_text(current, query), "category": categories.get(query)}
+                    for query in sorted(next(iter(current.per_query.values())))
+                },
                 "comparison": {
                     "current": self.current,
                     "differences": [self._as_dict(each) for each in self.comparison.differences],
@@ -234,32 +392,28 @@ class CandidateReport(CandidateComparison):
             }
         )
 
-    def _queries(self) -> dict[str, dict[str, Any]]:
-        """The text and category of every query."""
-        current = self.records[self.current]
-        categories = current.task.categories
-        return {
-            query: {"text": query_text(current, query), "category": categories.get(query)}
-            for query in sorted(next(iter(current.per_query.values())))
-        }
-
     def _as_dict(self, difference: PairedDifference) -> dict[str, Any]:
         """Return a difference under the keys of the JSON schema."""
         value = asdict(difference)
         mean, current = value.pop("means")
-        del value["first"], value["second"], value["task"]
-        tested = difference.metric in self.tested
         p, adjusted = value.pop("p_value"), value.pop("corrected")
+        for name in ("first", "second", "task"):
+            del value[name]
+        tested = difference.metric in self.tested
         return {
             "model": difference.first,
             "mean": mean,
             "current": current,
             "p_value": p if tested else None,
             "adjusted": adjusted if tested else None,
-            "t_p_value": self.t_test(difference) if tested else None,
+            "t_p_value": self._t_test(difference),
             "detectable": self.comparison.detectable(difference),
             **value,
         }
+
+
+def _p_value(value: float | None, interval: tuple[float, float] | None, alpha: float) -> Cell:
+    return Cell(p_value_text(value), strong=significant(value, interval, alpha=alpha))
 
 
 def _top_text(result: Result, query: str) -> str:
@@ -273,35 +427,40 @@ def _prompts(result: Result) -> str:
     return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
 
 
-_WORK = {"bm25": "indexed or searched", "fusion": "indexed or encoded"}  # else encoded
+def _query_seconds(result: Result) -> float | None:
+    """Seconds that one query takes; None if the record does not say."""
+    value = result.config.get("seconds_per_query")
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _texts_done(result: Result) -> str:
     """How many texts a run encoded or indexed, and how many vectors it had from the cache."""
     kind = str((result.model.settings.get("model") or {}).get("kind"))
+    work = {"bm25": "indexed or searched", "fusion": "indexed or encoded"}.get(kind, "encoded")
     count = result.cost.encoded
-    work = f"{count:,} text{'s' * (count != 1)} {_WORK.get(kind, 'encoded')}"
-    return work if kind == "bm25" else f"{work}, {result.cost.cached:,} from the cache"
+    texts = f"{count:,} text{'s' * (count != 1)} {work}"
+    return texts if kind == "bm25" else f"{texts}, {result.cost.cached:,} from the cache"
 
 
 def times_text(result: Result, *, reused: bool = False) -> str:
     """What a record took: seconds, texts encoded and cached, seconds per query."""
     took = f"{duration_text(result.cost.seconds)} for {_texts_done(result)}"
-    seconds = query_seconds(result)
+    seconds = _query_seconds(result)
     per_query = "" if seconds is None else f"; {duration_text(seconds)} per query"
     return (f"record reused, nothing encoded; it took {took}" if reused else took) + per_query
 
 
 def _model(result: Result) -> dict[str, Any]:
+    per_query = ("top", "queries")  # of a record's settings, what has a row per query
     queries = next(iter(result.per_query.values()))
     return {
         "model": result.model,
         "task": result.task,
         "dimensions": result.config.get("dimensions"),
-        "settings": {k: v for k, v in result.config.items() if k not in _ROWS},
+        "settings": {k: v for k, v in result.config.items() if k not in per_query},
         "seed": result.seed,
         "cost": result.cost,
-        "seconds_per_query": query_seconds(result),
+        "seconds_per_query": _query_seconds(result),
         "environment": result.environment,
         "finished": result.finished,
         "run": result.run,
@@ -317,7 +476,7 @@ def compare_candidates(
     current: str,
     task: str = "",
     models: Sequence[str] = (),
-    tested: Sequence[str] = TESTED,
+    tested: Sequence[str] = ("MRR@10", "nDCG@10"),
     alpha: float = 0.05,
     threshold: float = 0.05,
     most: int = 5,
@@ -354,15 +513,36 @@ def compare_candidates(
         if value.how == "mean" and all(metric in each.per_query for each in records)
     ]
     comparison = compare(
-        records, baseline=current, metric=metrics, tasks=[name], alpha=alpha, minimum=threshold,
-        draws=n_resamples, seed=seed,
-    )  # fmt: skip
-    dataset = used.task.dataset or name
+        records,
+        baseline=current,
+        metric=metrics,
+        tasks=[name],
+        alpha=alpha,
+        minimum=threshold,
+        draws=n_resamples,
+        seed=seed,
+    )
     labels = {result.model.label for result in records}
     earlier = [
-        r for r in results
-        if (r.task.dataset or r.task.key) == dataset and r.model.label in labels
+        r
+        for r in results
+        if (r.task.dataset or r.task.key) == (used.task.dataset or name)
+        and r.model.label in labels
         and r.task.type == used.task.type
-    ]  # fmt: skip
+    ]
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
     return CandidateReport(comparison, tuple(tested), runs, most, tuple(left_out))
+
+
+def candidates_conclusion(results: Iterable[Result], *, current: str, **options: Any) -> Conclusion:
+    """Say whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
+
+    Args:
+        results: records of the candidates and of the model in use, on one task.
+        current: label of the model in use.
+        options: as for `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
+
+    Raises:
+        ValueError: an unknown task or model, or nothing to compare; lists those available.
+    """
+    return Conclusion(compare_candidates(results, current=current, **options).headline)

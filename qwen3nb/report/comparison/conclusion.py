@@ -1,36 +1,22 @@
-"""What a comparison shows, in two or three sentences made from its differences."""
+"""What a comparison shows, and who leads, in two or three sentences made from its differences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.candidates import enough_queries
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import within
 from qwen3nb.records.record import Result
-from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import short_task
 from qwen3nb.utils.format import interval_text
 
-__all__ = ["candidates_conclusion", "comparison_conclusion"]
-
-
-def candidates_conclusion(results: Iterable[Result], *, current: str, **options: Any) -> Conclusion:
-    """Say whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
-
-    Args:
-        results: records of the candidates and of the model in use, on one task.
-        current: label of the model in use.
-        options: as for `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
-
-    Raises:
-        ValueError: an unknown task or model, or nothing to compare; lists those available.
-    """
-    return Conclusion(compare_candidates(results, current=current, **options).headline)
+__all__ = ["comparison_conclusion", "find_best", "leaderboard_conclusion"]
 
 
 def comparison_conclusion(comparison: Comparison) -> Conclusion:
@@ -142,3 +128,100 @@ def _verdicts(verdicts: Sequence[str], other: str, margin: str) -> str:
     counts = {word: verdicts.count(verdict) for verdict, word in words.items()}
     listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     return f"Of the {other}{len(verdicts)}: {listed}"
+
+
+@dataclass(frozen=True)
+class TopModel:
+    """The best model on a task or benchmark, and the others that can be paired with it.
+
+    Attributes:
+        name: of the best model.
+        record: its record; on a benchmark, with the mean as its score.
+        ahead: its differences from the others, the best of them first.
+        unpaired: whether there are models whose scores cannot be paired with the best one's.
+        unranked: why others are not ranked, a line each.
+    """
+
+    name: str
+    record: Result
+    ahead: tuple[PairedDifference, ...]
+    unpaired: bool
+    unranked: tuple[str, ...]
+
+    @property
+    def score(self) -> str:
+        """Its metric and value."""
+        return f"{self.record.task.main_metric} {self.record.main.value or 0.0:.3f}"
+
+    @property
+    def queries(self) -> str:
+        """What was paired, such as ``200 queries``."""
+        return f"{self.record.main.n:,} {self.record.task.unit}"
+
+
+def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
+    """Return who leads; None without results.
+
+    Args:
+        comparison: the comparison that all pages show.
+        task: the task to report on, or a benchmark, whose mean it then is.
+    """
+    records = comparison.scored(task)
+    if not records:
+        return None
+    best, *others = sorted(records, key=lambda each: each.main.value or 0.0, reverse=True)
+    gaps = [comparison.between(best, r) if comparable(best, r) else None for r in others]
+    compared = comparison.on(best.task.key)
+    left_out = compared.left_out if compared else ()
+    return TopModel(
+        comparison.names[best.model.identity, best.seed],
+        best,
+        tuple(gap for gap in gaps if gap is not None),
+        None in gaps,
+        tuple(line for line in left_out if " is not ranked: " in line),
+    )
+
+
+def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
+    """Say who leads, by how much, and whether these queries show it.
+
+    Args:
+        comparison: the comparison that all pages show.
+        task: the task to report on, or a benchmark, whose mean it then is.
+    """
+    best = find_best(comparison, task=task)
+    if best is None:
+        return Conclusion("No results yet; run `make demo` to make some.")
+    main, where = best.record.main, short_task(best.record.task.key)
+    ends = None if main.low is None or main.high is None else (main.low, main.high)
+    score = f"{where}: {best.score} {interval_text(ends, sign=False, absent='')}".strip()
+    if not best.ahead:
+        why = "There is no other model to compare it with."
+        if best.unpaired:
+            why = "No other model has scores on the same queries, so no difference is tested."
+        return Conclusion(f"{best.name} scores highest on {score}, over {best.queries}. {why}")
+    alpha = comparison.procedure.alpha
+    shown = next((each for each in best.ahead if each.significant(alpha)), None)
+    ahead = f"ahead of {best.ahead[0].second} by {_lead(best.ahead[0])}"
+    if shown is best.ahead[0]:
+        text = f"{best.name} is best on {score}, {ahead}, a difference that these {best.queries} "
+        text += "show."
+    else:
+        text = (
+            f"{best.name} scores highest on {score}, {ahead}, not a difference that these "
+            f"{best.queries} can show. "
+        )
+        text += (
+            f"They do not show it to be ahead of any other model.{comparison.caution}"
+            if shown is None
+            else f"It is ahead of {shown.second} by {_lead(shown)}, which they do show."
+        )
+    unranked = best.unranked  # of many their number; the table of ranks has them all
+    if len(unranked) > 2:
+        unranked = (f"{len(unranked)} other models lack a task",)
+    return Conclusion(" ".join([text, *(f"{line}." for line in unranked)]))
+
+
+def _lead(each: PairedDifference) -> str:
+    ends = interval_text(each.interval, sign=False, absent="(a single query)")
+    return f"{each.difference:.3f} {ends}"

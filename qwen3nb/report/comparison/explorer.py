@@ -4,21 +4,23 @@ A point per query; the query that is selected is shown with its text, its judged
 both models rank first, at an address of its own. The page contains everything; the book's copy of
 plotly's script draws the points, and nothing is fetched. Readers without scripts have the table of
 the largest differences.
+
+A page holds the documents of the queries that differ most; of the others it shows the scores and
+the text alone, so that a page of thousands of queries can still be sent by mail.
 """
 
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import shlex
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import numpy as np
-from scipy.stats import binomtest
 
 from qwen3nb.analysis.comparison.alignment import (
     by_part,
@@ -33,16 +35,7 @@ from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.explorer_details import (
-    MOST_QUERIES,
-    SHOWN,
-    different_queries,
-    judged_best,
-    query_details,
-)
-from qwen3nb.report.comparison.explorer_plot import GOLDEN, JITTER, jitter, traces_and_layout
-from qwen3nb.report.comparison.query_texts import query_text, texts_at_hand, top_documents
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.model_styles import model_colors
@@ -53,12 +46,55 @@ from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    from plotly.graph_objects import Figure
 
-__all__ = ["Explorer", "NoExplorer", "explore", "explorer_conclusion", "explorer_link"]
+__all__ = [
+    "explore",
+    "explorer_conclusion",
+    "explorer_link",
+    "query_text",
+    "texts_at_hand",
+    "top_documents",
+]
 
 _FAR = 0.5  # a difference that the conclusion counts
-_LONGEST = 200  # characters of a query's text in a list
+_LONGEST = 200  # characters of a query's text in a list, and of a document
+_LONGEST_QUERY = 2000  # characters of the query that is selected
+_SHOWN = 5  # documents of a ranking, and judged ones, with their texts
+_MOST_QUERIES = 200  # with their documents, as far as they fit into
+_SIZE = 1_500_000  # characters of a page
+_JITTER = 0.012  # as a share of the score range, so that equal points do not overlap
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+def top_documents(result: Result, query: str) -> list[str]:
+    """Return the ids of a query's top documents; empty if the record does not keep them."""
+    kept = result.config.get("top")
+    if not isinstance(kept, Mapping):
+        return []
+    task = result.task
+    whole = "/".join([*task.splits, *task.subsets, query])  # its id in the record of all parts
+    return [str(each) for each in kept.get(query) or kept.get(whole) or ()]
+
+
+def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> str:
+    """Return a query's text, from the record or from ``texts``; its id if neither has it."""
+    kept = result.config.get("queries")
+    if isinstance(kept, dict) and query in kept:
+        return str(kept[query])
+    return (texts.text(query) if texts else "") or query
+
+
+def texts_at_hand(result: Result) -> tuple[SearchTexts | None, str]:
+    """Return the texts of a record's task, or why there are none.
+
+    There are none to read, and nothing to say, if the record keeps its queries.
+    """
+    if result.config.get("queries"):
+        return None, ""
+    try:
+        return SearchTexts.of_task(result.task), ""
+    except (ValueError, OSError) as error:
+        return None, f"Query texts are not available: {cut(str(error), 200)}"
 
 
 def explorer_link(query: str, first: str, second: str, *, page: str = "") -> str:
@@ -79,8 +115,8 @@ class Explorer:
         records: the record of each model, by its name in the matrix.
         texts: texts and judgements; without them, ids are shown.
         note: why there are no texts; empty if there are.
-        selection: names of the models to be offered by the page; by default the best. `to_frame`,
-            `query` and `figure` take any.
+        selection: names of the models to be offered by the page; by default the best. `to_frame`
+            and `query` take any.
     """
 
     matrix: ScoreMatrix
@@ -102,14 +138,12 @@ class Explorer:
     @property
     def offered(self) -> list[str]:
         """Names of the models that the page offers, the best mean first."""
-        return [name for name in self.models if not self.selection or name in self.selection][
-            :MOST_MODELS
-        ]
+        offered = [name for name in self.models if not self.selection or name in self.selection]
+        return offered[:MOST_MODELS]
 
     def text(self, query: str) -> str:
         """Return a query's text, from the record or the data, or its id without either."""
-        record = next(iter(self.records.values()))
-        return query_text(record, query, self.texts)
+        return query_text(next(iter(self.records.values())), query, self.texts)
 
     def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
         """Return a row per query: its text, both scores, their difference; the largest first.
@@ -152,11 +186,11 @@ class Explorer:
             )
         at = self.matrix.queries.index(query)
         values = " and ".join(f"{n} {s[at]:.3f}" for n, s in zip(models, scores, strict=True))
-        rows = tuple(self._document_rows(query, models))
-        return Table(
+        return Table.of(
+            self._documents(query, models),
             ("document", "grade", *(f"{name}\nrank" for name in models)),
-            rows,
-            self.note if rows else self.note or self._unranked() or "No document is judged.",
+            note=self.note,
+            empty=self.note or self._unranked() or "No document is judged.",
             kind="words",
             name="explorer-query",
             caption=f"Query {query}, “{cut(self.text(query), 300)}”: its judged documents and the "
@@ -168,39 +202,37 @@ class Explorer:
         rest = [name for name in self.models if name not in given]
         return first or rest.pop(0), second or rest.pop(0)
 
-    def _document_rows(self, query: str, models: tuple[str, str]) -> Iterable[tuple[Cell, ...]]:
+    def _documents(self, query: str, models: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the judged documents and the first of each model, with grade and ranks."""
         grades = self.texts.grades(query) if self.texts else {}
         tops = [top_documents(self.records[name], query) for name in models]
-        shown = dict.fromkeys([*judged_best(grades)[:SHOWN], *tops[0][:SHOWN], *tops[1][:SHOWN]])
+        shown = dict.fromkeys([*_best(grades)[:_SHOWN], *tops[0][:_SHOWN], *tops[1][:_SHOWN]])
         read = self.texts.documents({query: list(shown)})[query] if self.texts else {}
         for name in shown:
             row = read.get(name, DocumentText("", ""))
-            ranks = [top.index(name) + 1 if name in top else None for top in tops]
-            grade = grades.get(name)
-            yield (
-                Cell(row.title or name, cut(row.text, _LONGEST)),
-                Cell("not judged" if grade is None else str(grade), value=grade),
-                *(
-                    Cell(f"after {len(top)}" if rank is None else str(rank), value=rank)
-                    if top
-                    else Cell("not kept")
-                    for rank, top in zip(ranks, tops, strict=True)
-                ),
+            ranks = (
+                number(
+                    top.index(name) + 1 if name in top else None,
+                    "d",
+                    absent=f"after {len(top)}" if top else "not kept",
+                )
+                for top in tops
             )
+            grade = number(grades.get(name), "d", absent="not judged")
+            yield (row.title or name, cut(row.text, _LONGEST)), grade, *ranks
 
     def _unranked(self) -> str:
         """Say which models' records have no rankings, if any."""
-        without = [name for name in self.offered if not self._ranked(name)]
+        without = [name for name in self.offered if not self.records[name].config.get("top")]
         if not without:
             return ""
-        which = "These records" if len(without) == len(self.offered) else "Records of "
-        which += "" if len(without) == len(self.offered) else ", ".join(without)
+        every = len(without) == len(self.offered)
+        which = "These records" if every else f"Records of {', '.join(without)}"
         return f"{which} keep no rankings, as older versions wrote them; evaluate with --fresh."
 
     def _not_offered(self) -> str:
         """Say how many models the page does not offer, and how to choose those that it does."""
-        left_out = len(self.models) - len(self.offered)
-        if not left_out:
+        if len(self.models) == len(self.offered):
             return ""
         which = "chosen" if self.selection else "best"
         return (
@@ -209,61 +241,26 @@ class Explorer:
             f"{shlex.quote(','.join(self.models[-2:]))}"
         )
 
-    def _ranked(self, name: str) -> bool:
-        return bool(self.records[name].config.get("top"))
-
-    def figure(self, first: str = "", second: str = "") -> Figure:
-        """Draw a point per query, with one model's score on each axis.
-
-        Args:
-            first: name of the model on the x-axis; by default the best.
-            second: name of the model on the y-axis; by default the second best.
-
-        Raises:
-            ValueError: an unknown model; lists the known ones.
-        """
-        from plotly.graph_objects import Figure
-
-        across, up = self._pair(first, second)
-        x, y = self.matrix.column(across), self.matrix.column(up)
-        dx, dy = jitter(len(x))
-        drawn = traces_and_layout(across, up, metric=self.matrix.metric)
-        points = drawn["points"] | {
-            "x": (x + dx).tolist(),
-            "y": (y + dy).tolist(),
-            "customdata": [
-                [self._wrapped(query), float(a), float(b)]
-                for query, a, b in zip(self.matrix.queries, x, y, strict=True)
-            ],
-        }
-        return Figure([points, drawn["even"]], drawn["layout"])
-
-    def _wrapped(self, query: str) -> str:
-        """Return a query's text for a hover box, in lines of 60 characters, escaped."""
-        text = " ".join(self.text(query).split())
-        lines = textwrap.wrap(text, 60, max_lines=5, placeholder=" …") or [query]
-        return "<br>".join(html.escape(line) for line in lines)
-
-    def table(self, *, most: int = 12) -> Table:
+    def table(self) -> Table:
         """Return the queries on which the two best models differ most."""
-        across, up = self.models[0], self.models[1]
-        first, second = self.matrix.column(across), self.matrix.column(up)
-        order = np.argsort(-np.abs(first - second), kind="stable")[:most]
-        rows = tuple(
+        across, up = self.models[:2]
+        first, second = (self.matrix.column(name) for name in (across, up))
+        order = np.argsort(-np.abs(first - second), kind="stable")[:12]
+        metric = self.matrix.metric
+        return Table.of(
             (
-                self._query_cell(self.matrix.queries[i], across, up),
-                *(Cell(f"{v:.3f}", value=float(v)) for v in (first[i], second[i])),
-                Cell(f"{first[i] - second[i]:+.3f}", value=float(first[i] - second[i])),
-            )
-            for i in order
-        )
-        return Table(
-            ("query", f"{across}\n{self.matrix.metric}", f"{up}\n{self.matrix.metric}", "Δ"),
-            rows,
-            "Selected by their difference, they say nothing about the mean.",
+                {
+                    "query": self._query_cell(self.matrix.queries[i], across, up),
+                    f"{across}\n{metric}": float(first[i]),
+                    f"{up}\n{metric}": float(second[i]),
+                    "Δ": number(float(first[i] - second[i]), "+.3f"),
+                }
+                for i in order
+            ),
+            note="Selected by their difference, they say nothing about the mean.",
             kind="words",
             name="largest-differences",
-            caption=f"{short_task(self.matrix.task)}: the {len(rows)} queries of {len(first)} on "
+            caption=f"{short_task(self.matrix.task)}: the {len(order)} queries of {len(first)} on "
             "which the two models with the best means differ most.",
         )
 
@@ -285,10 +282,10 @@ class Explorer:
             "scores": {
                 name: [round(float(v), 5) for v in self.matrix.column(name)] for name in models
             },
-            "jitter": [JITTER, GOLDEN],
-            "figure": traces_and_layout(models[0], models[1], metric=self.matrix.metric),
+            "jitter": [_JITTER, _GOLDEN],
+            "figure": _traces_and_layout(models[0], models[1], metric=self.matrix.metric),
             "details": query_details(
-                different_queries(self.matrix, models, most=MOST_QUERIES),
+                different_queries(self.matrix, models, most=_MOST_QUERIES),
                 {name: self.records[name] for name in models},
                 self.texts,
             ),
@@ -296,34 +293,29 @@ class Explorer:
 
     def _repr_html_(self) -> str:
         data = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
+        for sign in "<>&\u2028\u2029":  # no parser mistakes it for markup, or ends the script
+            data = data.replace(sign, f"\\u{ord(sign):04x}")
         boxes = "".join(
-            f'<label>{caption} <select data-axis="{axis}">'
+            f'<label>{axis}-axis <select data-axis="{axis}">'
             + "".join(
                 f"<option{' selected' if i == selected else ''}>{html.escape(name)}</option>"
                 for i, name in enumerate(self.offered)
             )
             + "</select></label>"
-            for caption, axis, selected in (("x-axis", "x", 0), ("y-axis", "y", 1))
+            for selected, axis in enumerate("xy")
         )
         alt = (
             f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
             f"model on the x-axis, another on the y-axis; {len(self.matrix.queries)} queries."
         )
+        notes = "".join(map(_note, (self.note, self._unranked(), self._not_offered())))
         return (
             f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
-            "script; the tables below need none.</p></div>"
-            f"{_note(self.note)}{_note(self._unranked())}{_note(self._not_offered())}"
-            f'<script type="application/json">{_inert(data)}</script></div>'
+            f"script; the tables below need none.</p></div>{notes}"
+            f'<script type="application/json">{data}</script></div>'
         )
-
-
-def _inert(data: str) -> str:
-    """Return JSON that no parser of HTML takes for markup, and no parser of scripts for its end."""
-    for sign in "<>&\u2028\u2029":
-        data = data.replace(sign, f"\\u{ord(sign):04x}")
-    return data
 
 
 @dataclass(frozen=True)
@@ -350,6 +342,101 @@ class NoExplorer:
 
 def _note(text: str) -> str:
     return f'<p class="q-note">{html.escape(text)}</p>' if text else ""
+
+
+def _traces_and_layout(across: str, up: str, *, metric: str) -> dict[str, Any]:
+    """Return the trace of the points without their values, the line of ties, and the layout."""
+    axis = {"range": [-0.04, 1.04], "zeroline": False}
+    ties = {"x": [0, 1], "y": [0, 1], "mode": "lines", "line": {"dash": "dot", "width": 1}}
+    return {
+        "points": {
+            "type": "scatter",
+            "mode": "markers",
+            "marker": {"size": 9, "opacity": 0.55, "color": model_colors([across])[across]},
+            "hovertemplate": "%{customdata[0]}<br>x-axis %{customdata[1]:.3f}, "
+            "y-axis %{customdata[2]:.3f}<extra></extra>",
+        },
+        "even": {"type": "scatter", **ties, "hoverinfo": "skip"},
+        "layout": {
+            "showlegend": False,
+            "hovermode": "closest",
+            "dragmode": "pan",
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
+            "height": 420,
+            "xaxis": {**axis, "title": {"text": f"{metric}, {html.escape(across)}"}},
+            "yaxis": {**axis, "title": {"text": f"{metric}, {html.escape(up)}"}},
+            "template": "none",
+        },
+    }
+
+
+def _best(grades: Mapping[str, int]) -> list[str]:
+    """Return the judged documents, the highest grade first."""
+    return sorted(grades, key=lambda document: (-grades[document], document))
+
+
+def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
+    """Return the queries on which models differ most.
+
+    Half of them differ most between the first two models; the others are taken from every pair in
+    turn, so that a page has the largest differences of each.
+    """
+    orders = [
+        np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable")[:most].tolist()
+        for a, b in itertools.combinations(models, 2)
+    ]
+    in_turn = itertools.chain.from_iterable(zip(*orders, strict=True))
+    kept = dict.fromkeys(itertools.chain(orders[0][: most // 2], in_turn))
+    return [matrix.queries[index] for index in itertools.islice(kept, most)]
+
+
+def query_details(
+    queries: Sequence[str], records: Mapping[str, Result], texts: SearchTexts | None
+) -> dict[str, Any]:
+    """Return what a page shows of each query: rankings, judgements and documents.
+
+    Args:
+        queries: ids, the most important first; those that exceed the size of a page are left out.
+        records: the record of each model, by its name.
+        texts: texts and judgements; None if they are not at hand.
+    """
+    details = {query: _detail(query, records, texts) for query in queries}
+    named = {
+        query: {*itertools.chain(*(top[:_SHOWN] for top in each["top"].values())), *each["judged"]}
+        for query, each in details.items()
+    }
+    documents: dict[str, list[str]] = {}
+    read = texts.documents(named) if texts else {}
+    kept, size = {}, 0
+    for query, each in details.items():
+        new = {
+            name: [cut(row.title, _LONGEST), cut(row.text, _LONGEST)]
+            for name, row in read.get(query, {}).items()
+            if name not in documents
+        }
+        size += len(json.dumps([query, each, new]))
+        if size > _SIZE:
+            break
+        kept[query] = each
+        documents |= new
+    return {"queries": kept, "documents": documents}
+
+
+def _detail(query: str, records: Mapping[str, Result], texts: SearchTexts | None) -> dict[str, Any]:
+    grades = texts.grades(query) if texts else {}
+    top = {name: top_documents(record, query) for name, record in records.items()}
+    best = _best(grades)
+    shown = {*best[:_SHOWN], *itertools.chain(*top.values())}
+    return {
+        "text": texts.text(query)[:_LONGEST_QUERY] if texts else "",
+        "top": {name: each for name, each in top.items() if each},
+        "judged": best[:_SHOWN],
+        "count": len(best),
+        "relevant": sum(grade > 0 for grade in grades.values()),
+        "grades": {name: grade for name, grade in grades.items() if name in shown},
+    }
 
 
 def explore(
@@ -387,16 +474,11 @@ def explore(
     note = ""
     if texts is None:
         texts, note = texts_at_hand(records[matrix.systems[0]])
-    return Explorer(matrix, records, texts, note, _selection(models, matrix.systems))
-
-
-def _selection(models: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the models of a choice, which may be empty."""
     named = split_names(models) if isinstance(models, str) else models
-    selection = tuple(dict.fromkeys(one_of("model", name, known) for name in named))
+    selection = tuple(dict.fromkeys(one_of("model", name, matrix.systems) for name in named))
     if len(selection) == 1:
         raise ValueError(f"expected two or more models; got {selection[0]!r} alone")
-    return selection
+    return Explorer(matrix, records, texts, note, selection)
 
 
 def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
@@ -415,11 +497,11 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
         mean += f" {interval_text(ends)}" + (", which may be none" if ends[0] <= 0 else "")
     if not count:
         largest = float(np.abs(differences).max())
-        text = (
+        return Conclusion(
             f"On none of {n} queries of {task} do the two best models, {first} and {second}, "
-            f"differ by more than {_FAR:g} in {metric}; the largest difference is {largest:.3f}."
+            f"differ by more than {_FAR:g} in {metric}; the largest difference is {largest:.3f}. "
+            f"{mean}."
         )
-        return Conclusion(f"{text} {mean}.")
     zero = int((np.minimum(*scores)[far] == 0).sum())
     return Conclusion(
         f"On {count} of {n} queries of {task} the two best models differ by more than {_FAR:g} in "
@@ -430,6 +512,8 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
 
 def _majority(won: int, count: int) -> str:
     """Say whether these queries show that one of the two wins more of such queries."""
+    from scipy.stats import binomtest
+
     low, high = binomtest(won, count).proportion_ci(LEVEL, method="wilson")
     share = (
         f"a share of {100 * won / count:.0f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}"

@@ -13,16 +13,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
-from qwen3nb.datasets.mirror import load_data, local_data
-from qwen3nb.datasets.needs import missing, needs
-from qwen3nb.evaluation.mteb.select import task_key
-from qwen3nb.evaluation.mteb.subsample import limited
+from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.mirror import load_data, local_data, missing, needs
+from qwen3nb.evaluation.mteb.select import limited, task_key
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import number_text
@@ -168,34 +165,34 @@ def _scores(model: Any, collection: TestCollection, text: str) -> dict[str, floa
 
 
 def _shown(search: _Search, result: Result, why: str) -> Table:
-    grades = search.collection.qrels[search.query]
+    collection, ranked = search.collection, search.ranked
+    grades = collection.qrels[search.query]
     relevant = {name for name, grade in grades.items() if grade > 0}
-    rest = [name for name in search.ranked[_TOP:] if name in relevant]
-    lost = sorted(relevant - {*search.ranked})
-    rows = [_document(search, name, relevant) for name in [*search.ranked[:_TOP], *rest, *lost]]
-    text = shortened(search.collection.queries[search.query])
-    return Table(
-        ("rank", "document", "score", "judged"),
-        tuple(rows),
-        f"{why}Searched again among all {len(search.collection.documents):,} documents of "
+    rest = [name for name in ranked[_TOP:] if name in relevant]
+    text = shortened(collection.queries[search.query])
+    return Table.of(
+        (
+            {
+                "rank": ranked.index(name) + 1 if name in search.scores else "not retrieved",
+                "document": Cell(
+                    shortened(collection.documents.get(name, "(not in the corpus)")),
+                    name,
+                    strong=name in relevant,
+                ),
+                "score": f"{search.scores[name]:.3f}" if name in search.scores else None,
+                "judged": {None: "not judged", True: "relevant", False: "not relevant"}[
+                    name in relevant if name in grades else None
+                ],
+            }
+            for name in [*ranked[:_TOP], *rest, *sorted(relevant - {*ranked})]
+        ),
+        note=f"{why}Searched again among all {len(collection.documents):,} documents of "
         f"{short_task(result.task.key)}: the first {_TOP}, then any relevant document below them. "
         "Relevant documents in bold.",
         kind="words",
         name="one-query",
         caption=f"Query {search.query}: “{text}” has {search.metric} "
         f"{number_text(search.score)} with {result.model.label}.",
-    )
-
-
-def _document(search: _Search, name: str, relevant: set[str]) -> tuple[Cell, ...]:
-    ranked = name in search.scores
-    grade = search.collection.qrels[search.query].get(name)
-    text = shortened(search.collection.documents.get(name, "(not in the corpus)"))
-    return (
-        Cell(str(search.ranked.index(name) + 1) if ranked else "not retrieved"),
-        Cell(text, name, strong=name in relevant),
-        Cell(f"{search.scores[name]:.3f}") if ranked else Cell("–"),
-        Cell("not judged" if grade is None else ("relevant" if grade > 0 else "not relevant")),
     )
 
 
@@ -232,19 +229,19 @@ def _pairs(task: Any, result: Result, most: int) -> Table:
     gold, cosine = (np.array(list(result.per_query[each].values())) for each in ("gold", "cosine"))
     ranks = [len(gold) + 1 - rankdata(each) for each in (gold, cosine)]
     far = np.argsort(-np.abs(ranks[0] - ranks[1]), kind="stable")[:most]
-    shown = tuple(
+    return Table.of(
         (
-            Cell(shortened(first[int(i)])),
-            Cell(shortened(second[int(i)])),
-            Cell(f"{gold[i]:g}", f"rank {ranks[0][i]:g}", value=float(gold[i])),
-            Cell(f"{cosine[i]:.3f}", f"rank {ranks[1][i]:g}", value=float(cosine[i])),
-        )
-        for i in far
-    )
-    return Table(
-        ("sentence", "other sentence", "people", f"{result.model.label}\ncosine"),
-        shown,
-        f"Of {len(gold)} pairs of {short_task(result.task.key)}, those whose two ranks differ "
+            {
+                "sentence": shortened(first[i]),
+                "other sentence": shortened(second[i]),
+                "people": number(float(gold[i]), "g", detail=f"rank {ranks[0][i]:g}"),
+                f"{result.model.label}\ncosine": number(
+                    float(cosine[i]), detail=f"rank {ranks[1][i]:g}"
+                ),
+            }
+            for i in far.tolist()
+        ),
+        note=f"Of {len(gold)} pairs of {short_task(result.task.key)}, those whose two ranks differ "
         "most; rank 1 is the most similar. They are the worst cases, not typical ones.",
         kind="words",
         name="disagreement",

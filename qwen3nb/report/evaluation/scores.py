@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
@@ -11,11 +12,11 @@ from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.analysis.stats.multiple_testing import too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.home import task_anchor
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, Sections
@@ -29,11 +30,6 @@ __all__ = [
     "scores_table",
     "terminal_table",
 ]
-
-_HEADS = (
-    "task\nmetric", "score\n95 % interval", "Δ to the baseline\n95 % interval", "baseline\nscore",
-    "p\ncorrected", "n",
-)  # fmt: skip
 
 
 def scores_table(
@@ -49,16 +45,15 @@ def scores_table(
     """
     if len(scores) <= MANY:
         return _table(scores, "scores", "", skipped or {})
-    types = sorted({each.type for each in scores})
     tables = []
-    for kind in types:
+    for kind in sorted({each.type for each in scores}):
         own = [each for each in scores if each.type == kind]
         plural = "s" if len(own) > 1 else ""
         tables.append((f"{kind} ({len(own)} task{plural})", _table(own, f"scores-{kind}", kind)))
     if skipped:
-        rows = tuple(_skipped(task, reason) for task, reason in skipped.items())
         caption = "Tasks that the model cannot do."
-        tables.append(("Not applicable", Table(_HEADS, rows, name="scores-none", caption=caption)))
+        rows = map(_skipped, skipped, skipped.values())
+        tables.append(("Not applicable", Table.of(rows, name="scores-none", caption=caption)))
     return Sections(tuple(tables))
 
 
@@ -68,47 +63,60 @@ def _table(
     kind: str,
     skipped: Mapping[str, str] | None = None,
 ) -> Table:
-    rows = [_row(each) for each in scores]
-    rows += [_skipped(task, reason) for task, reason in (skipped or {}).items()]
     used = interval_words(each.score.interval for each in scores)
     note = f"Intervals: 95 %, {used}, over n. In bold: differences that are significant"
     if any(each.p_value is not None for each in scores):
+        few = too_few_draws(max(each.family for each in scores), draws=DRAWS, alpha=ALPHA)
         note += (
             f" (two-sided paired permutation test, p < {ALPHA:g} corrected by Holm over all pairs "
             "of the models with scores on the task, whose number is below p; and the interval "
-            "leaves out 0)"
+            f"leaves out 0){';' if few else ''}{few.removesuffix('.')}"
         )
-        few = too_few_draws(max(each.family for each in scores), draws=DRAWS, alpha=ALPHA)
-        note += f";{few.removesuffix('.')}" if few else ""
     model = scores[0].model if scores else "the model"
     tasks = f"the {kind} tasks" if kind else "every task"
-    caption = f"Scores of {model} on {tasks}, each with its paired difference from a baseline."
-    return Table(_HEADS, tuple(rows), f"{note}.", name=name, caption=caption)
+    return Table.of(
+        [*map(_row, scores), *(_skipped(*each) for each in (skipped or {}).items())],
+        note=f"{note}.",
+        name=name,
+        caption=f"Scores of {model} on {tasks}, each with its paired difference from a baseline.",
+    )
 
 
-def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
-    task = Cell(short_task(each.task), each.metric)
-    score = number(each.score, link="" if each.type == MEAN else f"#{task_anchor(each.task)}")
-    n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
+def _row(each: AgainstBaseline) -> dict[str, Any]:
+    link = "" if each.type == MEAN else f"#{task_anchor(each.task)}"
+    row = {
+        "task\nmetric": (short_task(each.task), each.metric),
+        "score\n95 % interval": number(each.score, link=link),
+        "Δ to the baseline\n95 % interval": (None, each.why),
+        "baseline\nscore": each.reference or None,
+        "p\ncorrected": None,
+        "n": Cell(f"{each.score.n} {each.unit}", value=each.score.n),
+    }
     if each.difference is None:
-        none = Cell("–", each.why)
-        return task, score, none, Cell(each.reference or "–"), Cell("–"), n
-    return (
-        task,
-        score,
-        Cell(
-            f"{each.difference:+.3f}", interval_text(each.interval, absent="(no interval)"),
-            strong=each.significant, value=each.difference, interval=each.interval,
+        return row
+    return row | {
+        "Δ to the baseline\n95 % interval": number(
+            each.difference,
+            "+.3f",
+            interval=each.interval,
+            detail="(no interval)",
+            strong=each.significant,
         ),
-        Cell(each.reference, number_text(each.other)),
-        Cell(p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value),
-        n,
-    )  # fmt: skip
+        "baseline\nscore": (each.reference, number_text(each.other)),
+        "p\ncorrected": Cell(
+            p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value
+        ),
+    }
 
 
-def _skipped(task: str, reason: str) -> tuple[Cell, ...]:
-    dashes = (Cell("–") for _ in range(4))
-    return (Cell(short_task(task)), Cell("not applicable", reason), *dashes)
+def _skipped(task: str, reason: str) -> dict[str, Any]:
+    return {
+        "task\nmetric": short_task(task),
+        "score\n95 % interval": ("not applicable", reason),
+        **dict.fromkeys(
+            ("Δ to the baseline\n95 % interval", "baseline\nscore", "p\ncorrected", "n")
+        ),
+    }
 
 
 def terminal_table(
@@ -124,35 +132,31 @@ def terminal_table(
         reused: tasks whose record was there already.
         skipped: why a task has no result, by key.
     """
-    rows = [
-        (
-            Cell(short_task(each.task)),
-            Cell(each.metric),
-            Cell(number_text(each.score.value)),
-            Cell(interval_text(_ends(each), sign=False)),
-            Cell(number_text(each.difference, sign=True), strong=each.significant),
-            Cell(each.reference or each.why),
-            Cell(f"{each.score.n} {each.unit}"),
-            Cell("reused" if each.task in reused else "new"),
-        )
-        for each in scores
-    ]
-    heads = ("task", "metric", "score", "95 % interval", "Δ", "to", "n", "record")
-    model = scores[0].model if scores else "the model"
-    return Table(
-        heads, tuple(rows), _not_run(skipped or {}), name="terminal", caption=f"Scores of {model}."
-    )  # fmt: skip
-
-
-def _not_run(skipped: Mapping[str, str]) -> str:
-    """Say which tasks have no result, by reason; only their number if there are many."""
     by_reason: dict[str, list[str]] = {}
-    for task, reason in skipped.items():
+    for task, reason in (skipped or {}).items():
         by_reason.setdefault(reason, []).append(short_task(task))
-    return "\n".join(
-        f"not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
-        f"({reason})"
-        for reason, tasks in by_reason.items()
+    model = scores[0].model if scores else "the model"
+    return Table.of(
+        (
+            {
+                "task": short_task(each.task),
+                "metric": each.metric,
+                "score": number_text(each.score.value),
+                "95 % interval": interval_text(_ends(each), sign=False),
+                "Δ": Cell(number_text(each.difference, sign=True), strong=each.significant),
+                "to": each.reference or each.why,
+                "n": f"{each.score.n} {each.unit}",
+                "record": "reused" if each.task in reused else "new",
+            }
+            for each in scores
+        ),
+        note="\n".join(
+            f"not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
+            f"({reason})"
+            for reason, tasks in by_reason.items()
+        ),
+        name="terminal",
+        caption=f"Scores of {model}.",
     )
 
 

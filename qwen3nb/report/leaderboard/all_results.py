@@ -21,7 +21,7 @@ from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.records.record import Result, checksum
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
-from qwen3nb.report.leaderboard.suite import Summary, summarise
+from qwen3nb.report.leaderboard.one_model import Summary, summarise
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.secrets import known_secrets

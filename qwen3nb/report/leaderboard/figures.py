@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,18 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.evaluation.mteb.select import split_names
-from qwen3nb.metrics.aggregate import Aggregate
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.intervals import Interval, interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid
+from qwen3nb.report.leaderboard.tables import benchmark_grid
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
     SMALL,
     Figure,
+    draw_estimate,
     grid,
+    panels,
     plain,
 )
 from qwen3nb.report.render.format import not_shown, short_task
@@ -30,77 +32,77 @@ from qwen3nb.report.render.sections import MANY, MOST_MODELS
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
 
+_MOST_BARS = 8  # models in a group of bars
+
 
 @dataclass(frozen=True)
 class _ScoreGrid:
-    """Main scores of models on the tasks of a tier, or their means if it has benchmarks.
+    """Main scores of models on tasks, or their means over benchmarks.
 
     Attributes:
-        columns: names of the tasks or means, in the tier's order.
+        columns: metric and n of each task or mean, by its name, in the tier's order.
         models: names, the best on the first column first.
-        scores: score per model and column.
-        measures: metric and n of each column.
-        styles: colour and marker per model.
+        scores: each score that is defined, with its interval, by model and column.
+        intervals: how they were made, in words.
         what: what a column is.
     """
 
-    columns: tuple[str, ...]
+    columns: Mapping[str, str]
     models: tuple[str, ...]
-    scores: Mapping[tuple[str, str], Aggregate]
-    measures: Mapping[str, str]
-    styles: Mapping[str, ModelStyle]
-    what: str = "task"
+    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]
+    intervals: str
+    what: str
 
-    @property
-    def intervals(self) -> str:
-        """How the intervals were made, in words."""
-        if self.what != "task":
-            return "95 % interval over the queries of the mean's tasks, the tasks being given"
-        how = "over the n given with each task"
-        return f"95 % interval ({interval_words(e.interval for e in self.scores.values())}) {how}"
+    @cached_property
+    def styles(self) -> Mapping[str, ModelStyle]:
+        """Colour and marker per model."""
+        return model_styles(self.models)
 
-
-def _scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
-    if TIERS[tier].benchmarks:
-        return _means(results, tier)
-    return _task_scores(results, TIERS[tier].task_keys)
+    def __str__(self) -> str:
+        first = next(iter(self.columns))
+        scored = ((name, self.scores.get((name, first))) for name in self.models)
+        values = ", ".join(f"{name} {score[0]:.3f}" for name, score in scored if score)
+        return f"{short_task(first)}: {values or 'no values'}."
 
 
-def _means(results: Iterable[Result], tier: str) -> _ScoreGrid:
-    grid = benchmark_grid(results, tier=tier)
-    scores = {}
-    for identity, name in grid.names.items():
-        for mean in grid.means[identity]:
-            if mean.value is not None:
-                low, high = mean.interval or (None, None)
-                n, how = mean.column.tasks, "mean"
-                scores[name, mean.column.name] = Aggregate(
-                    mean.value, low, high, n, how, (), interval=""
-                )
-    models = tuple(grid.names.values())
-    measures = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
-    return _ScoreGrid(tuple(measures), models, scores, measures, model_styles(models), "mean")
-
-
-def _task_scores(results: Iterable[Result], tasks: tuple[str, ...]) -> _ScoreGrid:
+def _score_grid(results: Iterable[Result], tier: str, tasks: tuple[str, ...]) -> _ScoreGrid:
+    """Return the scores on the tasks, by default the tier's; its means if it has benchmarks."""
+    if TIERS[tier].benchmarks and not tasks:
+        grid = benchmark_grid(results, tier=tier)
+        means = {
+            (name, mean.column.name): (mean.value, mean.interval)
+            for identity, name in grid.names.items()
+            for mean in grid.means[identity]
+            if mean.value is not None
+        }
+        columns = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
+        how = "95 % interval over the queries of the mean's tasks, the tasks being given"
+        return _ScoreGrid(columns, tuple(grid.names.values()), means, how, "mean")
+    tasks = tasks or TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
-    names = model_names(on_tier)
-    newest, _ = newest_records(on_tier)
-    scores = {(names[r.model.identity], r.task.key): r.main for r in newest}
+    names, (newest, _) = model_names(on_tier), newest_records(on_tier)
     measures = {r.task.key: f"{r.task.main_metric}, n = {r.main.n}" for r in newest[::-1]}
+    scores = {
+        (names[r.model.identity], r.task.key): (
+            r.main.value,
+            None if r.main.low is None or r.main.high is None else (r.main.low, r.main.high),
+        )
+        for r in newest
+        if r.main.value is not None
+    }
 
     def key(name: str) -> tuple[bool, float, str]:
         score = scores.get((name, tasks[0]))
-        value = score.value if score else None
-        return value is None, -(value or 0.0), name
+        return score is None, -score[0] if score else 0.0, name
 
+    how = f"95 % interval ({interval_words(r.main.interval for r in newest)}) over the n given "
+    columns = {task: measures.get(task, "") for task in tasks}
     models = tuple(sorted(names.values(), key=key))
-    return _ScoreGrid(tasks, models, scores, measures, model_styles(models))
+    return _ScoreGrid(columns, models, scores, f"{how}with each task", "task")
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
@@ -114,7 +116,7 @@ def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[s
         tier: the tier whose tasks are shown.
         tasks: keys of the tasks to show in place of the tier's.
     """
-    every = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
+    every = _score_grid(results, tier, tuple(tasks))
     scores = replace(every, models=every.models[:MOST_MODELS])
     what = "task" if tasks else f"{scores.what} of the tier {tier}"
     return Figure(
@@ -124,62 +126,35 @@ def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[s
         "ordered by the first panel; a row without a point was not measured. Overlapping "
         "intervals say little about a difference: see the paired tests."
         + not_shown(len(every.models) - len(scores.models)),
-        alt=f"Panels with a point and an interval per model. {_in_words(scores)}",
+        alt=f"Panels with a point and an interval per model. {scores}",
     )
 
 
-def _in_words(scores: _ScoreGrid) -> str:
-    first = scores.columns[0]
-    values = [
-        f"{name} {score.value:.3f}"
-        for name in scores.models
-        if (score := scores.scores.get((name, first))) and score.value is not None
-    ]
-    return f"{short_task(first)}: {', '.join(values) or 'no values'}."
-
-
 def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    rows, shown = tuple(reversed(scores.models)), scores.columns
-    columns = min(3 if width > 5 else 1, len(shown))
-    lines = -(-len(shown) // columns)
-    size = (width, lines * (0.165 * len(rows) + 0.72))
-    figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
-    panels = list(axes.flat)
-    for axis, column in zip(panels, shown, strict=False):
+    rows, count = scores.models[::-1], len(scores.columns)
+    figure, axes, first = panels(count, width, height=0.165 * len(rows) + 0.72, sharey=True)
+    for axis, (column, measure) in zip(axes, scores.columns.items(), strict=True):
         for row, name in enumerate(rows):
-            if (name, column) in scores.scores:
-                _interval(axis, row, scores.scores[name, column], scores.styles[name])
+            if score := scores.scores.get((name, column)):
+                draw_estimate(axis, row, *score, **asdict(scores.styles[name]), size=4)
         axis.set_title(plain(short_task(column), most=34))
-        axis.set_xlabel(scores.measures.get(column, ""))
+        axis.set_xlabel(measure)
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
         grid(axis)
-    for axis in panels[len(shown) :]:
-        axis.remove()
-    for line in axes:
-        line[0].set_yticks(range(len(rows)), [plain(name, most=30) for name in rows])
+    for axis in first:
+        axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in rows])
     return figure
 
 
-def _interval(axis: Axes, row: int, score: Aggregate, style: ModelStyle) -> None:
-    """Draw a point with its interval, in the style of its model."""
-    value, low, high = score.value, score.low, score.high
-    if value is None:
-        return
-    if low is not None and high is not None:
-        axis.plot([low, high], [row, row], color=style.color, linewidth=1.8, solid_capstyle="butt")
-    axis.plot([value], [row], style.marker, color=style.color, markersize=4)
-
-
 def bars_figure(
-    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = (), most: int = 8
+    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = ()
 ) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
+    Of many models, the best on the tier's first task are shown.
     A tier with benchmarks has a group per mean over a benchmark or type.
     None if there are no results on the tier.
 
@@ -187,11 +162,10 @@ def bars_figure(
         results: any records.
         tier: the tier whose tasks are shown.
         tasks: keys of the tasks to show in place of the tier's, or a comma-separated string.
-        most: how many models to show, the best on the tier's first task.
     """
     keys = tuple(split_names(tasks) if isinstance(tasks, str) else tasks)
-    scores = _task_scores(results, keys) if keys else _scores(results, tier)
-    shown = scores.models[:most]
+    scores = _score_grid(results, tier, keys)
+    shown = scores.models[:_MOST_BARS]
     what = "task compared" if keys else f"{scores.what} of the tier {tier}"
     if not shown:
         return None
@@ -201,7 +175,7 @@ def bars_figure(
         draw=lambda width: _bars(scores, shown, width),
         caption=f"Every {what}, a bar per model with its "
         f"{scores.intervals}; × means not measured, not zero." + not_shown(left_out),
-        alt=f"Groups of bars, one group per {scores.what}. {_in_words(scores)}",
+        alt=f"Groups of bars, one group per {scores.what}. {scores}",
     )
 
 
@@ -212,12 +186,26 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
     per_line = 6 if width > 5 else 3
     lines = -(-len(scores.columns) // per_line)
     figure, axes = plt.subplots(lines, 1, figsize=(width, 1.75 * lines + 0.5), squeeze=False)
+    wide = 0.84 / len(models)
+    # The hatching of a bar tells it apart without colour.
+    looks: list[dict[str, Any]] = [
+        {"facecolor": style.color, "hatch": style.hatch, "edgecolor": "white", "linewidth": 0}
+        for style in (scores.styles[name] for name in models)
+    ]
     for line, axis in enumerate(axes[:, 0]):
-        tasks = scores.columns[line * per_line : (line + 1) * per_line]
+        tasks = list(scores.columns)[line * per_line : (line + 1) * per_line]
         for center, task in enumerate(tasks):
-            _group(axis, center, [scores.scores.get((name, task)) for name in models],
-                   [scores.styles[name] for name in models])  # fmt: skip
-        measures = [scores.measures.get(task, "") for task in tasks]
+            for index, (name, look) in enumerate(zip(models, looks, strict=True)):
+                x = center - 0.42 + wide * (index + 0.5)
+                value, ends = scores.scores.get((name, task), (None, None))
+                if value is None:
+                    color = look["facecolor"]
+                    axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
+                    continue
+                axis.bar(x, value, width=wide * 0.9, **look)
+                if ends is not None:
+                    axis.plot([x, x], ends, color=GREY, linewidth=1.1)
+        measures = [scores.columns[task] for task in tasks]
         if width < 5:
             measures = [each.replace(", ", "\n") for each in measures]
         names = ["\n".join(wrap(plain(short_task(task), most=32), 18)) for task in tasks]
@@ -228,49 +216,32 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
         axis.axhline(0, color=GREY, linewidth=0.7)
         axis.set_ylabel("main metric" if scores.what == "task" else "mean")
         grid(axis, which="y")
-    bars = [Rectangle((0, 0), 1, 1, **_filled(scores.styles[name])) for name in models]
-    named = [plain(name, most=26) for name in models]
-    figure.legend(bars, named, loc="outside lower center", ncols=4 if width > 5 else 2,
-                  handlelength=0.9, columnspacing=1.2)  # fmt: skip
+    figure.legend(
+        [Rectangle((0, 0), 1, 1, **look) for look in looks],
+        [plain(name, most=26) for name in models],
+        loc="outside lower center",
+        ncols=4 if width > 5 else 2,
+        handlelength=0.9,
+        columnspacing=1.2,
+    )
     return figure
 
 
-def _filled(style: ModelStyle) -> dict[str, Any]:
-    """Return how a bar is filled: its hatching tells it apart without colour."""
-    return {"facecolor": style.color, "hatch": style.hatch, "edgecolor": "white", "linewidth": 0}
-
-
-def _group(
-    axis: Axes, center: int, scores: Sequence[Aggregate | None], styles: Sequence[ModelStyle]
-) -> None:
-    """Draw one task: a bar per model, side by side."""
-    wide = 0.84 / max(len(scores), 1)
-    for index, (main, style) in enumerate(zip(scores, styles, strict=True)):
-        x = center - 0.42 + wide * (index + 0.5)
-        if main is None or main.value is None:
-            axis.plot([x], [0.0], "x", color=style.color, markersize=3.5, clip_on=False)
-            continue
-        axis.bar(x, main.value, width=wide * 0.9, **_filled(style))
-        if main.low is not None and main.high is not None:
-            axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
-
-
-def per_query_figure(
-    results: Sequence[Result], *, metric: str = "nDCG@10", most: int = MANY
-) -> Figure | None:
+def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
     """Draw the distribution of a retrieval metric over queries, a panel per task.
+
+    Of many tasks, those with most queries are shown.
 
     None if no record has the metric per query.
 
     Args:
         results: records of one model.
         metric: a metric per query, between 0 and 1.
-        most: how many tasks to show, those with most queries.
     """
     every = [result for result in results if metric in result.per_query]
     if not every:
         return None
-    largest = sorted(every, key=lambda each: -len(each.per_query[metric]))[:most]
+    largest = sorted(every, key=lambda each: -len(each.per_query[metric]))[:MANY]
     measured = [result for result in every if result in largest]
     left_out = len(every) - len(measured)
     means = ", ".join(
@@ -290,13 +261,8 @@ def per_query_figure(
 
 
 def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    columns = min(len(results), 3 if width > 5 else 1)
-    lines = -(-len(results) // columns)
-    size = (width, 1.9 * lines)
-    figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
-    for axis, result in zip(axes.flat, results, strict=False):
+    figure, axes, _ = panels(len(results), width, height=1.9, sharey=True)
+    for axis, result in zip(axes, results, strict=True):
         values = list(result.per_query[metric].values())
         axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
         mean = float(np.mean(values))
@@ -314,8 +280,6 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigur
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()
-    for axis in list(axes.flat)[len(results) :]:
-        axis.remove()
     return figure
 
 
@@ -350,9 +314,13 @@ def _similarity(result: Result, width: float) -> MplFigure:
         middle = float(np.median(values))
         axis.plot([grade - 0.3, grade + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
         axis.annotate(
-            f"{middle:.2f}", (grade + 0.3, middle), xytext=(2, 0), fontsize=SMALL,
-            textcoords="offset points", va="center",
-        )  # fmt: skip
+            f"{middle:.2f}",
+            (grade + 0.3, middle),
+            xytext=(2, 0),
+            fontsize=SMALL,
+            textcoords="offset points",
+            va="center",
+        )
     axis.set_xticks(grades)
     axis.set_xlabel("gold score of a pair (rounded); line: median")
     axis.set_ylabel("cosine similarity")

@@ -1,18 +1,40 @@
-"""Tables of one model's results: many tasks by type, and tasks with several languages."""
+"""Tables of one model: its results, means, checks, and where its numbers come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
 
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.analysis.comparison.benchmark_means import (
+    BenchmarkMean,
+    benchmark_columns,
+    column_mean,
+    main_score,
+)
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import results_table
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import number
+from qwen3nb.records.store import _USES
+from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import BENCHMARKS, GROUPS
 
-__all__ = ["main_scores_table", "parts_table", "results_tables"]
+__all__ = [
+    "Summary",
+    "checks_table",
+    "main_scores_table",
+    "model_and_run_table",
+    "parts_table",
+    "provenance_table",
+    "results_table",
+    "results_tables",
+    "suite_table",
+    "summarise",
+]
 
 
 def results_tables(
@@ -26,38 +48,60 @@ def results_tables(
     """
     if len(results) <= MANY:
         return results_table(results, skipped=skipped)
-    kinds: dict[str, list[Result]] = {}
-    for result in results:
-        kinds.setdefault(str(result.task.type), []).append(result)
     tables = [("Main scores", main_scores_table(results, skipped=skipped))]
-    for kind, own in sorted(kinds.items()):
-        count = f"{len(own)} task{'s' if len(own) > 1 else ''}"
-        table = replace(
-            results_table(own), name=f"metrics-{kind}", caption=f"Every metric of the {kind} tasks."
-        )
-        tables.append((f"{kind}, all metrics ({count})", table))
+    for kind in sorted({str(result.task.type) for result in results}):
+        own = [result for result in results if result.task.type == kind]
+        caption = f"Every metric of the {kind} tasks."
+        table = replace(results_table(own), name=f"metrics-{kind}", caption=caption)
+        tables.append((f"{kind}, all metrics ({_count(len(own))})", table))
     return Sections(tuple(tables), unfolded=1)
+
+
+def _count(tasks: int) -> str:
+    return f"{tasks} task{'s' if tasks > 1 else ''}"
+
+
+def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
+    """Return one model's results: a row per task and metric."""
+    rows: list[Sequence[Any]] = [
+        (
+            result.task.key,
+            name,
+            number(value, strong=name == result.task.main_metric),
+            f"{value.n} {result.task.unit}",
+        )
+        for result in results
+        for name, value in result.metrics.items()
+    ]
+    rows += [(task, None, ("not applicable", why), None) for task, why in (skipped or {}).items()]
+    used = (each.interval for result in results for each in result.metrics.values())
+    return Table.of(
+        rows,
+        ("task", "metric", "value", "n"),
+        note=f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
+        name="metrics",
+        caption="Every metric of every task, each with its 95 % interval.",
+    )
 
 
 def main_scores_table(
     results: Sequence[Result], *, skipped: Mapping[str, str] | None = None
 ) -> Table:
     """Return a row per task with its main score, by type of task."""
-    ordered = sorted(results, key=lambda each: str(each.task.type))
-    rows = [
+    rows: list[Sequence[Any]] = [
         (
-            Cell(each.task.key),
-            Cell(each.task.type),
-            Cell(each.task.main_metric),
-            number(each.main),
+            each.task.key,
+            each.task.type,
+            each.task.main_metric,
+            each.main,
             Cell(f"{each.main.n} {each.task.unit}", value=each.main.n),
         )
-        for each in ordered
+        for each in sorted(results, key=lambda each: str(each.task.type))
     ]
     for task, reason in (skipped or {}).items():
-        rows.append((Cell(task), Cell("–"), Cell("–"), Cell("not applicable", reason), Cell("–")))
+        rows.append((task, None, None, ("not applicable", reason), None))
     heads = ("task", "type", "metric", "value\n95 % interval", "n")
-    return Table(heads, tuple(rows), name="main-scores", caption="The main score of every task.")
+    return Table.of(rows, heads, name="main-scores", caption="The main score of every task.")
 
 
 def parts_table(results: Sequence[Result]) -> Table:
@@ -65,30 +109,257 @@ def parts_table(results: Sequence[Result]) -> Table:
 
     The score in front, over all parts, is the one that MTEB reports: the mean of the parts.
     """
-    rows: list[tuple[Cell, ...]] = []
-    for result in results:
-        if not result.parts:
-            continue
-        task, metric = result.task.key, result.task.main_metric
-        whole = f"all {len(result.parts)}"
-        rows.append((Cell(task, metric), Cell(whole), Cell("–"), Cell("–"),
-                     number(result.main, strong=True), Cell(str(result.main.n))))  # fmt: skip
-        rows += [
-            (
-                Cell(task, metric),
-                Cell(part.subset),
-                Cell(part.split),
-                Cell(", ".join(part.languages) or "not recorded"),
-                number(part.score),
-                Cell(str(part.score.n)),
-            )
-            for part in result.parts
-        ]
-    note = (
-        "In bold: the value that MTEB reports, the mean over the parts. Queries are paired "
-        "within one subset and split only."
-        if rows
-        else "Every task has one subset and one split."
+    rows: list[Sequence[Any]] = []
+    for result in (each for each in results if each.parts):
+        task, whole = (result.task.key, result.task.main_metric), f"all {len(result.parts)}"
+        score = number(result.main, strong=True)
+        rows.append((task, whole, None, None, score, result.main.n))
+        for part in result.parts:
+            languages = ", ".join(part.languages) or "not recorded"
+            rows.append((task, part.subset, part.split, languages, part.score, part.score.n))
+    return Table.of(
+        rows,
+        ("task\nmetric", "subset", "split", "languages", "value\n95 % interval", "n"),
+        note="In bold: the value that MTEB reports, the mean over the parts. Queries are paired "
+        "within one subset and split only.",
+        empty="Every task has one subset and one split.",
+        name="parts",
+        caption="Scores by subset and split.",
     )
-    heads = ("task\nmetric", "subset", "split", "languages", "value\n95 % interval", "n")
-    return Table(heads, tuple(rows), note, name="parts", caption="Scores by subset and split.")
+
+
+def checks_table(checks: Iterable[Any]) -> Table:
+    """Return the sanity checks, one per row."""
+    return Table.of(
+        (
+            {
+                "check": check.name,
+                "verdict": Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
+                "observed": (
+                    check.observed,
+                    "" if check.low is None else f"[{check.low:.3f}, {check.high:.3f}]",
+                ),
+                "expected": (check.expected, check.remark),
+                "n": check.n or None,
+            }
+            for check in checks
+        ),
+        note=f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over "
+        "queries or pairs. On substitutes for the data a target was set for, a missed target only "
+        "warns, unless the interval includes chance.",
+        kind="words",
+        name="checks",
+        caption="Sanity checks: what was observed, what is expected, and the verdict.",
+    )
+
+
+def provenance_table(results: Sequence[Result]) -> Table:
+    """Return where numbers come from: a row per record, with the anchor that links lead to."""
+    several = len({(each.model.identity, each.seed) for each in results}) > 1
+    taken: set[str] = set()
+    rows = []
+    for result in results:
+        task, metric = result.task, result.task.main_metric
+        anchor = task_anchor(task.key)
+        anchor = f"{anchor}-{result.model.identity[:8]}" if anchor in taken else anchor
+        taken.add(anchor)
+        detail = f"{result.model.label}; " * several + f"{task.dataset} at {task.revision[:12]}"
+        rows.append(
+            {
+                "score\nits data": Cell(task.key, detail, id=anchor),
+                "metric\nits formula": Cell(metric, link=formula_link(metric)),
+                "value": result.main,
+                "scores\nfile": Cell(f"{result.main.n} {task.unit}", link=record_link(result)),
+                "make it again": Cell(command_again(result), code=True),
+            }
+        )
+    return Table.of(
+        rows,
+        note="The file is the record, with the score of every query. The command measures again, "
+        "into a folder beside the stored records.",
+        empty="No records.",
+        kind="words",
+        name="provenance",
+        caption="Where these numbers come from, a row per score.",
+    )
+
+
+def model_and_run_table(results: Sequence[Result]) -> Table:
+    """Return the identity of one model, and the run and software that measured it."""
+    columns, kind = ("what", "value"), "facts"
+    if not results:
+        return Table(columns, (), kind=kind)
+    last = max(results, key=lambda result: result.finished)
+    model, settings, environment = last.model, last.model.settings, last.environment
+    encoded, cached = (
+        sum(getattr(result.cost, name) for result in results) for name in ("encoded", "cached")
+    )
+    facts = {
+        "model": model.label,
+        "identity (SHA-256)": model.identity,
+        "spec": model.spec,
+        "parameters": f"{model.parameters:,}" if model.parameters else "",
+        **{key: str(settings[key]) for key in _USES if key in settings},
+        "seed": last.seed,
+        ("pairs" if "template" in settings else "vectors"): f"{encoded:,} computed, {cached:,} "
+        "from the cache",
+        "run": last.run,
+        "finished (UTC)": last.finished,
+        "device": f"{environment.device}, {environment.precision}",
+        **({"linear layers": environment.linear} if environment.linear else {}),
+        "Python": environment.python,
+        **environment.versions,
+    }
+    for task in (each.task for each in results if each.task.counts):
+        counts = (f"{name}: {count:,}" for name, count in task.counts.items())
+        facts[f"data of {task.key}"] = "; ".join(counts)
+    rows = ((name, "none" if value == "" else value) for name, value in facts.items())
+    caption = f"{model.label} and the software that measured it."
+    return Table.of(rows, columns, kind=kind, name="model-and-run", caption=caption)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means of one model's scores: of each benchmark that was requested whole, or by type.
+
+    Attributes:
+        label: name of the model.
+        means: of the benchmarks, none if no benchmark was requested whole.
+        by_type: mean main score over the tasks of each MTEB type.
+        tasks: number of tasks of each type; a group of tasks counts as one.
+        over_tasks: mean over all tasks; None if there are none, or of a benchmark's.
+        over_types: mean of the means by type, likewise.
+        missing: requested tasks without a result, with the reason.
+    """
+
+    label: str
+    means: tuple[BenchmarkMean, ...]
+    by_type: dict[str, float]
+    tasks: dict[str, int]
+    over_tasks: float | None
+    over_types: float | None
+    missing: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as a dictionary for JSON."""
+        means = {
+            each.column.name: {
+                "metric": each.column.measure,
+                "over": each.column.over,
+                "value": each.value,
+                "interval": each.interval,
+                "missing": list(each.missing),
+            }
+            for each in self.means
+        }
+        return {**vars(self), "means": means}
+
+
+def summarise(
+    results: Iterable[Result],
+    *,
+    requested: Sequence[str] = (),
+    reasons: dict[str, str] | None = None,
+) -> Summary:
+    """Summarise one model's results.
+
+    If benchmarks were requested whole, there is no mean over several of them. A group of tasks
+    (CQADupStack's forums) counts as one task with the mean of its parts; if a part is missing, so
+    is the task.
+
+    Args:
+        results: records of one model.
+        requested: keys of the requested tasks; parts by their own.
+        reasons: why a task has no result, by key.
+
+    Raises:
+        ValueError: the records are of several models.
+    """
+    results = list(results)
+    names = model_names(results)
+    if len(names) > 1:
+        several = ", ".join(sorted(names.values()))
+        raise ValueError(f"expected results of one model, got {several}")
+    records = {record.task.key: record for record in newest_records(results)[0]}
+    means = tuple(
+        column_mean(column, records.values())
+        for benchmark in BENCHMARKS.values()
+        if set(benchmark.task_keys) <= {*requested}
+        for column in benchmark_columns(benchmark)
+    )
+    types = _by_type(records)
+    by_type = {name: fmean(values) for name, values in types.items()}
+    everything = [value for values in types.values() for value in values]
+    return Summary(
+        label=next(iter(names.values()), ""),
+        means=means,
+        by_type=by_type,
+        tasks={name: len(values) for name, values in types.items()},
+        over_tasks=fmean(everything) if everything and not means else None,
+        over_types=fmean(by_type.values()) if by_type and not means else None,
+        missing={
+            key: (reasons or {}).get(key, "not run") for key in requested if key not in records
+        },
+    )
+
+
+def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
+    """Return the main scores of the tasks by type; a group needs all its parts."""
+    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
+    parts: dict[str, list[Result]] = {}
+    for key, record in records.items():
+        parts.setdefault(group_of.get(key, key), []).append(record)
+    types: dict[str, list[float]] = {}
+    for name, own in parts.items():
+        scores = [value for each in own if (value := main_score(each)) is not None]
+        if len(scores) == len(GROUPS.get(name, own)):
+            types.setdefault(str(own[0].task.type), []).append(fmean(scores))
+    return dict(sorted(types.items()))
+
+
+def suite_table(summary: Summary) -> Table:
+    """Return the means: a row per benchmark and type; the note lists what is missing."""
+    gone = "; ".join(f"{name} ({reason})" for name, reason in sorted(summary.missing.items()))
+    note = f"Missing: {gone or 'nothing'}. "
+    if summary.means:
+        return Table.of(
+            (
+                {
+                    "mean": mean.column.name,
+                    "metric": mean.column.measure,
+                    "tasks": f"{mean.measured} of {mean.column.tasks}"
+                    if mean.missing
+                    else mean.column.tasks,
+                    "value\n95 % interval": _mean(mean),
+                }
+                for mean in summary.means
+            ),
+            note=f"{note}A mean needs a score on every task. Types and both means of MTEB are "
+            "those of its public leaderboard.",
+            name="means",
+            caption=f"Means of {summary.label} over each benchmark, and by type of task.",
+        )
+    over = (
+        ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
+        ("mean over types", len(summary.by_type), summary.over_types),
+    )
+    rows = [(name, summary.tasks[name], f"{value:.4f}") for name, value in summary.by_type.items()]
+    return Table.of(
+        [*rows, *((name, n, Cell(_shown(value), strong=True)) for name, n, value in over)],
+        ("MTEB type", "tasks", "mean main score"),
+        note=f"{note}A mean over different tasks has no unit; it only compares models on exactly "
+        "the same tasks.",
+        name="means",
+        caption=f"Mean main scores of {summary.label} by MTEB's types of task.",
+    )
+
+
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4f}"
+
+
+def _mean(mean: BenchmarkMean) -> Cell:
+    """Return a mean to four places with its interval to three, or what is missing."""
+    if mean.value is None:
+        return Cell("incomplete", "; ".join(mean.gaps) if len(mean.gaps) < 3 else "")
+    return replace(number(mean.value, interval=mean.interval), text=f"{mean.value:.4f}")

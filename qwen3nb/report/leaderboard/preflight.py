@@ -10,26 +10,27 @@ from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from qwen3nb.evaluation.mteb.plan import Planned
-    from qwen3nb.evaluation.mteb.preflight import Preflight
+    from qwen3nb.evaluation.mteb.plan import Planned, Preflight
 
 __all__ = ["plan_by_type_table", "plan_table", "plan_tables", "preflight_table"]
 
 
 def preflight_table(preflight: Preflight) -> Table:
     """Return the needs of a run beside what the machine has, and the time it will take."""
-    rows = [
+    return Table.of(
         (
-            Cell(check.name),
-            Cell(check.needed),
-            Cell(check.available),
-            Cell("FAILED" if check.problem else "PASSED", check.problem),
-        )
-        for check in preflight.checks
-    ]
-    heads = ("what", "needed", "there", "verdict")
-    return Table(heads, tuple(rows), _time(preflight), name="preflight",
-                 caption="What the run needed, beside what the machine had.")  # fmt: skip
+            {
+                "what": check.name,
+                "needed": check.needed,
+                "there": check.available,
+                "verdict": ("FAILED" if check.problem else "PASSED", check.problem),
+            }
+            for check in preflight.checks
+        ),
+        note=_time(preflight),
+        name="preflight",
+        caption="What the run needed, beside what the machine had.",
+    )
 
 
 def _time(preflight: Preflight) -> str:
@@ -54,45 +55,44 @@ def plan_tables(planned: Sequence[Planned]) -> Table | Sections:
 
 def plan_by_type_table(planned: Sequence[Planned]) -> Table:
     """Return the plan of a run by type of task, with its totals."""
-    types = sorted({each.type for each in planned})
-    rows = [_summary(name, [each for each in planned if each.type == name]) for name in types]
-    rows.append(_summary("all", planned))
-    heads = ("MTEB type", "tasks", "to run", "distinct texts", "minutes")
-    return Table(heads, tuple(rows), name="plan-types",
-                 caption="The plan of the run by type of task.")  # fmt: skip
+    rows = []
+    for name in (*sorted({each.type for each in planned}), "all"):
+        own = [each for each in planned if name in (each.type, "all")]
+        known = [each.texts for each in own if each.texts is not None]
+        unknown = len(own) - len(known)
+        texts = f"{sum(known):,}" if known else "unknown"
+        rows.append(
+            {
+                "MTEB type": Cell(name, strong=name == "all"),
+                "tasks": len(own),
+                "to run": sum(each.status == "to run" for each in own),
+                "distinct texts": (texts, f"{unknown} unknown" * bool(unknown)),
+                "minutes": _minutes(own),
+            }
+        )
+    return Table.of(rows, name="plan-types", caption="The plan of the run by type of task.")
 
 
-def _summary(name: str, planned: Sequence[Planned]) -> tuple[Cell, ...]:
-    texts = [each.texts for each in planned]
-    unknown = sum(each is None for each in texts)
-    count = f"{sum(each or 0 for each in texts):,}"
-    return (
-        Cell(name, strong=name == "all"),
-        Cell(str(len(planned))),
-        Cell(str(sum(each.status == "to run" for each in planned))),
-        Cell("unknown" if unknown == len(texts) else count, f"{unknown} unknown" * bool(unknown)),
-        Cell(_minutes(planned)),
-    )
-
-
-def _minutes(planned: Sequence[Planned]) -> str:
+def _minutes(planned: Sequence[Planned]) -> str | None:
     known = [each.minutes for each in planned if each.minutes is not None]
-    return known[0].total(known).text(1) if known else "–"
+    return known[0].total(known).text(1) if known else None
 
 
 def plan_table(planned: Sequence[Planned]) -> Table:
     """Return the plan of a run: tasks, data, texts and the expected minutes."""
-    rows = tuple(
+    return Table.of(
         (
-            Cell(each.task),
-            Cell(each.type),
-            Cell(each.dataset, f"@ {each.revision}"),
-            Cell("unknown" if each.texts is None else f"{each.texts:,}"),
-            Cell(_minutes([each])),
-            Cell("record found" if each.status == "there" else each.status),
-        )
-        for each in planned
+            {
+                "task": each.task,
+                "MTEB type": each.type,
+                "data": (each.dataset, f"@ {each.revision}"),
+                "distinct texts": "unknown" if each.texts is None else f"{each.texts:,}",
+                "minutes": _minutes([each]),
+                "status": "record found" if each.status == "there" else each.status,
+            }
+            for each in planned
+        ),
+        kind="words",
+        name="plan",
+        caption="The tasks of the run, as planned before the first.",
     )
-    columns = ("task", "MTEB type", "data", "distinct texts", "minutes", "status")
-    caption = "The tasks of the run, as planned before the first."
-    return Table(columns, rows, kind="words", name="plan", caption=caption)

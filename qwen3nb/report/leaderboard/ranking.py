@@ -14,8 +14,7 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     rankable,
     ranked_columns,
 )
-from qwen3nb.analysis.comparison.ranking import rank_systems
-from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
+from qwen3nb.analysis.comparison.ranking import CategoryBoards, category_leaderboards, rank_systems
 from qwen3nb.analysis.stats.multiple_testing import too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
@@ -35,14 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["rank_figure", "rank_table", "standings"]
 
-TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
-
 
 def standings(
     results: Iterable[Result],
     *,
     tier: str,
-    alpha: float = 0.05,
     seed: int = 0,
     first_only: bool = False,
 ) -> CategoryBoards | None:
@@ -56,7 +52,6 @@ def standings(
     Args:
         results: any records.
         tier: the tier whose tasks are ranked.
-        alpha: level of the tests behind the tie groups.
         seed: of the draws.
         first_only: of a tier with benchmarks, whether to rank on the first alone, as
             `rank_figure` shows it.
@@ -64,30 +59,29 @@ def standings(
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     if TIERS[tier].benchmarks:
-        return _benchmark_boards(on_tier, tier, alpha=alpha, seed=seed, first_only=first_only)
+        return _benchmark_boards(on_tier, tier, seed=seed, first_only=first_only)
     pairing = pair_results(on_tier)
     ranked = rankable(pairing.matrices)
     if not ranked:
         return None
     if len(pairing.matrices) > MANY:
         types = {result.task.key: result.task.type for result in on_tier}
-        return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
-    boards = category_leaderboards(ranked, {}, alpha=alpha, seed=seed)
+        return category_leaderboards(ranked, types, seed=seed)
+    boards = category_leaderboards(ranked, {}, seed=seed)
     by_task = {each.task: each for each in pairing.matrices if len(each.systems) > 1}
+
+    def position(task: str) -> int:  # of a task, or a part of one, among the tier's
+        return next((i for i, key in enumerate(tasks) if task.startswith(key)), len(tasks))
+
     on_each = {
-        task: boards.boards.get(task) or rank_systems([by_task[task]], alpha=alpha, seed=seed)
-        for task in sorted(by_task, key=lambda task: _position(task, tasks))
+        task: boards.boards.get(task) or rank_systems([by_task[task]], seed=seed)
+        for task in sorted(by_task, key=position)
     }
     return replace(boards, boards=on_each)
 
 
-def _position(task: str, tasks: Sequence[str]) -> int:
-    """Return where a task, or a part of one, stands among a tier's tasks."""
-    return next((i for i, key in enumerate(tasks) if task.startswith(key)), len(tasks))
-
-
 def _benchmark_boards(
-    results: Sequence[Result], tier: str, *, alpha: float, seed: int, first_only: bool
+    results: Sequence[Result], tier: str, *, seed: int, first_only: bool
 ) -> CategoryBoards | None:
     """Rank the models within each benchmark, or each type of a benchmark that has several."""
     boards: dict[str, Ranking] = {}
@@ -100,7 +94,7 @@ def _benchmark_boards(
             notes.append(f"{title}: no two models have scores per query on the same tasks")
             continue
         weights = [column.weights[each.task] for each in ranked]
-        boards[title] = rank_systems(ranked, alpha=alpha, seed=seed, weights=weights, name=title)
+        boards[title] = rank_systems(ranked, seed=seed, weights=weights, name=title)
     if not boards:
         return None
     return CategoryBoards(next(iter(boards.values())), boards, (), (), tuple(notes))
@@ -113,27 +107,30 @@ def rank_table(boards: CategoryBoards | None) -> Table:
     is not ranked keeps its row, with the reason. Reversals of the order are in the note.
     """
     if boards is None:
-        return Table(("model",), (), TOO_FEW, name="ranks")
+        note = "Ranks need two or more models with scores per query on the same tasks."
+        return Table(("model",), (), note, name="ranks")
     shown = dict(boards.boards) or {boards.overall.name: boards.overall}
     if not boards.overall.name and len(boards.overall.tasks) > 1:
         shown["all tasks"] = boards.overall
-    standings = [{each.system: each for each in board.standings} for board in shown.values()]
-    rows = tuple(
-        (
-            Cell(system),
-            *(
-                _rank(own.get(system), system, board)
-                for own, board in zip(standings, shown.values(), strict=True)
-            ),
-        )
-        for system in dict.fromkeys(name for own in standings for name in own)
+    heads, columns = ["model"], []
+    for name, board in shown.items():
+        size = f"n = {board.queries[0]}"
+        if board.name or len(board.tasks) > 1:
+            size = f"mean of {counted_tasks(board.tasks, board.name)}"
+        heads.append(f"{short_task(name)}\n{size}")
+        columns.append((board, {each.system: each for each in board.standings}))
+    rows = (
+        (system, *(_rank(own.get(system), system, board) for board, own in columns))
+        for system in dict.fromkeys(name for _, own in columns for name in own)
     )
-    heads = (f"{short_task(name)}\n{_size(board)}" for name, board in shown.items())
-    return Table(
-        ("model", *heads), rows, _note(boards), name="ranks",
+    return Table.of(
+        rows,
+        heads,
+        note=_note(boards),
+        name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",
-    )  # fmt: skip
+    )
 
 
 def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
@@ -141,7 +138,7 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
     if standing is None:
         start = f"{system} is not ranked: "
         reasons = (line.removeprefix(start) for line in board.left_out if line.startswith(start))
-        return Cell("not ranked", " ".join(map(short_task, next(reasons, "no score").split())))
+        return Cell("not ranked", _short(next(reasons, "no score")))
     return Cell(
         str(standing.rank),
         "{} to {}".format(*standing.rank_interval),
@@ -151,11 +148,9 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
     )
 
 
-def _size(board: Ranking) -> str:
-    """Return the number of queries of one task, or of tasks."""
-    if board.name or len(board.tasks) > 1:
-        return f"mean of {counted_tasks(board.tasks, board.name)}"
-    return f"n = {board.queries[0]}"
+def _short(line: str) -> str:
+    """Return a line with the names of tasks in it shortened."""
+    return " ".join(map(short_task, line.split()))
 
 
 def _letter(number: int) -> str:
@@ -163,45 +158,30 @@ def _letter(number: int) -> str:
     return chr(ord("a") + number - 1) if number <= 26 else str(number)
 
 
-def _tasks(board: Ranking) -> str:
-    if board.name:
-        low, high = min(board.queries), max(board.queries)
-        n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        count = counted_tasks(board.tasks, board.name)
-        return f"{board.name} ({count} with scores of every model listed, {n})"
-    sizes = zip(board.tasks, board.queries, strict=True)
-    return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
-
-
 def _note(boards: CategoryBoards) -> str:
-    named = bool(boards.overall.name)
-    weights = "Means over tasks: a group counts as one task, " if named else (
-        "Mean over tasks: each has the same weight, "
-    )  # fmt: skip
-    left_out = "" if named else "".join(
-        f" {' '.join(map(short_task, line.split()))}." for line in boards.overall.left_out
-    )  # fmt: skip
-    reversals = " ".join(f"{each.text}." for each in boards.reversals) or "none."
-    paradox = "" if named else f" Reversals of the order (Simpson's paradox): {reversals}"
-    return (
-        f"{weights}and only models with a score on every task are ranked. Intervals leave out the "
-        "ranks of models that are significantly better or worse. Letters and intervals: paired "
-        f"permutation test, Holm over all pairs of a column, alpha {boards.overall.alpha:g}, and "
-        "the interval of the difference."
-        + _too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
-        + left_out
-        + paradox
-        + "".join(f" {note}." for note in boards.notes)
+    overall = boards.overall
+    largest = max([overall, *boards.boards.values()], key=lambda each: len(each.standings))
+    note = (
+        "Means over tasks: a group counts as one task, "
+        if overall.name
+        else "Mean over tasks: each has the same weight, "
     )
-
-
-def _pairs(board: Ranking) -> int:
-    return math.comb(len(board.standings), 2)
+    note += (
+        "and only models with a score on every task are ranked. Intervals leave out the "
+        "ranks of models that are significantly better or worse. Letters and intervals: paired "
+        f"permutation test, Holm over all pairs of a column, alpha {overall.alpha:g}, and "
+        f"the interval of the difference.{_too_many_models(largest)}"
+    )
+    if not overall.name:
+        note += "".join(f" {_short(line)}." for line in overall.left_out)
+        reversals = " ".join(f"{each.text}." for each in boards.reversals) or "none."
+        note += f" Reversals of the order (Simpson's paradox): {reversals}"
+    return note + "".join(f" {line}." for line in boards.notes)
 
 
 def _too_many_models(board: Ranking) -> str:
     """Say that no two of so many models can be found to differ, if that is so."""
-    return too_few_draws(_pairs(board), draws=DRAWS, alpha=board.alpha)
+    return too_few_draws(math.comb(len(board.standings), 2), draws=DRAWS, alpha=board.alpha)
 
 
 def rank_figure(boards: CategoryBoards | None) -> Figure | None:
@@ -214,12 +194,11 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         return None
     board = next(iter(boards.boards.values()), boards.overall)
     shown = board.standings[:MOST_MODELS]
-    words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval)
-                      for e in shown)  # fmt: skip
+    words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval) for e in shown)
     return Figure(
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
-        caption=f"Rank of each model on {_tasks(board)}, "
+        caption=f"Rank of each model on {_tasks_of(board)}, "
         "with its interval, which leaves out the ranks of models that are significantly better or "
         "worse. Bars at the right join models that are not significantly different (paired "
         f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
@@ -227,6 +206,16 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
     )
+
+
+def _tasks_of(board: Ranking) -> str:
+    if board.name:
+        low, high = min(board.queries), max(board.queries)
+        n = f"n = {low}" if low == high else f"n = {low} to {high}"
+        count = counted_tasks(board.tasks, board.name)
+        return f"{board.name} ({count} with scores of every model listed, {n})"
+    sizes = zip(board.tasks, board.queries, strict=True)
+    return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
 
 def _draw_ranks(board: Ranking, width: float) -> MplFigure:

@@ -1,176 +1,358 @@
-"""Tables of records: every number with its interval, every missing one with its reason."""
+"""Tables of the leaderboard: all models of a tier, its tasks, costs and failures.
+
+Of a tier with benchmarks, the means over each come first, then the tasks of each and its types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.analysis.comparison.benchmark_means import (
+    BenchmarkMean,
+    MeanColumn,
+    column_mean,
+    task_column,
+    task_score,
+    tier_columns,
+)
+from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
-from qwen3nb.records.store import _USES, latest
-from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid, means_table
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import number, short_task
-from qwen3nb.report.render.home import (
-    command_again,
-    formula_link,
-    record_link,
-    score_anchor,
-    score_link,
-)
+from qwen3nb.records.store import latest
+from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.home import score_link
+from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
-from qwen3nb.tiers import TIERS
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 
 __all__ = [
-    "checks_table",
+    "BenchmarkGrid",
+    "benchmark_grid",
     "cost_table",
     "failures_table",
     "headline_table",
     "headline_task",
-    "model_and_run_table",
-    "provenance_table",
-    "results_table",
+    "leaderboard",
+    "record_list",
+    "task_tables",
 ]
 
-
-def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
-    """Return one model's results: a row per task and metric."""
-    rows = []
-    for result in results:
-        for name, value in result.metrics.items():
-            main = name == result.task.main_metric
-            rows.append(
-                (
-                    Cell(result.task.key, link=""),
-                    Cell(name),
-                    number(value, strong=main),
-                    Cell(f"{value.n} {result.task.unit}"),
-                )
-            )
-    used = (each.interval for result in results for each in result.metrics.values())
-    for task, reason in (skipped or {}).items():
-        rows.append((Cell(task), Cell("–"), Cell("not applicable", reason), Cell("–")))
-    return Table(
-        ("task", "metric", "value", "n"),
-        tuple(rows),
-        f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
-        name="metrics",
-        caption="Every metric of every task, each with its 95 % interval.",
-    )
+_NEAR = (
+    "not significantly different from the best of its column: two-sided paired permutation test "
+    "over queries, p corrected as in the table of paired differences, and the interval; only for "
+    "metrics that are a mean over queries"
+)
+_MEANS = (
+    "Means over the tasks of one benchmark, never over several or over different metrics; a group "
+    "such as CQADupStack counts as one task. Without a metric: the main scores as MTEB defines "
+    "them, averaged as on its public leaderboard. 95 % intervals, combined from those of the tasks "
+    "and over their queries, the tasks being given. 12 of 15: a mean needs a score on every task; "
+    "what is missing is listed below the tables of tasks. Best of each column in bold, second best "
+    "underlined."
+)
 
 
-def _value(result: Result) -> float:
-    return result.main.value if result.main.value is not None else float("-inf")
+def leaderboard(
+    results: Iterable[Result],
+    *,
+    tier: str = "smoke",
+    tasks: Sequence[str] = (),
+    comparison: Comparison | None = None,
+    links: Mapping[str, str] | None = None,
+    name: str = "",
+) -> Table:
+    """Return all models on a tier: a row per model, a column per task, the two best marked.
 
-
-def checks_table(checks: Iterable[Any]) -> Table:
-    """Return the sanity checks, one per row."""
-    rows = tuple(
-        (
-            Cell(check.name),
-            Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
-            Cell(check.observed, _interval(check)),
-            Cell(check.expected, check.remark),
-            Cell(check.n or "–"),
-        )
-        for check in checks
-    )
-    return Table(
-        ("check", "verdict", "observed", "expected", "n"),
-        rows,
-        f"Intervals: 95 %, {interval_words(['widened', 'fisher'])} (correlations), over queries or "
-        "pairs. On substitutes for the data "
-        "a target was set for, a missed target only warns, unless the interval includes chance.",
-        kind="words",
-        name="checks",
-        caption="Sanity checks: what was observed, what is expected, and the verdict.",
-    )
-
-
-def _interval(check: Any) -> str:
-    return f"[{check.low:.3f}, {check.high:.3f}]" if check.low is not None else ""
-
-
-def provenance_table(results: Sequence[Result], *, folder: str = "") -> Table:
-    """Return where numbers come from: a row per record, with the anchor that links lead to.
+    Models that are not significantly different from the best of a column carry a mark. A tier with
+    benchmarks has a column per mean over a benchmark or type instead; its tasks are in
+    `task_tables`.
 
     Args:
-        results: records of a run, or of several.
-        folder: folder of the records below ``results``.
+        results: any records; those on other tiers' tasks are ignored.
+        tier: the tier whose tasks are the columns.
+        tasks: keys of the tasks to show in place of the tier's.
+        comparison: comparison of these results; computed if None.
+        links: page of each run id.
+        name: name of the table, of its files and its link; by default ``comparison-`` and the tier.
     """
-    several = len({(each.model.identity, each.seed) for each in results}) > 1
-    taken: set[str] = set()
+    name, pages = name or f"comparison-{'tasks' if tasks else tier}", links or {}
+    if TIERS[tier].benchmarks and not tasks:
+        return replace(_means_table(benchmark_grid(results, tier=tier), tier, pages), name=name)
+    keys = list(tasks or TIERS[tier].task_keys)
+    on_tier = [result for result in latest(results) if result.task.key in keys]
+    names = model_names(on_tier)
+    tested = comparison or compare(on_tier, tier=tier, tasks=tasks)
+    records = _by_model(on_tier)
+    order = sorted(records, key=lambda each: (-_score(records[each].get(keys[0])), names[each]))
+    columns = {task: [records[each].get(task) for each in order] for task in keys}
+    near = {task: _contenders(filter(None, columns[task]), tested) for task in keys}
     rows = []
-    for result in results:
-        anchor = score_anchor(result)
-        anchor = f"{anchor}-{result.model.identity[:8]}" if anchor in taken else anchor
-        taken.add(anchor)
-        named = [result.model.label] if several else []
-        detail = "; ".join([*named, f"{result.task.dataset} at {result.task.revision[:12]}"])
-        rows.append((Cell(result.task.key, detail, id=anchor), *_origin(result, folder=folder)))
-    return Table(
-        ("score\nits data", "metric\nits formula", "value", "scores\nfile", "make it again"),
-        tuple(rows),
-        "The file is the record, with the score of every query. The command measures again, into "
-        "a folder beside the stored records."
-        if rows
-        else "No records.",
-        kind="words",
-        name="provenance",
-        caption="Where these numbers come from, a row per score.",
+    for index, identity in enumerate(order):
+        example = next(iter(records[identity].values()))
+        cells = [
+            number(
+                record.main,
+                link=score_link(record, pages),
+                mark="†" if identity in near[task] else "",
+            )
+            if (record := columns[task][index])
+            else _why_missing(example, [task])
+            for task in keys
+        ]
+        rows.append((Cell(names[identity], link=pages.get(example.run, "")), *cells))
+    heads = []
+    for task in keys:
+        first = next(filter(None, columns[task]), None)
+        measure = f"\n{first.task.main_metric}, n = {first.main.n}" if first else ""
+        heads.append(short_task(task) + measure)
+    what = "these tasks" if tasks else f"the tasks of the tier {tier}"
+    return Table.of(
+        rows,
+        ("model", *heads),
+        best=True,
+        note=f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
+        "each column in bold, second best underlined, whether or not they differ significantly "
+        "(see the paired differences).",
+        name=name,
+        caption=f"Scores of all models on {what}, with 95 % intervals.",
+        legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else (),
     )
 
 
-def _origin(result: Result, *, folder: str) -> tuple[Cell, ...]:
-    """Return the cells of a record: its metric, value, file and command."""
-    metric, task = result.task.main_metric, result.task
-    return (
-        Cell(metric, link=formula_link(metric)),
-        number(result.main),
-        Cell(f"{result.main.n} {task.unit}", link=record_link(result, folder=folder)),
-        Cell(command_again(result), code=True),
-    )
+def _by_model(results: Sequence[Result]) -> dict[str, dict[str, Result]]:
+    """Return the newest records by identity of the model, then by task."""
+    records: dict[str, dict[str, Result]] = {}
+    for result in newest_records(results)[0]:
+        records.setdefault(result.model.identity, {})[result.task.key] = result
+    return records
 
 
-def model_and_run_table(results: Sequence[Result]) -> Table:
-    """Return the identity of one model, and the run and software that measured it."""
-    columns, kind = ("what", "value"), "facts"
-    if not results:
-        return Table(columns, (), kind=kind)
-    last = max(results, key=lambda result: result.finished)
-    facts = {
-        "model": last.model.label,
-        "identity (SHA-256)": last.model.identity,
-        "spec": last.model.spec,
-        "parameters": f"{last.model.parameters:,}" if last.model.parameters else "none",
-        **{key: str(last.model.settings[key]) for key in _USES if key in last.model.settings},
-        "seed": str(last.seed),
-        ("pairs" if "template" in last.model.settings else "vectors"): _hits(results),
-        "run": last.run,
-        "finished (UTC)": last.finished,
-        "device": f"{last.environment.device}, {last.environment.precision}",
-        **({"linear layers": linear} if (linear := last.environment.linear) else {}),
-        "Python": last.environment.python,
-        **last.environment.versions,
+def _score(result: Result | None) -> float:
+    """Return the main score that rows are sorted by; without one, a row is last."""
+    return float("-inf") if result is None or result.main.value is None else result.main.value
+
+
+def _contenders(results: Iterable[Result], comparison: Comparison) -> set[str]:
+    """Return the models not significantly different from the best on a task, by identity.
+
+    Only models that can be paired with the best over queries.
+    """
+    means = [r for r in results if r.main.how == "mean" and r.main.value is not None]
+    best = max(means, key=_score, default=None)
+    return {
+        other.model.identity
+        for other in means
+        if best is not None and other is not best
+        if (difference := comparison.between(other, best)) is not None
+        and not difference.significant(comparison.procedure.alpha)
     }
-    facts |= {f"data of {each.task.key}": counts for each in results if (counts := _counts(each))}
-    rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
-    caption = f"{last.model.label} and the software that measured it."
-    return Table(columns, rows, kind=kind, name="model-and-run", caption=caption)
 
 
-def _counts(result: Result) -> str:
-    """Return what was counted in the data, such as queries without a relevant document."""
-    return "; ".join(f"{name}: {count:,}" for name, count in result.task.counts.items())
+def _why_missing(other: Result, tasks: Iterable[str]) -> str:
+    """Return why a model has no result on ``tasks``, inferred from its result on another."""
+    searches_only = other.model.settings.get("model", {}).get("kind") in ("bm25", "fusion")
+    return "no vectors" if searches_only and not any(map(is_search, tasks)) else "not run"
 
 
-def _hits(results: Sequence[Result]) -> str:
-    """Return how many vectors were computed and how many came from the cache."""
-    encoded = sum(result.cost.encoded for result in results)
-    cached = sum(result.cost.cached for result in results)
-    return f"{encoded:,} computed, {cached:,} from the cache"
+def record_list(results: Iterable[Result]) -> Table:
+    """Return a row per record: model, task, main metric with its interval, and n."""
+    listed = list(results)
+    return Table.of(
+        (
+            (
+                (each.model.label, each.model.identity[:8]),
+                each.task.key,
+                each.task.main_metric,
+                each.main,
+                f"{each.main.n} {each.task.unit}",
+            )
+            for each in listed
+        ),
+        ("model", "task", "metric", "value", "n"),
+        note=f"Intervals: 95 %, {interval_words(each.main.interval for each in listed)}, over n.",
+        empty="no records",
+        kind="words",
+    )
+
+
+@dataclass(frozen=True)
+class BenchmarkGrid:
+    """The means of several models over the benchmarks of a tier.
+
+    Attributes:
+        columns: the means, in the tier's order.
+        names: of the models, by identity, the best first.
+        records: by model identity, then task.
+        means: by model identity, one per column.
+    """
+
+    columns: tuple[MeanColumn, ...]
+    names: Mapping[str, str]
+    records: Mapping[str, Mapping[str, Result]]
+    means: Mapping[str, tuple[BenchmarkMean, ...]]
+
+
+def benchmark_grid(results: Iterable[Result], *, tier: str, by_type: bool = True) -> BenchmarkGrid:
+    """Return the means of every model, sorted by the first mean that any model has.
+
+    Models without that mean follow, those with most tasks first.
+
+    Args:
+        results: any records; those on other tiers' tasks are ignored.
+        tier: a tier with benchmarks.
+        by_type: whether to include the means over the types of a benchmark.
+    """
+    columns = tuple(
+        each for each in tier_columns(tier) if by_type or each.name.startswith(each.benchmark)
+    )
+    on_tier = [result for result in latest(results) if result.task.key in TIERS[tier].task_keys]
+    names, records = model_names(on_tier), _by_model(on_tier)
+    means = {
+        identity: tuple(column_mean(column, own.values()) for column in columns)
+        for identity, own in records.items()
+    }
+    first = next(
+        (i for i in range(len(columns)) if any(own[i].value is not None for own in means.values())),
+        0,
+    )
+
+    def key(identity: str) -> tuple[bool, float, int, str]:
+        value = means[identity][first].value
+        return value is None, -(value or 0.0), -len(records[identity]), names[identity]
+
+    ordered = {each: names[each] for each in sorted(means, key=key)}
+    return BenchmarkGrid(columns, ordered, records, means)
+
+
+def _means_table(grid: BenchmarkGrid, tier: str, links: Mapping[str, str]) -> Table:
+    """Return a row per model, a column per mean over a benchmark or one of its types."""
+    rows = []
+    for identity, name in grid.names.items():
+        newest = max(grid.records[identity].values(), key=lambda each: each.finished)
+        cells = [_mean(each, newest) for each in grid.means[identity]]
+        rows.append((Cell(name, link=links.get(newest.run, "")), *cells))
+    heads = [
+        f"{each.name}\n{f'{each.metric}, ' if each.metric else ''}{each.over}"
+        for each in grid.columns
+    ]
+    return Table.of(
+        rows,
+        ("model", *heads),
+        best=True,
+        note=_MEANS,
+        empty=f"No results on the tier {tier}.",
+        name=f"comparison-{tier}",
+        caption=f"Means of all models over the benchmarks of the tier {tier}, with 95 % intervals.",
+    )
+
+
+def _mean(mean: BenchmarkMean, example: Result) -> Cell:
+    if mean.value is None and not mean.measured and len(mean.missing) == len(mean.column.weights):
+        return Cell(_why_missing(example, mean.column.weights))
+    if mean.value is None:
+        return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
+    return number(mean.value, interval=mean.interval)
+
+
+def task_tables(
+    results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
+) -> Sections | None:
+    """Return a table of tasks per benchmark and type, and a table of what is missing.
+
+    None for a tier without benchmarks, whose leaderboard shows its tasks.
+    """
+    if not TIERS[tier].benchmarks:
+        return None
+    grid, pages = benchmark_grid(results, tier=tier), links or {}
+    tables = [
+        (title, _tasks_table(grid, [task_column(benchmark, task) for task in tasks], pages))
+        for name in TIERS[tier].benchmarks
+        for benchmark in (BENCHMARKS[name],)
+        for title, tasks in _parts(benchmark)
+    ]
+    tables.append(("What is missing", _missing_table(grid)))
+    about = "All tasks, by benchmark and type, with the models in the order of the table above."
+    return Sections(tuple(tables), about)
+
+
+def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
+    """Return the titles and tasks of a benchmark's types, and those of its groups."""
+    for kind, tasks in benchmark.types.items():
+        name = benchmark.name if len(benchmark.types) == 1 else f"{benchmark.name}: {kind}"
+        yield f"{name} ({len(tasks)} task{'s' if len(tasks) > 1 else ''})", tasks
+        for group in tasks:
+            if parts := GROUPS.get(group):
+                yield f"{benchmark.name}: the parts of {group} ({len(parts)})", parts
+
+
+def _tasks_table(
+    grid: BenchmarkGrid, columns: Sequence[MeanColumn], links: Mapping[str, str]
+) -> Table:
+    """Return a row per model, a column per task or group of tasks."""
+    rows = [
+        (name, *(_task(column, grid.records[identity], links) for column in columns))
+        for identity, name in grid.names.items()
+    ]
+    first = columns[0]
+    return Table.of(
+        rows,
+        ("model", *(_head(column, grid) for column in columns)),
+        best=True,
+        name=f"tasks-{first.benchmark}-{first.name}",
+        caption=f"Scores of all models on the tasks of {first.benchmark}, with 95 % intervals.",
+    )
+
+
+def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell:
+    record, parts = own.get(next(iter(column.weights))), len(column.weights)
+    if parts == 1 and record is not None:
+        score, link = task_score(record, column.metric), score_link(record, links)
+        return number(score, absent=f"no {column.metric}", link=link)
+    mean = column_mean(column, own.values())
+    if mean.value is None and 0 < len(mean.missing) < parts:
+        return Cell(f"{parts - len(mean.missing)} of {parts}", "incomplete")
+    return _mean(mean, next(iter(own.values())))
+
+
+def _head(column: MeanColumn, grid: BenchmarkGrid) -> str:
+    """Return the task's name; its metric and n, or the number of its parts."""
+    keys = list(column.weights)
+    if len(keys) > 1:
+        return f"{column.name}\n{column.metric}, mean of {len(keys)}"
+    record = next((own[keys[0]] for own in grid.records.values() if keys[0] in own), None)
+    if record is None:
+        return short_task(column.name)
+    n = score.n if (score := task_score(record, column.metric)) else 0
+    return f"{short_task(column.name)}\n{column.metric or _main_metric(record)}, n = {n}"
+
+
+def _main_metric(record: Result) -> str:
+    """Return the record's metric that is its main score, or MTEB's where that is another."""
+    score, mteb = task_score(record), record.task.mteb
+    named = next((name for name, each in record.metrics.items() if each == score), "")
+    return named or (mteb.metric if mteb else str(record.task.main_metric))
+
+
+def _missing_table(grid: BenchmarkGrid) -> Table:
+    """Return a row per model and benchmark with the tasks that have no score."""
+    whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
+    rows = [
+        ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
+        for identity, name in grid.names.items()
+        for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
+        if (mean := grid.means[identity][index]).gaps
+    ]
+    return Table.of(
+        rows,
+        ("model", "tasks with a score", "without"),
+        empty="Every model has a score on every task.",
+        kind="words",
+        name="missing",
+        caption="Tasks without a score.",
+    )
 
 
 def headline_table(
@@ -190,40 +372,38 @@ def headline_table(
         links: page of each run id.
         most: how many models to show; by default all.
     """
-    table = _headline(results, tier=tier, links=links or {})
+    table = _headline(latest(results), tier, links or {})
     if most is None or len(table) <= most:
         return table
     note = f"The best {most} of {len(table)} models. {table.note}"
     return replace(table, rows=table.rows[:most], note=note)
 
 
-def _headline(results: Iterable[Result], *, tier: str, links: Mapping[str, str]) -> Table:
-    newest = latest(results)
+def _headline(newest: Sequence[Result], tier: str, links: Mapping[str, str]) -> Table:
     if TIERS[tier].benchmarks:
-        grid = benchmark_grid(newest, tier=tier, by_type=False)
+        means = _means_table(benchmark_grid(newest, tier=tier, by_type=False), tier, links)
         caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
-        means = means_table(grid, tier=tier, links=links)
         return replace(means, name="headline", caption=caption)
     task = headline_task(newest, tier=tier)
     on_task = [result for result in newest if result.task.key == task]
-    names = model_names(on_task)
-    on_task = sorted(newest_records(on_task)[0], key=_value, reverse=True)
     if not on_task:
         note = f"No results on the {tier} tier yet; run `make demo` to make some."
         return Table(("model",), (), note)
-    metric = on_task[0].task.main_metric
-    rows = tuple(
+    names, what = model_names(on_task), short_task(task)
+    on_task = sorted(newest_records(on_task)[0], key=_score, reverse=True)
+    return Table.of(
         (
-            Cell(names[result.model.identity], link=links.get(result.run, "")),
-            number(result.main, link=score_link(result, links)),
-            Cell(f"{result.main.n} {result.task.unit}", value=result.main.n),
-        )
-        for result in on_task
+            {
+                "model": Cell(names[r.model.identity], link=links.get(r.run, "")),
+                f"{what}\n{on_task[0].task.main_metric}": number(r.main, link=score_link(r, links)),
+                "n": Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
+            }
+            for r in on_task
+        ),
+        note=f"{what}: the task of the tier with most models, of several the first.",
+        name="headline",
+        caption=f"Scores on {what}, best first, with 95 % intervals over n.",
     )
-    note = f"{short_task(task)}: the task of the tier with most models, of several the first."
-    caption = f"Scores on {short_task(task)}, best first, with 95 % intervals over n."
-    heads = ("model", f"{short_task(task)}\n{metric}", "n")
-    return Table(heads, rows, note, name="headline", caption=caption)
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
@@ -240,38 +420,31 @@ def headline_task(results: Iterable[Result], *, tier: str) -> str:
 
 def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = None) -> Table:
     """Return the cost of each model's records; ``links`` is the page of each run id."""
-    by_model: dict[str, list[Result]] = {}
     newest = latest(results)
-    names = model_names(newest)
-    for result in newest_records(newest)[0]:
-        by_model.setdefault(names[result.model.identity], []).append(result)
-    rows = []
-    for name, group in sorted(by_model.items()):
-        encoded = sum(result.cost.encoded for result in group)
-        peak = max(result.cost.peak_memory_bytes or 0 for result in group)
-        speeds = [r.cost.texts_per_second for r in group if r.cost.texts_per_second]
-        seconds = sum(result.cost.seconds for result in group)
-        size = group[0].model.parameters
-        page = (links or {}).get(max(group, key=lambda result: result.finished).run, "")
+    names, rows = model_names(newest), []
+    by_name = {names[identity]: [*own.values()] for identity, own in _by_model(newest).items()}
+    for name, own in sorted(by_name.items()):
+        speeds = [r.cost.texts_per_second for r in own if r.cost.texts_per_second]
+        peak = max(r.cost.peak_memory_bytes or 0 for r in own) / 2**20
+        page = (links or {}).get(max(own, key=lambda each: each.finished).run, "")
+        fastest = max(speeds, default=None)
         rows.append(
-            (
-                Cell(name, link=page),
-                Cell(f"{size:,}", value=size) if size else Cell("none"),
-                Cell(f"{seconds:.1f}", value=seconds),
-                Cell(f"{encoded:,}", value=encoded),
-                Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}", value=max(speeds))
+            {
+                "model": Cell(name, link=page),
+                "parameters": number(own[0].model.parameters or None, ",", absent="none"),
+                "seconds": number(sum(r.cost.seconds for r in own), ".1f"),
+                "texts encoded": number(sum(r.cost.encoded for r in own), ","),
+                "texts/s": Cell(f"{min(speeds):,.0f} to {fastest:,.0f}", value=fastest)
                 if speeds
-                else Cell("none encoded"),
-                Cell(f"{peak / 2**20:,.0f}", value=peak / 2**20) if peak else Cell("not measured"),
-                Cell(group[0].environment.device),
-            )
+                else "none encoded",
+                "peak MiB": number(peak or None, ",.0f", absent="not measured"),
+                "device": own[0].environment.device,
+            }
         )
-    columns = ("model", "parameters", "seconds", "texts encoded", "texts/s", "peak MiB", "device")
-    return Table(
-        columns,
-        tuple(rows),
-        "Seconds over all tasks, including loading data and scoring; cached texts do not count as "
-        "encoded. Peak memory is that of the whole process.",
+    return Table.of(
+        rows,
+        note="Seconds over all tasks, including loading data and scoring; cached texts do not "
+        "count as encoded. Peak memory is that of the whole process.",
         name="cost",
         caption="What the results of each model cost.",
     )
@@ -279,7 +452,11 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
 
 def failures_table(failures: Mapping[str, str]) -> Table:
     """Return the tasks that failed and why; empty if none did."""
-    rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
-    note = "" if rows else "No task failed."
-    caption = "Runs that failed, and why."
-    return Table(("run", "why"), rows, note, kind="words", name="failures", caption=caption)
+    return Table.of(
+        sorted(failures.items()),
+        ("run", "why"),
+        empty="No task failed.",
+        kind="words",
+        name="failures",
+        caption="Runs that failed, and why.",
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -38,23 +40,52 @@ class Cell:
     code: bool = False
 
 
-class Markup(NamedTuple):
-    """How a format renders the best and second-best values, subscripts and superscripts."""
+def as_cell(value: Any) -> Cell:
+    """Return the cell of a plain value.
 
-    strong: str
-    second: str
-    below: str
-    above: str
+    Args:
+        value: text or an integer, shown as it is; a float, with three decimals; an aggregate, with
+            its interval; ``(value, detail)``; True or False for a strong "yes" or a "no"; None
+            for no value; or a cell, for what needs more (see `number`).
+    """
+    if isinstance(value, Cell):
+        return value
+    if isinstance(value, tuple):
+        return replace(as_cell(value[0]), detail=value[1])
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", strong=value)
+    if isinstance(value, float | Aggregate):
+        return number(value)
+    return Cell("–" if value is None else str(value))
 
 
-def marked(cell: Cell, text: str, *, escape: Callable[[str], str], markup: Markup) -> str:
-    """Add highlighting, spread and mark to ``text``, which is already escaped."""
-    if cell.strong and text:
-        text = markup.strong.format(text)
-    if cell.second:
-        text = markup.second.format(text)
-    if cell.std:
-        text += markup.below.format(escape(cell.std))
-    if cell.mark:
-        text += markup.above.format(escape(cell.mark))
-    return text
+def number(
+    value: Aggregate | float | None,
+    spec: str = ".3f",
+    *,
+    interval: Interval | None = None,
+    absent: str = "–",
+    **more: Any,
+) -> Cell:
+    """Return a cell with a number, which is also its value for sorting and CSV.
+
+    Args:
+        value: the number; or an aggregate, with its interval or the reason it is undefined.
+        spec: format of the number and of the ends of its interval, such as ``+.3f``.
+        interval: shown below the number.
+        absent: shown for None.
+        more: other fields of the cell, such as ``detail``, ``link`` or ``strong``.
+
+    >>> number(0.25, interval=(0.2, 0.3)).detail, number(None, absent="not run").text
+    ('[0.200, 0.300]', 'not run')
+    """
+    if isinstance(value, Aggregate):
+        if value.value is None:
+            return Cell("undefined", value.undefined, **{**more, "strong": False})
+        ends = None if value.low is None or value.high is None else (value.low, value.high)
+        return number(value.value, spec, interval=ends, **more)
+    if value is None:
+        return Cell(absent, **more)
+    if interval is not None:
+        more["detail"] = "[{}]".format(", ".join(format(end, spec) for end in interval))
+    return Cell(format(value, spec), value=value, interval=interval, **more)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -49,35 +48,20 @@ def terminal() -> Console:
 def print_forest(rows: Sequence[ForestRow], *, xlabel: str) -> None:
     """Print a forest plot as wide as the terminal, in plain ASCII where it knows no more."""
     console = terminal()
-    drawn = forest_lines(rows, xlabel=xlabel, width=console.width)
+    drawn = "\n".join(forest_lines(rows, xlabel=xlabel, width=console.width))
     try:
-        "".join(drawn).encode(console.encoding)
+        drawn.encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
-        drawn = forest_lines(rows, xlabel=xlabel, width=console.width, ascii=True)
-    for line in drawn:
+        drawn = drawn.translate(_ASCII).encode("ascii", "replace").decode()
+    for line in drawn.splitlines():
         console.print(_plain(line), soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class _Ink:
-    """The characters of a forest plot."""
-
-    line: str
-    point: str
-    open_point: str
-    zero: str
-    crossing: str
-    axis: str
-
-
-_UNICODE = _Ink("─", "●", "○", "│", "┼", "┴")
-_ASCII = _Ink("-", "*", "o", "|", "+", "+")
+_ASCII = str.maketrans("─●○│┼┴…", "-*o|++.")  # of the characters of a plot
 _LABEL, _LEAST, _MOST = 30, 10, 48  # characters of a label; columns of the plot, at least and most
 
 
-def forest_lines(
-    rows: Sequence[ForestRow], *, xlabel: str, width: int, ascii: bool = False
-) -> list[str]:
+def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[str]:
     """Return a forest plot as text: a line per estimate, then the axis and what it shows.
 
     A point is filled if the row is clear. Rows without a value are left out.
@@ -86,63 +70,45 @@ def forest_lines(
         rows: estimates from top to bottom.
         xlabel: quantity estimated, shown below.
         width: columns of the terminal.
-        ascii: whether to use ASCII only.
     """
-    shown = [row for row in rows if row.value is not None]
+    shown = [(row, row.value) for row in rows if row.value is not None]
     if not shown:
         return []
-    ink = _ASCII if ascii else _UNICODE
-    numbers = [_numbers(row) for row in shown]
-    longest = min(max(len(row.label) for row in shown), _LABEL)
+    numbers = [_numbers(row, value) for row, value in shown]
+    longest = min(max(len(row.label) for row, _ in shown), _LABEL)
     room = width - max(map(len, numbers)) - 4
     columns = max(_LEAST, min(_MOST, room - longest))
     label = min(longest, max(6, room - columns))
-    ends = [end for row in shown for end in (row.low, row.value, row.high) if end is not None]
+    ends = [end for row, value in shown for end in (row.low, value, row.high) if end is not None]
     left, right = min(0.0, *ends), max(0.0, *ends)
-    lines = [
-        f"{_cut(row.label, label, ascii):{label}}  {_bar(row, left, right, columns, ink)}  {text}"
-        for row, text in zip(shown, numbers, strict=True)
-    ]
+
+    def column(value: float) -> int:
+        return round((value - left) / ((right - left) or 1.0) * (columns - 1))
+
+    lines, zero = [], column(0.0)
+    for (row, value), text in zip(shown, numbers, strict=True):
+        bar = [" "] * columns
+        bar[zero] = "│"
+        if row.low is not None and row.high is not None:
+            first, last = column(row.low), column(row.high)
+            bar[first : last + 1] = ["─"] * (last + 1 - first)
+            bar[zero] = "┼" if first <= zero <= last else "│"
+        bar[column(value)] = "○" if row.clear is False else "●"
+        name = visible(" ".join(row.label.split()))
+        name = name if len(name) <= label else f"{name[: label - 1]}…"
+        lines.append(f"{name:{label}}  {''.join(bar)}  {text}")
+    axis = ["─"] * columns
+    axis[zero] = "┴"
     scale = f"{left:.3g}".ljust(columns - len(f"{right:.3g}")) + f"{right:.3g}"
     indent = " " * (label + 2)
-    axis = [ink.line] * columns
-    axis[_column(0.0, left, right, columns)] = ink.axis
-    return [*lines, indent + "".join(axis), indent + scale, indent + xlabel]
+    return [*lines, *(indent + text for text in ("".join(axis), scale, xlabel))]
 
 
-def _bar(row: ForestRow, left: float, right: float, columns: int, ink: _Ink) -> str:
-    """Return the line of no effect, the interval over it, and the point over both."""
-    bar = [" "] * columns
-    zero = _column(0.0, left, right, columns)
-    bar[zero] = ink.zero
-    if row.low is not None and row.high is not None:
-        first, last = (_column(end, left, right, columns) for end in (row.low, row.high))
-        bar[first : last + 1] = [ink.line] * (last + 1 - first)
-        if first <= zero <= last:
-            bar[zero] = ink.crossing
-    if row.value is not None:
-        point = ink.open_point if row.clear is False else ink.point
-        bar[_column(row.value, left, right, columns)] = point
-    return "".join(bar)
-
-
-def _column(value: float, left: float, right: float, columns: int) -> int:
-    """Return the column, from 0, of a value between the ends of the plot."""
-    return round((value - left) / ((right - left) or 1.0) * (columns - 1))
-
-
-def _numbers(row: ForestRow) -> str:
-    text = f"{row.value:+.3f}"
+def _numbers(row: ForestRow, value: float) -> str:
+    text = f"{value:+.3f}"
     if row.low is not None and row.high is not None:
         text += f" [{row.low:+.3f}, {row.high:+.3f}]"
     return f"{text}  {row.note}".rstrip()
-
-
-def _cut(text: str, most: int, ascii: bool) -> str:
-    line = visible(" ".join(text.split()))
-    line = "".join(c if not ascii or c.isascii() else "?" for c in line)
-    end = "." if ascii else "…"
-    return line if len(line) <= most else line[: most - 1] + end
 
 
 def _cell(cell: Cell) -> Text:

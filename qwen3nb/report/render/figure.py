@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
@@ -35,7 +36,9 @@ __all__ = [
     "WIDTHS",
     "Figure",
     "PaperStyle",
+    "draw_estimate",
     "grid",
+    "panels",
     "plain",
     "style",
 ]
@@ -116,6 +119,62 @@ def grid(axis: Axes, *, which: str = "x") -> None:
     """Draw faint grid lines behind the data."""
     axis.set_axisbelow(True)
     axis.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
+
+
+def panels(
+    count: int,
+    width: float,
+    *,
+    height: float = 0.0,
+    aspect: float = 0.0,
+    most: int = 3,
+    sharex: bool = False,
+    sharey: bool = False,
+) -> tuple[MplFigure, list[Axes], list[Axes]]:
+    """Return a figure with a number of panels, these, and the first of each line.
+
+    Args:
+        count: number of panels.
+        width: of the figure in inches; below 5, there is one panel per line.
+        height: inches of a line, at least.
+        aspect: height of a line, at least, as a share of its panels' width.
+        most: panels per line.
+        sharex: whether all panels have the same x-axis.
+        sharey: whether all panels have the same y-axis.
+    """
+    import matplotlib.pyplot as plt
+
+    columns = min(most if width > 5 else 1, count)
+    lines = -(-count // columns)
+    size = (width, lines * max(height, aspect * width / columns))
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, squeeze=False, sharex=sharex, sharey=sharey
+    )
+    every = list(axes.flat)
+    for axis in every[count:]:
+        axis.remove()
+    return figure, every[:count], every[:count:columns]
+
+
+def draw_estimate(
+    axis: Axes,
+    row: float,
+    value: float,
+    interval: Interval | None,
+    *,
+    color: str,
+    marker: str = "o",
+    filled: bool = True,
+    linewidth: float = 1.8,
+    size: float = 4.5,
+    alpha: float = 1.0,
+) -> None:
+    """Draw a marker with its interval as a line, at the height of a row."""
+    if interval is not None:
+        (line,) = axis.plot(interval, [row, row], color=color, lw=linewidth, alpha=alpha)
+        line.set_solid_capstyle("butt")
+    face = color if filled else "none"
+    axis.plot([value], [row], marker, color=color, markersize=size, markerfacecolor=face)
 
 
 @dataclass(frozen=True, repr=False)

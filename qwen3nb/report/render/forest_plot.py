@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
+from qwen3nb.report.render.figure import (
+    COLORS,
+    GREY,
+    SMALL,
+    Figure,
+    draw_estimate,
+    grid,
+    plain,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = ["Band", "ForestRow", "forest_figure"]
+__all__ = ["ForestRow", "forest_figure"]
 
 
 @dataclass(frozen=True)
@@ -41,28 +48,10 @@ class ForestRow:
     marker: str = "o"
 
 
-@dataclass(frozen=True)
-class Band:
-    """A named, shaded range of values, such as a gate's MARGINAL.
-
-    Attributes:
-        low: lower end; None for the left edge of the plot.
-        high: upper end; None for the right edge.
-        label: shown at its top.
-        color: colour of the shading.
-    """
-
-    low: float | None
-    high: float | None
-    label: str = ""
-    color: str = GREY
-
-
 def forest_figure(
     rows: Sequence[ForestRow],
     *,
     xlabel: str,
-    bands: Sequence[Band] = (),
     zero: float | None = 0.0,
     number: str = "+.3f",
     name: str = "forest",
@@ -75,7 +64,6 @@ def forest_figure(
     Args:
         rows: estimates from top to bottom; one without a value shows its note.
         xlabel: quantity estimated, with its unit.
-        bands: shaded ranges behind the rows.
         zero: position of the line of no effect; None for no line.
         number: format specification of the numbers at the right.
         name: name of the file.
@@ -86,7 +74,7 @@ def forest_figure(
     words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
     return Figure(
         name=name,
-        draw=lambda width: _draw(tuple(rows), xlabel, tuple(bands), zero, number, width),
+        draw=lambda width: _draw(rows, xlabel, zero, number, width),
         caption=caption,
         alt=alt or f"Forest plot of {xlabel}. {words}.",
         columns=columns,
@@ -94,86 +82,45 @@ def forest_figure(
 
 
 def _draw(
-    rows: tuple[ForestRow, ...],
-    xlabel: str,
-    bands: tuple[Band, ...],
-    zero: float | None,
-    number: str,
-    width: float,
+    rows: Sequence[ForestRow], xlabel: str, zero: float | None, number: str, width: float
 ) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
+    narrow, upwards = width < 5, rows[::-1]
     figure, axis = plt.subplots(figsize=(width, 0.21 * len(rows) + 0.75))
     if zero is not None:
         axis.axvline(zero, color=GREY, linewidth=1)
-    for height, row in enumerate(reversed(rows)):
-        _row(axis, height, row, zero)
-    _bands(axis, bands, width)
+    for height, row in enumerate(upwards):
+        if row.value is None:
+            continue
+        ends = None if row.low is None or row.high is None else (row.low, row.high)
+        clear = row.clear
+        if clear is None:
+            clear = zero is None or ends is None or not ends[0] <= zero <= ends[1]
+        draw_estimate(
+            axis,
+            height,
+            row.value,
+            ends,
+            color=row.color or COLORS[0],
+            marker=row.marker,
+            filled=clear,
+            alpha=1.0 if clear else 0.6,
+        )
     axis.set_ylim(-0.6, len(rows) - 0.4)
-    axis.xaxis.set_major_locator(MaxNLocator(4 if width < 5 else 7))
+    axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
     axis.set_xlabel(plain(xlabel, most=90))
     grid(axis)
-    most = 26 if width < 5 else 44
-    labels = [plain(f"{row.label}", most=most) for row in reversed(rows)]
+    labels = [plain(row.label, most=26 if narrow else 44) for row in upwards]
     axis.set_yticks(range(len(rows)), labels)
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     beside = axis.secondary_yaxis("right")
-    numbers = [_numbers(row, number, short=width < 5) for row in reversed(rows)]
-    beside.set_yticks(range(len(rows)), numbers)
+    beside.set_yticks(range(len(rows)), [_numbers(row, number, short=narrow) for row in upwards])
     beside.tick_params(axis="y", length=0, labelsize=SMALL)
     beside.spines["right"].set_visible(False)
     return figure
-
-
-def _row(axis: Axes, height: int, row: ForestRow, zero: float | None) -> None:
-    """Draw a marker and its interval: filled if the interval excludes ``zero``, else hollow."""
-    if row.value is None:
-        return
-    color = row.color or COLORS[0]
-    clear = row.clear
-    if row.low is not None and row.high is not None:
-        if clear is None:
-            clear = zero is None or not row.low <= zero <= row.high
-        alpha = 1.0 if clear else 0.6
-        axis.plot(
-            [row.low, row.high],
-            [height] * 2,
-            color=color,
-            lw=1.8,
-            alpha=alpha,
-            solid_capstyle="butt",
-        )
-    face = "none" if clear is False else color
-    axis.plot([row.value], [height], row.marker, color=color, markersize=4.5, markerfacecolor=face)
-
-
-def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:
-    """Shade the bands behind the rows, open-ended ones up to the edge, with labels on top."""
-    if not bands:
-        return
-    ends = [end for band in bands for end in (band.low, band.high) if end is not None]
-    left, right = min(axis.get_xlim()[0], *ends), max(axis.get_xlim()[1], *ends)
-    axis.set_xlim(left, right)
-    spans = [
-        (left if band.low is None else band.low, right if band.high is None else band.high)
-        for band in bands
-    ]
-    inches = [width * 0.5 * (high - low) / ((right - left) or 1) for low, high in spans]
-    tight = any(0.07 * len(band.label) > room for band, room in zip(bands, inches, strict=True))
-    for index, (band, (low, high)) in enumerate(zip(bands, spans, strict=True)):
-        axis.axvspan(low, high, color=band.color, alpha=0.13, linewidth=0, zorder=0)
-        axis.annotate(
-            plain(band.label),
-            ((low + high) / 2, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 2 + 9 * (index if tight else 0)),  # each label on its own line
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=SMALL,
-        )
 
 
 def _numbers(row: ForestRow, number: str, *, short: bool = False) -> str:

@@ -9,21 +9,18 @@ from typing import Any
 
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
-from qwen3nb.utils.command_line import option_words
+from qwen3nb.utils.format import option_words
 
 __all__ = [
     "EVAL_DEFAULTS",
     "FORMULAS",
     "command_again",
-    "formula_anchor",
     "formula_link",
     "record_link",
-    "score_anchor",
     "score_link",
     "task_anchor",
 ]
 
-_METHODS = "../methods.html"  # from the folders that have pages made from results
 _AT = re.compile(r"(?:@|_at_)\d+$")
 _BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 
@@ -50,20 +47,25 @@ FORMULAS: Mapping[str, str] = {
 
 # Parameters of the evaluation notebook that a command need not name, with their defaults.
 EVAL_DEFAULTS: Mapping[str, Any] = {
-    "languages": "", "splits": "", "subsets": "", "limit": 0, "pooling": "auto", "max_length": 0,
-    "dimensions": 0, "prefix": "", "append_eos": False, "bidirectional": False, "batch_size": 32,
-    "device": "auto", "dtype": "float32", "seed": 0,
-}  # fmt: skip
-_AGAIN = "again"  # folder for the records of a second run, so that the first ones are not reused
-
-
-def score_anchor(result: Result) -> str:
-    """Return the id of the row in which the page of a run says where a score comes from."""
-    return task_anchor(result.task.key)
+    "languages": "",
+    "splits": "",
+    "subsets": "",
+    "limit": 0,
+    "pooling": "auto",
+    "max_length": 0,
+    "dimensions": 0,
+    "prefix": "",
+    "append_eos": False,
+    "bidirectional": False,
+    "batch_size": 32,
+    "device": "auto",
+    "dtype": "float32",
+    "seed": 0,
+}
 
 
 def task_anchor(task: str) -> str:
-    """Return the id of that row for the key of a task."""
+    """Return the id of the row in which the page of a run says where a task's score is from."""
     slug = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
     return f"score-{slug}"
 
@@ -76,13 +78,7 @@ def score_link(result: Result, links: Mapping[str, str]) -> str:
         links: page of each run id, as made by `qwen3nb.book.build.page_links`.
     """
     page = links.get(result.run, "")
-    return f"{page}#{score_anchor(result)}" if page else ""
-
-
-def formula_anchor(metric: str) -> str:
-    """Return the id of a metric's definition on the page on methods; empty if it has none."""
-    name = _BEFORE.sub("", _AT.sub("", metric.strip())).lower().replace("_", "-")
-    return FORMULAS.get(name, "")
+    return f"{page}#{task_anchor(result.task.key)}" if page else ""
 
 
 def formula_link(metric: str) -> str:
@@ -91,25 +87,20 @@ def formula_link(metric: str) -> str:
     >>> formula_link("first nDCG@10"), formula_link("summary score")
     ('../methods.html#formula-ndcg', '')
     """
-    name = formula_anchor(metric)
-    return f"{_METHODS}#{name}" if name else ""
+    name = _BEFORE.sub("", _AT.sub("", metric.strip())).lower().replace("_", "-")
+    return f"../methods.html#{FORMULAS[name]}" if name in FORMULAS else ""
 
 
-def record_link(result: Result, *, folder: str = "") -> str:
+def record_link(result: Result) -> str:
     """Return the link to a record's file, with the scores of every query.
 
     Empty if the record cannot be in a file, because a name in it is not safe in a path.
-
-    Args:
-        result: the record.
-        folder: folder of the records below ``results``.
     """
     try:
         path = result.path()
     except ResultError:
         return ""
-    name = "/".join((path.parent.parent.name, path.parent.name, path.name))
-    return "/".join(part for part in ("../records", folder, name) if part)
+    return "/".join(("../records", *path.parts[-3:]))
 
 
 def command_again(result: Result) -> str:
@@ -123,7 +114,8 @@ def command_again(result: Result) -> str:
         return ""  # the evaluation has no such option
     else:
         words = _eval_words(result)
-    return shlex.join(words)
+    # A folder of its own, so that the first records are not reused.
+    return shlex.join([*words, "--out", "again", "--fresh"])
 
 
 def _eval_words(result: Result) -> list[str]:
@@ -137,7 +129,7 @@ def _eval_words(result: Result) -> list[str]:
         value = used.get(name, default)
         if value is not None and value != default:
             words += option_words(name, value)
-    return [*words, "--out", _AGAIN, "--fresh"]
+    return words
 
 
 def _rerank_words(result: Result) -> list[str]:
@@ -151,4 +143,4 @@ def _rerank_words(result: Result) -> list[str]:
     words += ["--instruction", str(settings.get("instruction", ""))]
     words += ["--dtype", str(settings.get("dtype", "float32")), "--seed", str(result.seed)]
     words += ["--limit", str(config["limit"])] if config.get("limit") else []
-    return [*words, "--out", _AGAIN, "--fresh"]
+    return words

@@ -20,9 +20,22 @@ _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#008
 _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled, as open ones have a meaning
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
 _HATCHES = {
-    "o": "", "^": "///", "D": "xxx", "v": "\\\\\\", "<": "---", ">": "|||", "h": "...", "p": "++",
-    "d": "//", "8": "\\\\", "X": "oo", "s": "", "*": "", "P": "..", "H": "--",
-}  # fmt: skip
+    "o": "",
+    "^": "///",
+    "D": "xxx",
+    "v": "\\\\\\",
+    "<": "---",
+    ">": "|||",
+    "h": "...",
+    "p": "++",
+    "d": "//",
+    "8": "\\\\",
+    "X": "oo",
+    "s": "",
+    "*": "",
+    "P": "..",
+    "H": "--",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class ModelStyle:
 
     @property
     def hatch(self) -> str:
-        """The hatching of its bars, which goes with the marker."""
+        """The hatching of its bars."""
         return _HATCHES[self.marker]
 
 
@@ -53,21 +66,17 @@ _FIXED = {
 }
 
 
-def model_styles(
-    labels: Iterable[str], *, among: Iterable[str] | None = None
-) -> dict[str, ModelStyle]:
+def model_styles(labels: Iterable[str]) -> dict[str, ModelStyle]:
     """Return the style of each label.
 
     A label's hash selects its colour and its marker; where others have taken them, it gets the
-    next free ones. As all models of a study take part, a model looks the same in a figure of two
-    models and in one of all.
-
-    Args:
-        labels: of the models in a figure.
-        among: of all models of the study; by default those with records in `paths.results`.
+    next free ones. As all models of a study take part, those with records in `paths.results`, a
+    model looks the same in a figure of two models and in one of all.
     """
     wanted = list(dict.fromkeys(labels))
-    known = _recorded() if among is None else among
+    # The folders of records are named after a model and end in a digest.
+    folders = (folder.parent.name for folder in paths.results().glob("*/seed_*"))
+    known = (re.sub(r"-[0-9a-f]{8}$", "", name) for name in folders)
     everyone = sorted({*known, *wanted} - set(_FIXED))
     colors = _spread(everyone, _FREE)
     markers = _spread(everyone, _MARKERS)
@@ -81,13 +90,6 @@ def model_styles(
 def model_colors(labels: Iterable[str]) -> dict[str, str]:
     """Return the colour of each label; see `model_styles`."""
     return {label: style.color for label, style in model_styles(labels).items()}
-
-
-def _recorded() -> list[str]:
-    """Return the models with records, by the names of their folders, which end in a digest."""
-    folders = paths.results().glob("*/seed_*")
-    names = {re.sub(r"-[0-9a-f]{8}$", "", folder.parent.name) for folder in folders}
-    return sorted(names)
 
 
 def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, int]]:

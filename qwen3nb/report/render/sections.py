@@ -29,11 +29,11 @@ class Sections:
     about: str = ""
     unfolded: int = 0
 
-    def to_markdown(self, *, level: int = 3) -> str:
-        """Return the tables below headings of a level, escaped."""
+    def to_markdown(self) -> str:
+        """Return the tables below headings, escaped."""
         parts = [escaped(self.about)] if self.about else []
         for title, table in self.tables:
-            parts += [f"{'#' * level} {escaped(title)}", table.to_markdown()]
+            parts += [f"### {escaped(title)}", table.to_markdown()]
         return "\n\n".join(parts)
 
     def __len__(self) -> int:

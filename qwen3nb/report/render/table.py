@@ -1,22 +1,25 @@
 """Tables of cells, and their output as HTML, Markdown, LaTeX, CSV and data frames.
 
 Every value is escaped on output: labels, task names and reasons come from other people's
-folders and configuration files. Each format has its own module beside this one.
+folders and configuration files.
 """
 
 from __future__ import annotations
 
+import csv
 import html
-from collections.abc import Collection, Sequence
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
-from qwen3nb.report.render.cell import Cell, Markup, marked
-from qwen3nb.report.render.html import anchor, html_table, styled
-from qwen3nb.report.render.latex import latex_table
-from qwen3nb.report.render.spreadsheet import csv_table, plain_columns
+from qwen3nb.report.render.cell import Cell, as_cell
+from qwen3nb.report.render.html import anchor, escaped_text, styled
+from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.format import inert_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
 if TYPE_CHECKING:
@@ -26,7 +29,50 @@ __all__ = ["TABLE_FORMATS", "Table", "transposed", "with_ranks"]
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
-_MARKDOWN = Markup("**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
+_NARROW = 4  # table columns that fit one column of a paper; wider tables span both
+_SMALLER = 6  # table columns that fit the page in the font of captions
+_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
+
+
+class _Markup(NamedTuple):
+    """How a format escapes text and shows the best and second best, subscripts, superscripts."""
+
+    escape: Callable[[str], str]
+    strong: str
+    second: str
+    below: str
+    above: str
+
+    def of(self, cell: Cell, text: str = "") -> str:
+        """Return a cell's text, or ``text``, which is escaped, with highlighting and marks."""
+        text = text or self.escape(cell.text)
+        if cell.strong and text:
+            text = self.strong.format(text)
+        if cell.second:
+            text = self.second.format(text)
+        if cell.std:
+            text += self.below.format(self.escape(cell.std))
+        if cell.mark:
+            text += self.above.format(self.escape(cell.mark))
+        return text
+
+
+_MARKDOWN = _Markup(escaped, "**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
+_HTML = _Markup(
+    escaped_text,
+    "<strong>{}</strong>",
+    '<span class="q-second">{}</span>',
+    "<sub>{}</sub>",
+    "<sup>{}</sup>",
+)
+_LATEX = _Markup(
+    latex_text,
+    r"\textbf{{{}}}",
+    r"\underline{{{}}}",
+    r"\textsubscript{{{}}}",
+    r"\textsuperscript{{{}}}",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,6 +100,37 @@ class Table:
     caption: str = ""
     legend: tuple[tuple[str, str], ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Mapping[str, Any] | Sequence[Any]],
+        columns: Iterable[str] = (),
+        *,
+        note: str = "",
+        empty: str = "",
+        best: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Return a table of plain values.
+
+        Args:
+            rows: per row, the value of each column by the column's name, or, with ``columns``, the
+                values in their order; see `qwen3nb.report.render.cell.as_cell`.
+            columns: names in the header; by default those of the rows, which all have the same.
+            note: shown below the rows.
+            empty: shown instead of them and the note if there are none.
+            best: whether to mark the best and the second-best value of each column but the first.
+            options: `kind`, `name`, `caption` and `legend`.
+        """
+        listed = [row if isinstance(row, Mapping) else tuple(row) for row in rows]
+        heads = tuple(columns) or (tuple(listed[0]) if listed else ())
+        values = (
+            [row[head] for head in heads] if isinstance(row, Mapping) else row for row in listed
+        )
+        cells = tuple(tuple(map(as_cell, row)) for row in values)
+        shown = with_ranks(cells) if best else cells
+        return cls(heads, shown, note if listed else empty or note, **options)
+
     def notes(self) -> list[str]:
         """Return the note and the legend, one string per entry."""
         return [note for note in (self.note, *(f"{m} {text}" for m, text in self.legend)) if note]
@@ -66,39 +143,108 @@ class Table:
         """
         from pandas import DataFrame
 
-        names, values = plain_columns(self.columns, self.rows, intervals=intervals)
+        names, values = self._plain(intervals=intervals)
         return DataFrame(values, columns=names)
 
+    def _plain(self, *, intervals: bool) -> tuple[list[str], list[list[float | str | None]]]:
+        """Return the names of the columns, each on one line, and each row's numbers or text.
+
+        With ``intervals``, two columns with the ends follow a column that has intervals.
+        """
+        columns = range(len(self.columns))
+        wide = [intervals and any(row[i].interval for row in self.rows) for i in columns]
+        names: list[str] = []
+        for column, spread in zip(self.columns, wide, strict=True):
+            name = " ".join(column.split())
+            names += [name, f"{name}, low", f"{name}, high"] if spread else [name]
+        values: list[list[float | str | None]] = []
+        for row in self.rows:
+            values.append([])
+            for cell, spread in zip(row, wide, strict=True):
+                words = " ".join(f"{cell.text} {cell.detail}".split()).replace("−", "-")
+                low, high = cell.interval if cell.interval else (None, None)
+                value = words if cell.value is None else cell.value
+                values[-1] += [value, low, high] if spread else [value]
+        return names, values
+
     def to_html(self) -> str:
-        """Return an HTML table, escaped; the book's script makes it sortable."""
-        return html_table(
-            self.columns,
-            self.rows,
-            kind=self.kind,
-            notes=self.notes(),
-            id=anchor("tab", self.name, self.caption),
-            caption=self.caption,
+        """Return an HTML table, escaped; the book's script makes it sortable.
+
+        Cells with a value carry it as a sort key.
+        """
+        heads = "".join(map(self._html_head, range(len(self.columns))))
+        body = "".join(map(_html_row, self.rows))
+        name = anchor("tab", self.name, self.caption)
+        own = f' id="{html.escape(name, quote=True)}"' if name else ""
+        above = f'<p class="q-caption">{escaped_text(self.caption)}</p>' if self.caption else ""
+        below = "".join(f'<p class="q-note">{escaped_text(note)}</p>' for note in self.notes())
+        table = (
+            f'<div class="q-scroll"><table class="q {html.escape(self.kind)}">'
+            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
         )
+        return f'<div class="q-table"{own}>{above}{table * bool(self.columns)}{below}</div>'
+
+    def _html_head(self, index: int) -> str:
+        text, _, detail = self.columns[index].partition("\n")
+        if not (text + detail).strip():
+            return "<td></td>"  # a header without text would be announced as one
+        kept = html.escape(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
+        small = f'<span class="q-detail">{kept}</span>' if detail else ""
+        name = _HUMP.sub("<wbr>", html.escape(text))  # where a long name may break
+        # Among words, the head of a column of numbers stands over them.
+        right = self.kind != "numbers" and any(row[index].value is not None for row in self.rows)
+        side = ' class="q-right"' if right else ""
+        return f'<th scope="col"{side}>{name}{small}</th>'
 
     def to_markdown(self) -> str:
         """Return a Markdown table, escaped; the second best of a column is underlined."""
         table = markdown_table(self.columns, self.rows, cell=_markdown_cell)
-        return "\n\n".join([table, *map(escaped, self.notes())])
+        return "\n\n".join([table] * bool(self.columns) + [*map(escaped, self.notes())])
 
     def to_latex(self) -> str:
-        """Return a LaTeX table for the package booktabs, escaped."""
-        return latex_table(
-            self.columns,
-            self.rows,
-            kind=self.kind,
-            name=self.name,
-            caption=self.caption,
-            notes=self.notes(),
-        )
+        r"""Return a ``table``, escaped, or a ``table*`` if it is wide, scaled down to its column.
+
+        It compiles with ``\usepackage{booktabs,graphicx}`` and no other package.
+        """
+        side = "r" if self.kind == "numbers" else "l"
+        float_ = "table*" if len(self.columns) > _NARROW else "table"
+        size = r"\footnotesize" if len(self.columns) > _SMALLER else r"\small"
+        lines = [rf"\begin{{{float_}}}", r"\centering", size, r"\setlength{\tabcolsep}{3pt}"]
+        if self.caption:
+            lines.append(rf"\caption{{{latex_text(self.caption)}}}\par\medskip")
+        if self.name:
+            lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', self.name)}}}")
+        heads = (column.partition("\n") for column in self.columns)
+        grid = [[_stacked(latex_text(text), detail, side) for text, _, detail in heads]]
+        grid += [
+            [
+                _stacked(_LATEX.of(cell), cell.detail, side if i else "l")
+                for i, cell in enumerate(row)
+            ]
+            for row in self.rows
+        ]
+        head, *body = (" & ".join(cells) + r" \\" for cells in grid)
+        lines += [
+            _FIT + rf"\begin{{tabular}}{{l{side * (len(self.columns) - 1)}}}",
+            *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
+            r"\end{tabular}}",
+            *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in self.notes()),
+            rf"\end{{{float_}}}",
+        ]
+        return "\n".join(lines) + "\n"
 
     def to_csv(self) -> str:
-        """Return CSV: unrounded numbers, intervals in separate columns, reasons as text."""
-        return csv_table(self.columns, self.rows)
+        """Return CSV: unrounded numbers, intervals in separate columns, reasons as text.
+
+        No text is read as a formula.
+        """
+        names, values = self._plain(intervals=True)
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(map(inert_text, names))
+        for row in values:
+            writer.writerow([inert_text(each) if isinstance(each, str) else each for each in row])
+        return buffer.getvalue()
 
     def to_text(self, format: str) -> str:
         """Return the table in one of `TABLE_FORMATS`.
@@ -134,10 +280,34 @@ class Table:
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
 
 
+def _html_row(row: Sequence[Cell]) -> str:
+    own = f' id="{html.escape(row[0].id, quote=True)}"' if row and row[0].id else ""
+    cells = []
+    for index, cell in enumerate(row):
+        text = escaped_text(cell.text)
+        if cell.code and text:  # a command breaks between its words, not at their hyphens
+            words = " ".join(f"<span>{html.escape(word)}</span>" for word in cell.text.split(" "))
+            text = f'<code class="q-command">{words}</code>'
+        if cell.link:
+            text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
+        text = _HTML.of(cell, text)
+        if cell.detail:
+            text += f'<span class="q-detail">{escaped_text(cell.detail)}</span>'
+        key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
+        cells.append(f"<td{key}>{text}</td>" if index else f'<th scope="row"{key}>{text}</th>')
+    return f"<tr{own}>{''.join(cells)}</tr>"
+
+
 def _markdown_cell(cell: Cell) -> str:
-    """Return a cell on one line, escaped; the second-best value is underlined."""
-    text = marked(cell, escaped(cell.text), escape=escaped, markup=_MARKDOWN)
-    return f"{text} {escaped(cell.detail)}".strip()
+    return f"{_MARKDOWN.of(cell)} {escaped(cell.detail)}".strip()
+
+
+def _stacked(text: str, detail: str, side: str) -> str:
+    """Stack the detail in smaller type under a text for LaTeX."""
+    if not detail:
+        return text
+    inner = rf"{text}\\[-1pt]{{\scriptsize {latex_text(detail)}}}"
+    return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}{inner}\end{{tabular}}"
 
 
 def transposed(table: Table, *, first: str) -> Table:
@@ -155,29 +325,18 @@ def transposed(table: Table, *, first: str) -> Table:
     return replace(table, columns=(first, *(row[0].text for row in table.rows)), rows=rows)
 
 
-def with_ranks(
-    rows: Sequence[Sequence[Cell]], *, lower: Collection[int] = (), but: Collection[int] = (0,)
-) -> tuple[tuple[Cell, ...], ...]:
-    """Mark the best and the second-best value of each column; ties share the mark.
+def with_ranks(rows: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
+    """Mark the best and the second-best value of each column but the first; ties share the mark.
 
-    Args:
-        rows: cells; those without a value are not ranked.
-        lower: indices of the columns in which lower is better.
-        but: indices of the columns that are not ranked.
+    Cells without a value are not ranked.
     """
-    best: dict[int, list[float]] = {}
-    for index in range(len(rows[0]) if rows else 0):
-        values = {row[index].value for row in rows} - {None}
-        ordered = sorted((v for v in values if v is not None), reverse=index not in lower)
-        best[index] = [] if index in but else ordered[:2]
+    columns = list(zip(*rows, strict=True))[1:]
+    values = [{cell.value for cell in cells if cell.value is not None} for cells in columns]
+    best = [(), *(sorted(each, reverse=True)[:2] for each in values)]
     return tuple(
         tuple(
-            replace(
-                cell,
-                strong=cell.value is not None and cell.value in best[i][:1],
-                second=cell.value is not None and cell.value in best[i][1:],
-            )
-            for i, cell in enumerate(row)
+            replace(cell, strong=cell.value in top[:1], second=cell.value in top[1:])
+            for cell, top in zip(row, best, strict=True)
         )
         for row in rows
     )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import interval_text, number_text, p_value_text
+from qwen3nb.utils.format import interval_text, p_value_text
 
 if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.ablation_effects import Effect
@@ -26,21 +26,20 @@ __all__ = ["ablation_conclusion", "ablation_table", "effects_figure", "effects_t
 def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     """All variants with their scores, best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
+    first = ordered[0].result
     rows = [
-        (
-            Cell(each.variant.pooling),
-            Cell(each.variant.weights),
-            Cell(each.variant.around),
-            Cell("length 1, cosine" if each.variant.length == "unit" else "kept, dot product"),
-            number(each.result.main, strong=each is ordered[0]),
-        )
+        {
+            "pooling": each.variant.pooling,
+            "weights": each.variant.weights,
+            "around a text": each.variant.around,
+            "vectors": "length 1, cosine" if each.variant.length == "unit" else "kept, dot product",
+            first.task.main_metric: number(each.result.main, strong=each is ordered[0]),
+        }
         for each in ordered
     ]
-    first = ordered[0].result
-    return Table(
-        ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
-        tuple(rows),
-        f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
+    return Table.of(
+        rows,
+        note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
         f"{interval_words(each.result.main.interval for each in ordered)}. "
         "The best value is biased upwards by the selection among variants.",
         name=_name("ablation", first.task.key),
@@ -54,6 +53,10 @@ def _name(kind: str, task: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", f"{kind}-{short_task(task)}").strip("-")
 
 
+def _on(task: str) -> str:
+    return f", on {short_task(task)}" if task else ""
+
+
 def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Table:
     """The effect of each option, with interval and corrected p-value.
 
@@ -63,33 +66,28 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         kind: start of the table's name, where a page has several.
     """
     rows = [
-        (
-            Cell(each.factor),
-            Cell(each.level, f"instead of {each.reference}"),
-            Cell(
-                f"{each.estimate.difference:+.4f}",
-                interval_text(each.estimate.interval, digits=4, absent="no interval"),
-                value=each.estimate.difference,
+        {
+            "option": each.factor,
+            "setting": (each.level, f"instead of {each.reference}"),
+            "difference": number(
+                each.estimate.difference,
+                "+.4f",
                 interval=each.estimate.interval,
+                detail="no interval",
             ),
-            Cell(f"{each.p_value:.4f}", strong=each.significant, value=each.p_value),
-            Cell(str(each.settings)),
-        )
+            "p\nHolm": number(each.p_value, ".4f", strong=each.significant),
+            "averaged over": each.settings,
+        }
         for each in effects
-    ]  # fmt: skip
-    return Table(
-        ("option", "setting", "difference", "p\nHolm", "averaged over"),
-        tuple(rows),
-        f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
-        f"combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
+    ]
+    return Table.of(
+        rows,
+        note=f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over "
+        f"the combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
         f"two-sided paired permutation test, Holm over these {len(rows)}.",
         name=f"{_name(kind, task)}-tested",
         caption=f"Effect of each setting compared with the reference{_on(task)}.",
     )
-
-
-def _on(task: str) -> str:
-    return f", on {short_task(task)}" if task else ""
 
 
 def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Figure:
@@ -105,12 +103,13 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         ForestRow(
             f"{each.factor}: {each.level}, not {each.reference}",
             each.estimate.difference,
-            each.estimate.interval[0] if each.estimate.interval else None,
-            each.estimate.interval[1] if each.estimate.interval else None,
+            low,
+            high,
             color=COLORS[factors.index(each.factor) % len(COLORS)],
             clear=each.significant,
         )
         for each in effects
+        for low, high in [each.estimate.interval or (None, None)]
     ]
     n = effects[0].estimate.n if effects else 0
     return forest_figure(
@@ -153,10 +152,8 @@ def _on_task(task: str, effects: Sequence[Effect]) -> str:
 
 
 def _effect(each: Effect) -> str:
-    estimate = each.estimate
-    ends = f" {interval_text(estimate.interval)}" if estimate.interval else ""
+    size = f"{each.estimate.difference:+.3f} {interval_text(each.estimate.interval, absent='')}"
     return (
-        f"{each.level} instead of {each.reference} ({each.factor}), "
-        f"{number_text(estimate.difference, sign=True)}{ends}, "
+        f"{each.level} instead of {each.reference} ({each.factor}), {size.strip()}, "
         f"p {p_value_text(each.p_value, relation=True)}"
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import ALPHA, corrected, paired_differences
 from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
-from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
 
@@ -23,20 +23,13 @@ if TYPE_CHECKING:
 
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 
-__all__ = [
-    "ann_conclusion",
-    "ann_figure",
-    "ann_table",
-    "compression_figure",
-    "compression_table",
-    "frontier",
-]
+__all__ = ["frontier"]
 
 _MARKERS = "os^DvP"
 _ENOUGH = 0.95  # recall of an index that replaces exact search
 
 
-def mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
+def _mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
     """Mean over queries with its interval."""
     return aggregate({"value": values}, how="mean", columns=("value",), seed=seed)
 
@@ -60,56 +53,54 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return kept[::-1]
 
 
+def _recall_and_speed(point: AnnPoint, which: int = 0) -> tuple[float, float]:
+    return _mean(point.recall), point.speeds[which].qps
+
+
 def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     """A row per index and setting; those on the frontier at the first thread count are bold."""
-    best = set(frontier([_recall_and_speed(point, 0) for point in suite.points]))
-    rows = tuple(_row(point, suite, best, seed) for point in suite.points)
-    threads = [f"{s.threads} thread{'s' * (s.threads > 1)}" for s in suite.points[0].speeds]
+    best = set(frontier([_recall_and_speed(point) for point in suite.points]))
     singles = min(s.singles for point in suite.points for s in point.speeds)
-    speeds = [
-        head
-        for each in threads
-        for head in (f"single query, ms\n{each}: median, 95 %", f"queries/s\n{each}")
-    ]
-    return Table(
-        ("index", f"recall@{suite.k}", *speeds, "build s\n1 thread", "MiB", "nDCG@10\nΔ to exact"),
-        rows,
-        f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
+    return Table.of(
+        (_row(point, suite, _recall_and_speed(point) in best, seed) for point in suite.points),
+        note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
         f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents at "
         "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
         f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
-        f"serialised index. Intervals: 95 %, {interval_words(['widened'])}, "
-        f"over queries. Bold: no other "
-        f"index is both faster ({threads[0]}, batch) and better.",
+        f"serialised index. Intervals: 95 %, {interval_words(['widened'])}, over queries. Bold: "
+        f"no other index is both faster ({_threads(suite.points[0].speeds[0].threads)}, batch) and "
+        "better.",
         name="ann",
         caption=f"Every index and setting: recall@{suite.k}, speed, size, and nDCG@10 with its "
         f"paired difference from exact search over n = {suite.queries:,} queries.",
     )
 
 
-def _row(
-    point: AnnPoint, suite: AnnSuite, best: set[tuple[float, float]], seed: int
-) -> tuple[Cell, ...]:
-    on_frontier = _recall_and_speed(point, 0) in best
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
+def _row(point: AnnPoint, suite: AnnSuite, best: bool, seed: int) -> dict[str, Any]:
     where = "" if point.device == "cpu" else f", {point.device}"
-    cells = [
-        Cell(point.name, f"{point.made}{where}" if point.made.lower() != point.name else ""),
-        number(mean_of(point.recall, seed=seed), strong=on_frontier),
-    ]
+    made = f"{point.made}{where}" if point.made.lower() != point.name else ""
+    speeds: dict[str, Any] = {}
     for speed in point.speeds:
-        cells.append(Cell(f"{speed.p50:.3f}", f"{speed.p95:.3f}"))
-        cells.append(Cell(f"{speed.qps:,.0f}", strong=on_frontier and speed is point.speeds[0]))
-    cells += [
-        Cell(f"{point.build_seconds:.2g}"),
-        Cell(f"{point.size / 2**20:.2f}"),
-        _difference(point.ndcg, suite.exact, seed),
-    ]
-    return tuple(cells)
-
-
-def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
-    """The mean, and its paired difference from exact search with an interval."""
-    return Cell(f"{_mean(ours):.3f}", _effect(_paired(ours, exact)))
+        on = _threads(speed.threads)
+        single = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
+        speeds[f"single query, ms\n{on}: median, 95 %"] = single
+        bold = best and speed is point.speeds[0]
+        speeds[f"queries/s\n{on}"] = Cell(f"{speed.qps:,.0f}", strong=bold)
+    return {
+        "index": (point.name, made),
+        f"recall@{suite.k}": number(_mean_of(point.recall, seed=seed), strong=best),
+        **speeds,
+        "build s\n1 thread": f"{point.build_seconds:.2g}",
+        "MiB": f"{point.size / 2**20:.2f}",
+        "nDCG@10\nΔ to exact": (
+            f"{_mean(point.ndcg):.3f}",
+            _effect(_paired(point.ndcg, suite.exact)),
+        ),
+    }
 
 
 def _paired(ours: Mapping[str, float], theirs: Mapping[str, float]) -> MeanDifference:
@@ -121,17 +112,31 @@ def _effect(paired: MeanDifference) -> str:
     return f"{paired.difference:+.3f} {interval_text(paired.interval, absent='(no interval)')}"
 
 
-def _recall_and_speed(point: AnnPoint, which: int) -> tuple[float, float]:
-    return _mean(point.recall), point.speeds[which].qps
-
-
 def ann_figure(suite: AnnSuite) -> Figure:
     """Recall against queries per second, one panel per number of threads, with the frontier."""
-    best = frontier([_recall_and_speed(point, 0) for point in suite.points])
+
+    def draw(width: float) -> MplFigure:
+        import matplotlib.pyplot as plt
+
+        panels = len(suite.points[0].speeds)
+        columns = panels if width > 5 else 1
+        lines = -(-panels // columns)
+        size = (width, 2.3 * lines + 0.45)
+        share: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
+        figure, axes = plt.subplots(lines, columns, figsize=size, **share)
+        for which, axis in enumerate(axes.flat):
+            _panel(axis, suite, which)
+            axis.set_ylabel("queries per second, one batch")
+            axis.label_outer()
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4 if width > 5 else 2)
+        return figure
+
+    best = frontier([_recall_and_speed(point) for point in suite.points])
     summary = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
     return Figure(
         name=f"ann-{suite.task}",
-        draw=lambda width: _frontiers(suite, width),
+        draw=draw,
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
         f"mean over n = {suite.queries:,} queries, against the throughput of one batch. Up and "
         "right is better; for points on the grey line, no other index is both faster and better. "
@@ -140,128 +145,93 @@ def ann_figure(suite: AnnSuite) -> Figure:
     )
 
 
-def _frontiers(suite: AnnSuite, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    panels = len(suite.points[0].speeds)
-    columns = panels if width > 5 else 1
-    lines = -(-panels // columns)
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(width, 2.3 * lines + 0.45), sharex=True, sharey=True,
-        squeeze=False,
-    )  # fmt: skip
-    for which, axis in enumerate(axes.flat):
-        _panel(axis, suite, which)
-        axis.set_ylabel("queries per second, one batch")
-        axis.label_outer()
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4 if width > 5 else 2)
-    return figure
-
-
 def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
-    line = frontier([_recall_and_speed(point, which) for point in suite.points])
+    recalls, speeds = zip(
+        *frontier([_recall_and_speed(p, which) for p in suite.points]), strict=True
+    )
     # The marker makes a frontier of a single point visible.
-    axis.plot(*zip(*line, strict=True), "o-", color=GREY, linewidth=5, markersize=9,
-              markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
+    wide: dict[str, Any] = {"linewidth": 5, "markersize": 9, "markeredgewidth": 0, "alpha": 0.3}
+    axis.plot(recalls, speeds, "o-", color=GREY, label="frontier", **wide)
     for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
         points = [point for point in suite.points if point.family == family]
-        coordinates = [_recall_and_speed(point, which) for point in points]
+        recalls, speeds = zip(*(_recall_and_speed(point, which) for point in points), strict=True)
+        color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
         parameter = points[0].parameter
-        axis.plot(
-            *zip(*coordinates, strict=True),
-            color=COLORS[index % len(COLORS)],
-            marker=_MARKERS[index % len(_MARKERS)],
-            markersize=4.5,
-            linewidth=1,
-            label=plain(f"{family} ({parameter})" if parameter else family),
-        )
-        _recall_intervals(axis, points, which, COLORS[index % len(COLORS)])
-    speed = suite.points[0].speeds[which]
+        name = plain(f"{family} ({parameter})" if parameter else family)
+        axis.plot(recalls, speeds, c=color, marker=marker, ms=4.5, lw=1, label=name)
+        for point, speed in zip(points, speeds, strict=True):
+            mean = _mean_of(point.recall)
+            if mean.low is not None and mean.high is not None:
+                axis.plot([mean.low, mean.high], [speed] * 2, color=color, lw=1.2, alpha=0.45)
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axis.set_xlabel(f"recall@{suite.k}")
-    axis.set_title(f"{speed.threads} thread{'s' * (speed.threads > 1)}")
+    axis.set_title(_threads(suite.points[0].speeds[which].threads))
     grid(axis, which="both")
-
-
-def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color: str) -> None:
-    """Draw a pale bar through each point: the interval of its mean recall over queries."""
-    for point in points:
-        mean = mean_of(point.recall)
-        if mean.low is not None and mean.high is not None:
-            speed = point.speeds[which].qps
-            axis.plot([mean.low, mean.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
 
 
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     """A row per kind and dimension: bytes, nDCG@10, and its loss."""
     full = suite.compressed[0]
-    rows = tuple(
-        (
-            Cell(str(each.dimension)),
-            Cell(each.kind),
-            Cell(f"{each.size:,}", f"1/{full.size / each.size:.3g}"),
-            number(mean_of(each.ndcg, seed=seed)),
-            _loss(each, full, seed),
+    rows = []
+    for each in suite.compressed:
+        paired = _paired(each.ndcg, full.ndcg)
+        ends = interval_text(paired.interval, absent="(no interval)")
+        rows.append(
+            {
+                "dimensions": each.dimension,
+                "vectors": each.kind,
+                "bytes per document": (f"{each.size:,}", f"1/{full.size / each.size:.3g}"),
+                "nDCG@10": _mean_of(each.ndcg, seed=seed),
+                "Δ to full float32": None if each is full else (f"{paired.difference:+.3f}", ends),
+            }
         )
-        for each in suite.compressed
-    )
-    return Table(
-        ("dimensions", "vectors", "bytes per document", "nDCG@10", "Δ to full float32"),
+    return Table.of(
         rows,
-        f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors are "
-        "truncated to their first dimensions and, for cosine similarity, normalised again; a model "
-        "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
-        f"95 %, {interval_words(['widened'])}, over queries; differences are paired.",
+        note=f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors "
+        "are truncated to their first dimensions and, for cosine similarity, normalised again; a "
+        "model not trained for this loses more. int8: documents in 255 steps per dimension. "
+        f"Intervals: 95 %, {interval_words(['widened'])}, over queries; differences are paired.",
         name="compression",
         caption="Fewer dimensions and fewer bits: nDCG@10 by exact search, with the paired "
         f"difference from full vectors over n = {suite.queries:,} queries.",
     )
 
 
-def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
-    if each is full:
-        return Cell("–")
-    paired = _paired(each.ndcg, full.ndcg)
-    return Cell(f"{paired.difference:+.3f}", interval_text(paired.interval, absent="(no interval)"))
-
-
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
     """nDCG@10 by bytes per document, one line per kind, with intervals over queries."""
+
+    def draw(width: float) -> MplFigure:
+        import matplotlib.pyplot as plt
+
+        figure, axis = plt.subplots(figsize=(width, 2.6))
+        for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
+            points = [each for each in suite.compressed if each.kind == kind]
+            sizes = [each.size for each in points]
+            means = [_mean_of(each.ndcg, seed=seed) for each in points]
+            low, high = ([getattr(m, end) or 0.0 for m in means] for end in ("low", "high"))
+            values = [mean.value or 0.0 for mean in means]
+            color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
+            axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
+            axis.plot(sizes, values, c=color, lw=1.3, marker=marker, ms=4, label=plain(kind))
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axis.set_xlabel("bytes per document")
+        axis.set_ylabel("nDCG@10, with 95 % interval")
+        axis.set_ylim(bottom=0)
+        axis.legend(loc="lower right")
+        grid(axis, which="y")
+        return figure
+
     full = suite.compressed[0]
     return Figure(
         name=f"compression-{suite.task}",
-        draw=lambda width: _compression(suite, width, seed),
+        draw=draw,
         caption=f"{suite.label} on {suite.task}: nDCG@10 by bytes per document, with 95 % "
         f"intervals ({interval_words(['widened'])}) over n = {suite.queries} queries. "
         "The paired differences in the table are more informative than overlapping intervals.",
         alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
     )
-
-
-def _compression(suite: AnnSuite, width: float, seed: int) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(width, 2.6))
-    for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
-        points = [each for each in suite.compressed if each.kind == kind]
-        sizes = [each.size for each in points]
-        means = [mean_of(each.ndcg, seed=seed) for each in points]
-        low = [mean.low or 0.0 for mean in means]
-        high = [mean.high or 0.0 for mean in means]
-        color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
-        axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
-        axis.plot(sizes, [mean.value or 0.0 for mean in means], color=color, linewidth=1.3,
-                  marker=marker, markersize=4, label=plain(kind))  # fmt: skip
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axis.set_xlabel("bytes per document")
-    axis.set_ylabel("nDCG@10, with 95 % interval")
-    axis.set_ylim(bottom=0)
-    axis.legend(loc="lower right")
-    grid(axis, which="y")
-    return figure
 
 
 def ann_conclusion(suite: AnnSuite) -> Conclusion:

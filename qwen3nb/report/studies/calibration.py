@@ -27,7 +27,7 @@ _CLAIMS = {
     "coverage": "The 95 % intervals of differences contain the true one in at least",
     "score coverage": "Those of scores contain the true one in at least",
 }
-_SKEWED = ("large wins", "noisy wins")  # worlds without the symmetry that the test assumes
+_SKEWED = ("large wins", "noisy wins")  # without the symmetry that the test assumes
 _SHOWN = {
     ("false positives", "permutation test"),
     ("false equivalence", "widened Student's"),
@@ -41,26 +41,36 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
     """Simulated shares of one kind, a row per method and world, a column per size.
 
     Args:
-        shares: from `read_calibration` or `calibrate` of `qwen3nb.analysis.calibration.simulate`.
-        kind: see `qwen3nb.analysis.calibration.simulate.Share`.
+        shares: from `qwen3nb.analysis.calibration.read_calibration`.
+        kind: see `qwen3nb.analysis.calibration.Share`.
         over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
     """
-    selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
+    selected = [s for s in shares if s.kind == kind and _over_queries(s) == (over == "queries")]
     sizes = sorted({share.n for share in selected}, key=lambda n: int(n.split(" x ")[0]))
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for share in selected:
-        rows.setdefault((share.method, share.world), {})[share.n] = share
-    cells = tuple(
-        (Cell(method, world), *(_cell(by_size.get(size)) for size in sizes))
-        for (method, world), by_size in rows.items()
-    )
+    rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    for each in selected:
+        bold = each.verdict == "too bold"
+        cell = Cell(f"{each.share:.3f}", each.verdict, strong=bold)
+        rows.setdefault((each.method, each.world), {})[each.n] = cell
     heads = [f"n = {size}" if over == "queries" else f"{size}\nseeds x queries" for size in sizes]
     where = "-over-seeds" if over == "seeds" else ""
-    return Table(
-        ("method", *heads), cells, _note(kind, selected),
+    return Table.of(
+        ((name, *map(by_size.get, sizes)) for name, by_size in rows.items()),
+        ("method", *heads),
+        note="".join(
+            f"The {_WORDS[kind]}: nominally {first.expected:g}; a share between {first.low:.3f} "
+            f"and {first.high:.3f} is consistent with that ({first.simulations:,} simulations, "
+            "99 %). Cautious: fewer errors than nominal; too bold (in bold): more."
+            for first in selected[:1]
+        ),
+        empty="Not simulated.",
         name=f"{kind.replace(' ', '-')}{where}",
         caption=f"Simulated: the {_WORDS[kind]}, by method, world and number of {over}.",
-    )  # fmt: skip
+    )
+
+
+def _over_queries(share: Any) -> bool:
+    return " x " not in share.n
 
 
 def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
@@ -68,14 +78,15 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
     every = list(shares)
     if not every:
         return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
-    shown = [share for share in every if (share.kind, share.method) in _SHOWN and _queries(share)]
+    over_queries = [share for share in every if _over_queries(share)]
+    shown = [share for share in over_queries if (share.kind, share.method) in _SHOWN]
     skewed = [s for s in shown if s.kind == "false positives" and s.world in _SKEWED]
-    words = [
+    first, *rest = (
         _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
         for kind in _CLAIMS
-    ]
-    words[1:1] = [_under_skew(skewed)]
-    return Conclusion(" ".join(word for word in [*words, _others(every)] if word))
+    )
+    words = [first, _under_skew(skewed), *rest, _others(over_queries)]
+    return Conclusion(" ".join(filter(None, words)))
 
 
 def _under_skew(shares: list[Any]) -> str:
@@ -88,10 +99,6 @@ def _under_skew(shares: list[Any]) -> str:
         f"assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.world}, n = "
         f"{worst.n}). Pages say where unseen queries could turn the sign."
     )
-
-
-def _queries(share: Any) -> bool:
-    return " x " not in share.n
 
 
 def _in_words(kind: str, shares: list[Any]) -> str:
@@ -108,27 +115,10 @@ def _in_words(kind: str, shares: list[Any]) -> str:
 
 def _others(shares: list[Any]) -> str:
     """Name the usual intervals that are too bold, with the number of settings."""
+    intervals = [share for share in shares if share.kind in _INTERVALS]
     counts = []
-    for method in dict.fromkeys(s.method for s in shares if s.kind in _INTERVALS and _queries(s)):
-        own = [s for s in shares if s.method == method and s.kind in _INTERVALS and _queries(s)]
-        bold = sum(share.verdict == "too bold" for share in own)
-        if bold and not any((kind, method) in _SHOWN for kind in _INTERVALS):
-            counts.append(f"{method} in {bold} of {len(own)}")
+    for method in dict.fromkeys(share.method for share in intervals):
+        own = [share.verdict == "too bold" for share in intervals if share.method == method]
+        if any(own) and not any((kind, method) in _SHOWN for kind in _INTERVALS):
+            counts.append(f"{method} in {sum(own)} of {len(own)}")
     return f"Of the usual intervals, too bold are: {', '.join(counts)}." if counts else ""
-
-
-def _cell(share: Any) -> Cell:
-    if share is None:
-        return Cell("–")
-    return Cell(f"{share.share:.3f}", share.verdict, strong=share.verdict == "too bold")
-
-
-def _note(kind: str, shares: list[Any]) -> str:
-    if not shares:
-        return "Not simulated."
-    first = shares[0]
-    return (
-        f"The {_WORDS[kind]}: nominally {first.expected:g}; a share between {first.low:.3f} and "
-        f"{first.high:.3f} is consistent with that ({first.simulations:,} simulations, 99 %). "
-        "Cautious: fewer errors than nominal; too bold (in bold): more."
-    )

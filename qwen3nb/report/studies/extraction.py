@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
+from qwen3nb.checkpoints.checkpoint import metric_of, step_of
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
 from qwen3nb.report.render.table import Table
@@ -34,58 +35,68 @@ def checkpoints_table(
     folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"
 ) -> Table:
     """The checkpoints of a training, the selected ones in bold."""
-    rows = []
-    for folder in folders:
-        checkpoint = open_checkpoint(folder)
-        entries = checkpoint.tensors.values()
-        try:
-            value = f"{metric_of(folder, metric):.4f}"
-        except CheckpointError:
-            value = "unknown"
-        rows.append(
-            (
-                Cell(folder.name, strong=folder in selected),
-                Cell(str(step_of(folder))),
-                Cell(value),
-                Cell(f"{sum(entry.count for entry in entries):,}"),
-                Cell(", ".join(sorted({entry.dtype for entry in entries}))),
-                Cell(checkpoint.digest()[:12]),
-            )
-        )
-    columns = ("checkpoint", "step", metric, "parameters", "stored as", "digest")
-    note = f"In bold: the {len(selected)} selected checkpoints." if selected else ""
-    return Table(
-        columns,
-        tuple(rows),
-        note,
+    return Table.of(
+        (_checkpoint(folder, metric, strong=folder in selected) for folder in folders),
+        note=f"In bold: the {len(selected)} selected checkpoints." if selected else "",
         name="checkpoints",
-        caption=f"The {len(rows)} checkpoints of the training, and those that were selected.",
+        caption=f"The {len(folders)} checkpoints of the training, and those that were selected.",
     )
+
+
+def _checkpoint(folder: Path, metric: str, *, strong: bool) -> dict[str, Any]:
+    checkpoint = open_checkpoint(folder)
+    entries = checkpoint.weights.tensors.values()
+    try:
+        value = f"{metric_of(folder, metric):.4f}"
+    except CheckpointError:
+        value = "unknown"
+    return {
+        "checkpoint": Cell(folder.name, strong=strong),
+        "step": str(step_of(folder)),
+        metric: value,
+        "parameters": f"{sum(entry.count for entry in entries):,}",
+        "stored as": ", ".join(sorted({entry.dtype for entry in entries})),
+        "digest": checkpoint.weights.digest[:12],
+    }
 
 
 def extraction_table(done: Extraction) -> Table:
     """The checks made after writing, each with its bound."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
-    verification, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
-    sizes = verification.lengths
-    lengths = f"{len(sizes)} inputs of {min(sizes)} to {max(sizes)} tokens"
-    rows = [
-        ("states, export against source", f"{verification.max_difference:.1e}", bound,
-         f"{lengths}, padded left and right; the export loaded from disk by the stock class"),
-        ("vectors, sentence-transformers against source",
-         f"{verification.sentence_transformers_difference:.1e}", bound,
-         "pooled as configured in the export"),
-        ("first state, when the last token changes", f"{verification.leak:.1e}", "> 0",
-         "0 would mean that the encoder is causal"),
-        ("rounding by the stored precision", f"{verification.rounding:.1e}", "none",
-         "largest change of a state"),
-    ]  # fmt: skip
-    rows += [("warning", "–", "–", text) for text in done.warnings]
-    return Table(
+    check, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
+    sizes = check.lengths
+    return Table.of(
+        [
+            (
+                "states, export against source",
+                f"{check.max_difference:.1e}",
+                bound,
+                f"{len(sizes)} inputs of {min(sizes)} to {max(sizes)} tokens, padded left and "
+                "right; the export loaded from disk by the stock class",
+            ),
+            (
+                "vectors, sentence-transformers against source",
+                f"{check.sentence_transformers_difference:.1e}",
+                bound,
+                "pooled as configured in the export",
+            ),
+            (
+                "first state, when the last token changes",
+                f"{check.leak:.1e}",
+                "> 0",
+                "0 would mean that the encoder is causal",
+            ),
+            (
+                "rounding by the stored precision",
+                f"{check.rounding:.1e}",
+                "none",
+                "largest change of a state",
+            ),
+            *(("warning", None, None, text) for text in done.warnings),
+        ],
         ("verified", "largest difference", "bound", "how"),
-        tuple(tuple(map(Cell, row)) for row in rows),
-        f"{done.label}: {done.parameters:,} parameters, in {done.folder.name}.",
+        note=f"{done.label}: {done.parameters:,} parameters, in {done.folder.name}.",
         kind="words",
         name="extraction",
         caption="What was verified on the written export, with the largest difference allowed.",
@@ -96,27 +107,24 @@ def extraction_conclusion(done: Extraction) -> Conclusion:
     """Say whether the export computes what its source computes, and in which direction."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
-    check = done.verification
+    check, count = done.verification, len(done.warnings)
     apart = f"at most {_small(check.max_difference)} apart on {len(check.lengths)} inputs"
-    if check.max_difference <= MAX_DIFFERENCE:
-        first = f"The export computes the same as its source: its states are {apart}"
-    else:
-        first = (
+    text = f"The export computes the same as its source: its states are {apart}"
+    if check.max_difference > MAX_DIFFERENCE:
+        text = (
             f"The export does not compute the same as its source: its states are {apart}, and "
             f"{MAX_DIFFERENCE:g} is allowed"
         )
     if check.leak > 0:
-        direction = (
-            f"it runs bidirectionally: the last token moves the first state by {check.leak:.2g}"
-        )
+        text += ", and it runs bidirectionally: the last token moves the first state by "
+        text += f"{check.leak:.2g}."
     else:
-        direction = "it runs causally: the last token does not move the first state"
-    stored = f" Storing it in 16 bits moves states by at most {_small(check.rounding)}."
-    count = len(done.warnings)
-    warned = f" {count} warning{'s' if count > 1 else ''}: see the table."
-    return Conclusion(
-        f"{first}, and {direction}.{stored if check.rounding else ''}{warned if count else ''}"
-    )
+        text += ", and it runs causally: the last token does not move the first state."
+    if check.rounding:
+        text += f" Storing it in 16 bits moves states by at most {_small(check.rounding)}."
+    if count:
+        text += f" {count} warning{'s' if count > 1 else ''}: see the table."
+    return Conclusion(text)
 
 
 def _small(value: float) -> str:
@@ -125,15 +133,46 @@ def _small(value: float) -> str:
 
 def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
     """Relative change of each layer between consecutive checkpoints, one line per pair."""
-    pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
+    by_pair: dict[tuple[str, str], list[TensorDrift]] = {}
+    for change in changes:
+        by_pair.setdefault((change.earlier, change.later), []).append(change)
+
+    def mean(own: Sequence[TensorDrift], **where: Any) -> float:
+        kept = [c for c in own if all(getattr(c, name) == value for name, value in where.items())]
+        return float(np.mean([c.relative for c in kept]))
+
+    def draw(width: float) -> MplFigure:
+        import matplotlib.pyplot as plt
+
+        layers = sorted({c.layer for c in changes if c.layer is not None})
+        modules = sorted({c.module for c in changes}, reverse=True)
+        shape = ((1, 2), (width, 2.4)) if width > 5 else ((2, 1), (width, 4.4))
+        figure, (left, right) = plt.subplots(*shape[0], figsize=shape[1])
+        for index, (pair, own) in enumerate(by_pair.items()):
+            means = [mean(own, layer=layer) for layer in layers]
+            name = plain(" → ".join(each.removeprefix("checkpoint-") for each in pair))
+            color = COLORS[index % len(COLORS)]
+            left.plot(layers, means, "o-", color=color, markersize=3.5, label=name)
+        left.set(xlabel="layer", title="by layer, from step to step")
+        left.set_xticks(layers if len(layers) < 12 else layers[::4])
+        left.set_ylabel("relative change of weights")
+        left.set_ylim(bottom=0)
+        if by_pair:
+            left.legend()
+        grid(left, which="y")
+        means = [mean(changes, module=module) for module in modules]
+        right.barh([plain(module) for module in modules], means, color=COLORS[0], height=0.65)
+        right.set(xlabel="relative change of weights", title="by module, mean over all")
+        right.tick_params(axis="y", length=0)
+        grid(right)
+        return figure
+
     summary = "; ".join(
-        f"{earlier} to {later}: mean "
-        f"{np.mean([c.relative for c in changes if (c.earlier, c.later) == (earlier, later)]):.3f}"
-        for earlier, later in pairs
+        f"{earlier} to {later}: mean {mean(own):.3f}" for (earlier, later), own in by_pair.items()
     )
     return Figure(
         name="drift",
-        draw=lambda width: _drift(changes, pairs, width),
+        draw=draw,
         caption="Relative change of the weights between checkpoints: "
         f"‖later − earlier‖ / ‖earlier‖ of each tensor, n = {len(changes)} in all. Layers that "
         "still change had not finished learning.",
@@ -141,63 +180,23 @@ def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
     )
 
 
-def _drift(
-    changes: Sequence[TensorDrift], pairs: Sequence[tuple[str, str]], width: float
-) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    layers = sorted({c.layer for c in changes if c.layer is not None})
-    wide = width > 5
-    figure, axes = plt.subplots(1 if wide else 2, 2 if wide else 1,
-                                figsize=(width, 2.4 if wide else 4.4))  # fmt: skip
-    left, right = axes
-    for index, (earlier, later) in enumerate(pairs):
-        own = [c for c in changes if (c.earlier, c.later) == (earlier, later)]
-        means = [float(np.mean([c.relative for c in own if c.layer == n])) for n in layers]
-        left.plot(layers, means, "o-", color=COLORS[index % len(COLORS)], markersize=3.5,
-                  label=plain(" → ".join(map(_step_name, (earlier, later)))))  # fmt: skip
-    left.set(xlabel="layer", title="by layer, from step to step")
-    left.set_xticks(layers if len(layers) < 12 else layers[::4])
-    left.set_ylabel("relative change of weights")
-    left.set_ylim(bottom=0)
-    if pairs:
-        left.legend()
-    grid(left, which="y")
-    modules = sorted({c.module for c in changes}, reverse=True)
-    means = [float(np.mean([c.relative for c in changes if c.module == m])) for m in modules]
-    right.barh([plain(module) for module in modules], means, color=COLORS[0], height=0.65)
-    right.set(xlabel="relative change of weights", title="by module, mean over all")
-    right.tick_params(axis="y", length=0)
-    grid(right)
-    return figure
-
-
-def _step_name(checkpoint: str) -> str:
-    """Return the step of a checkpoint's folder, short enough for a legend, or its name."""
-    return checkpoint.removeprefix("checkpoint-")
-
-
 def averaging_table(
-    distances: dict[str, float], agreement: dict[str, tuple[float, float]]
+    distances: Mapping[str, float], agreement: Mapping[str, tuple[float, float]]
 ) -> Table:
     """Distance of each checkpoint from the average, in weights and in vectors."""
-    rows = [
+    return Table.of(
         (
-            Cell(name),
-            Cell(f"{distance:.4f}", value=distance),
-            Cell(
-                f"{agreement[name][0]:.4f}",
-                f"lowest {agreement[name][1]:.4f}",
-                value=agreement[name][0],
-            ),
-        )
-        for name, distance in distances.items()
-    ]
-    return Table(
-        ("checkpoint", "weights\n‖w − mean‖ / ‖mean‖", "vectors\ncosine with the mean's"),
-        tuple(rows),
-        "Cosine: mean over the sentences of AuthorSTS, and the lowest of them. Distant weights "
-        "with similar vectors differ in directions that do not affect the output.",
+            {
+                "checkpoint": name,
+                "weights\n‖w − mean‖ / ‖mean‖": number(distance, ".4f"),
+                "vectors\ncosine with the mean's": number(
+                    agreement[name][0], ".4f", detail=f"lowest {agreement[name][1]:.4f}"
+                ),
+            }
+            for name, distance in distances.items()
+        ),
+        note="Cosine: mean over the sentences of AuthorSTS, and the lowest of them. Distant "
+        "weights with similar vectors differ in directions that do not affect the output.",
         name="averaging",
         caption="Distance of each selected checkpoint from their mean, in weights and in vectors.",
     )

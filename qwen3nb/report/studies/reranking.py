@@ -1,8 +1,8 @@
-"""Tables of reranking: gains over the first stage, ordering, calibration; what they say."""
+"""The page of reranking: gains, queries that changed, and calibration of P(yes)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,39 +17,35 @@ from qwen3nb.analysis.comparison.differences import (
     paired_differences,
 )
 from qwen3nb.analysis.stats.score_matrix import join
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.metrics.retrieval import Run
+from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.records.record import Result
 from qwen3nb.records.runs import first_run_file, reranked_run_file
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.evaluation.by_hand import shortened, typical_query
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, p_value_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MplFigure
+
     from qwen3nb.models.rerankers.yes_no import Reranker
 
-__all__ = [
-    "Reranked",
-    "in_words",
-    "order_table",
-    "probability",
-    "reliability",
-    "rerank_conclusion",
-    "rerank_differences",
-    "rerank_table",
-    "reranked",
-    "reranker_table",
-]
+__all__ = ["METRIC", "Reranked", "rerank_differences", "reranked"]
 
 METRIC = "nDCG@10"
 _BINS = 10
+# Log-odds above which P(yes) rounds to 1, from half the spacing of numbers below 1.
+_FULL = {"bfloat16": np.log(2.0**9 - 1), "float32": np.log(2.0**25 - 1)}
 Floats = NDArray[np.float64]
+Labels = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Reranked:
         """Name of the data set."""
         return str(self.result.config["collection"])
 
-    def pairs(self) -> tuple[Floats, NDArray[np.bool_]]:
+    def pairs(self) -> tuple[Floats, Labels]:
         """Log-odds (N,) of all scored pairs, and whether each is relevant."""
         parts = [self._labelled(query) for query in self.run]
         if not parts:
@@ -95,7 +91,7 @@ class Reranked:
                 shares[query] = float((above > 0).mean() + (above == 0).mean() / 2)
         return shares
 
-    def _labelled(self, query: str) -> tuple[Floats, NDArray[np.bool_]]:
+    def _labelled(self, query: str) -> tuple[Floats, Labels]:
         """Log-odds of a query's candidates, and whether each is relevant."""
         scores, grades = self.run[query], self.collection.qrels[query]
         labels = [grades.get(document, 0) > 0 for document in scores]
@@ -125,12 +121,16 @@ def reranked(
     return pages
 
 
+def _data_set(result: Result) -> str:
+    return short_task(str(result.config["collection"]))
+
+
 def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     """The reranker, its settings, and counts of the scored pairs."""
-    counts = {
-        name: sum(result.config["counts"].get(name, 0) for result in results)
-        for name in ("pairs", "cut", "queries_cut", "saturated", "tied", "equal")
-    }
+
+    def count(name: str) -> str:
+        return f"{sum(result.config['counts'].get(name, 0) for result in results):,}"
+
     base = reranker.source.base
     facts = {
         "model": reranker.label,
@@ -141,26 +141,31 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         "template": str(reranker.settings["template"][0]),
         "tokens of a pair": f"at most {reranker.max_length}",
         "first stage": ", ".join(sorted({r.task.key.split(".", 1)[1] for r in results})),
-        "pairs": f"{counts['pairs']:,}",
-        "documents cut to fit": f"{counts['cut']:,}",
-        "queries cut to leave them room": f"{counts['queries_cut']:,}{_longest(results)}",
-        "P(yes) exactly 0 or 1": f"{counts['saturated']:,}",
-        "P(yes) tied within a query": f"{counts['tied']:,}",
-        "log-odds tied within a query": f"{counts['equal']:,}",
+        "pairs": count("pairs"),
+        "documents cut to fit": count("cut"),
+        "queries cut to leave them room": count("queries_cut") + _longest(results),
+        "P(yes) exactly 0 or 1": count("saturated"),
+        "P(yes) tied within a query": count("tied"),
+        "log-odds tied within a query": count("equal"),
         "device": f"{reranker.device}, {reranker.settings['dtype']}",
     }
-    rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
-    note = "Ties are between documents with different tokens. Documents are ranked by log-odds."
-    caption = f"The reranker {reranker.label}, its settings and what it scored."
-    return Table(("setting", "value"), rows, note, "facts", name="reranker", caption=caption)
+    return Table.of(
+        facts.items(),
+        ("setting", "value"),
+        note="Ties are between documents with different tokens. Documents are ranked by log-odds.",
+        kind="facts",
+        name="reranker",
+        caption=f"The reranker {reranker.label}, its settings and what it scored.",
+    )
 
 
 def _longest(results: Sequence[Result]) -> str:
     """Name the longest query that was cut, if any was."""
-    cut = [
-        (each.config.get("longest_query") or {}, str(each.config["collection"])) for each in results
+    lengths = [
+        (cut["tokens"], cut["query"], str(each.config["collection"]))
+        for each in results
+        if (cut := each.config.get("longest_query"))
     ]
-    lengths = [(one["tokens"], one["query"], name) for one, name in cut if one]
     if not lengths:
         return ""
     tokens, query, name = max(lengths)
@@ -169,24 +174,36 @@ def _longest(results: Sequence[Result]) -> str:
 
 def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     """Scores before and after reranking per data set, with paired difference and upper bounds."""
-    differences = rerank_differences(results, seed=seed)
-    rows = [_row(result, each) for result, each in zip(results, differences, strict=True)]
-    columns = (
-        "data set", f"first stage\n{METRIC}", f"reranked\n{METRIC}", "Δ\nreranked − first",
-        "p\ncorrected", "won, tied, lost", "recall\nfirst stage: the ceiling",
-        f"best order\n{METRIC}",
-    )  # fmt: skip
-    return Table(
-        columns,
-        tuple(rows),
-        f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: two-sided paired "
-        f"permutation test, corrected by Holm over these {len(rows)} data sets, with the raw "
+    gains = rerank_differences(results, seed=seed)
+    return Table.of(
+        (_row(result, gain) for result, gain in zip(results, gains, strict=True)),
+        note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: two-sided paired "
+        f"permutation test, corrected by Holm over these {len(gains)} data sets, with the raw "
         "p-value below. A reranker cannot recover what the first stage missed: the best order of "
         "its documents (by an oracle) is the upper bound.",
         name="rerank",
         caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
         "the paired difference.",
     )
+
+
+def _row(result: Result, gain: PairedDifference) -> dict[str, Any]:
+    recall = next(name for name in result.metrics if name.startswith("first Recall@"))
+    clear = gain.significant(ALPHA)
+    better = clear and gain.difference > 0
+    raw = f"raw {p_value_text(gain.p_value)}, {_in_words(gain)}"
+    return {
+        "data set": (short_task(gain.task), f"{result.main.n} queries"),
+        f"first stage\n{METRIC}": result.metrics[f"first {METRIC}"],
+        f"reranked\n{METRIC}": number(result.metrics[METRIC], strong=better),
+        "Δ\nreranked − first": number(
+            gain.difference, "+.3f", interval=gain.interval, detail="a single query"
+        ),
+        "p\ncorrected": Cell(p_value_text(gain.corrected), raw, strong=clear, value=gain.corrected),
+        "won, tied, lost": f"{gain.won}, {gain.tied}, {gain.lost}",
+        "recall\nfirst stage: the ceiling": result.metrics[recall],
+        f"best order\n{METRIC}": result.metrics[f"oracle {METRIC}"],
+    }
 
 
 def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[PairedDifference]:
@@ -202,28 +219,7 @@ def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[Pair
     return corrected([d for matrix in matrices for d in paired_differences(matrix, seed=seed)])
 
 
-def _row(result: Result, gain: PairedDifference) -> tuple[Cell, ...]:
-    ends = "a single query" if gain.interval is None else interval_text(gain.interval)
-    recall = next(name for name in result.metrics if name.startswith("first Recall@"))
-    significant = gain.significant(ALPHA)
-    return (
-        Cell(short_task(gain.task), f"{result.main.n} queries"),
-        number(result.metrics[f"first {METRIC}"]),
-        number(result.metrics[METRIC], strong=significant and gain.difference > 0),
-        Cell(f"{gain.difference:+.3f}", ends, value=gain.difference, interval=gain.interval),
-        Cell(
-            p_value_text(gain.corrected),
-            f"raw {p_value_text(gain.p_value)}, {in_words(gain)}",
-            strong=significant,
-            value=gain.corrected,
-        ),
-        Cell(f"{gain.won}, {gain.tied}, {gain.lost}"),
-        number(result.metrics[recall]),
-        number(result.metrics[f"oracle {METRIC}"]),
-    )
-
-
-def in_words(gain: PairedDifference) -> str:
+def _in_words(gain: PairedDifference) -> str:
     """Whether the reranker helps: whether the difference is significant."""
     if not gain.significant(ALPHA):
         return "no significant difference"
@@ -235,72 +231,54 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     if not results:
         return Conclusion("Nothing was reranked.")
     label, gains = results[0].model.label, rerank_differences(results, seed=seed)
-    largest = max(range(len(gains)), key=lambda index: abs(gains[index].difference))
-    effect = _effect(gains[largest])
+    words = [_in_words(each) for each in gains]
+    gain = max(gains, key=lambda each: abs(each.difference))
+    ends = interval_text(gain.interval, absent="(a single query)")
+    p = p_value_text(gain.corrected, relation=True)
+    effect = f"{gain.difference:+.3f} {ends}, p {p}, n = {gain.n}"
     if len(gains) == 1:
+        verb = "makes no significant difference" if words[0].startswith("no ") else words[0]
         best = results[0].metrics[f"oracle {METRIC}"].value or 0.0
-        before, after = (f"{gains[0].means[i]:.3f}" for i in (1, 0))
         return Conclusion(
-            f"Reranking with {label} {_VERBS[in_words(gains[0])]} on {short_task(gains[0].task)}: "
-            f"{METRIC} goes from {before} to {after}, a paired difference of {effect}. The best "
-            f"order of the same candidates would reach {best:.3f}."
+            f"Reranking with {label} {verb} on {short_task(gain.task)}: {METRIC} goes from "
+            f"{gain.means[1]:.3f} to {gain.means[0]:.3f}, a paired difference of {effect}. The "
+            f"best order of the same candidates would reach {best:.3f}."
         )
-    words = [in_words(each) for each in gains]
     counts = [f"{verb} on {words.count(verb) or 'none'}" for verb in ("helps", "hurts")]
     return Conclusion(
         f"Of {len(gains)} data sets, reranking with {label} {' and '.join(counts)} by a "
-        f"significant paired difference (the largest, on {short_task(gains[largest].task)}: "
-        f"{effect})."
+        f"significant paired difference (the largest, on {short_task(gain.task)}: {effect})."
     )
-
-
-_VERBS = {
-    "helps": "helps",
-    "hurts": "hurts",
-    "no significant difference": "makes no significant difference",
-}
-
-
-def _effect(gain: PairedDifference) -> str:
-    ends = interval_text(gain.interval, absent="(a single query)")
-    p = p_value_text(gain.corrected, relation=True)
-    return f"{gain.difference:+.3f} {ends}, p {p}, n = {gain.n}"
 
 
 def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
     """Ordering of relevant candidates above others, and calibration of P(yes)."""
-    rows = []
-    for page in pages:
-        scores, labels = page.pairs()
-        chance = probability(scores)
-        order = aggregate({"order": page.order()}, how="mean", columns=("order",), seed=seed)
-        middle = float(np.median(scores))
-        rows.append(
-            (
-                Cell(short_task(page.name), f"{len(scores):,} pairs"),
-                number(order),
-                Cell(_against_chance(order)),
-                Cell(f"{labels.mean():.3f}"),
-                Cell(f"{chance.mean():.3f}"),
-                Cell(f"{expected_error(chance, labels):.3f}"),
-                Cell(f"{((chance - labels) ** 2).mean():.3f}"),
-                Cell(f"{middle:+.2f}", f"[{scores.min():+.2f}, {scores.max():+.2f}]"),
-            )
-        )
-    columns = (
-        "data set", "relevant above others\n0.5 is chance", "in words", "relevant\nshare",
-        "P(yes)\nmean", "calibration error\n10 bins", "Brier score", "log-odds\nmedian, range",
-    )  # fmt: skip
-    return Table(
-        columns,
-        tuple(rows),
-        "Relevant above others: how often a relevant candidate of a query scores higher than one "
-        "that is not; mean over queries with both kinds. Calibration error: mean distance of "
+    return Table.of(
+        (_order_row(page, seed) for page in pages),
+        note="Relevant above others: how often a relevant candidate of a query scores higher than "
+        "one that is not; mean over queries with both kinds. Calibration error: mean distance of "
         "P(yes) from the share of relevant pairs, over ten bins weighted by their pairs.",
         name="rerank-order",
         caption="How well log-odds order the candidates of a query, and how far P(yes) is from "
         "the share of relevant pairs.",
     )
+
+
+def _order_row(page: Reranked, seed: int) -> dict[str, Any]:
+    scores, labels = page.pairs()
+    chance = _probability(scores)
+    order = aggregate({"order": page.order()}, how="mean", columns=("order",), seed=seed)
+    ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
+    return {
+        "data set": (short_task(page.name), f"{len(scores):,} pairs"),
+        "relevant above others\n0.5 is chance": order,
+        "in words": _against_chance(order),
+        "relevant\nshare": f"{labels.mean():.3f}",
+        "P(yes)\nmean": f"{chance.mean():.3f}",
+        "calibration error\n10 bins": f"{expected_error(chance, labels):.3f}",
+        "Brier score": f"{((chance - labels) ** 2).mean():.3f}",
+        "log-odds\nmedian, range": (f"{float(np.median(scores)):+.2f}", ends),
+    }
 
 
 def _against_chance(order: Aggregate) -> str:
@@ -311,14 +289,14 @@ def _against_chance(order: Aggregate) -> str:
     return "above chance" if order.low > 0.5 else "below chance"
 
 
-def probability(log_odds: Floats) -> Floats:
+def _probability(log_odds: Floats) -> Floats:
     """P(yes) for log-odds (N,)."""
     from qwen3nb.models.rerankers.yes_no import sigmoid
 
     return sigmoid(log_odds)
 
 
-def reliability(chance: Floats, labels: NDArray[np.bool_]) -> list[tuple[float, float, int]]:
+def reliability(chance: Floats, labels: Labels) -> list[tuple[float, float, int]]:
     """Mean P(yes), share of relevant pairs and number of pairs, per non-empty bin."""
     bin_of = np.minimum((chance * _BINS).astype(int), _BINS - 1)
     return [
@@ -328,7 +306,204 @@ def reliability(chance: Floats, labels: NDArray[np.bool_]) -> list[tuple[float, 
     ]
 
 
-def expected_error(chance: Floats, labels: NDArray[np.bool_]) -> float:
+def expected_error(chance: Floats, labels: Labels) -> float:
     """Expected calibration error (Guo et al. 2017, https://arxiv.org/abs/1706.04599)."""
     bins = reliability(chance, labels)
     return sum(n * abs(mean - share) for mean, share, n in bins) / len(labels)
+
+
+def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
+    """The queries that changed most: top documents of both runs, relevant ones in bold."""
+    changed = [
+        (gain, query, page)
+        for page in pages
+        for query, gain in page.result.per_query[f"gain {METRIC}"].items()
+        if gain and (gain > 0) == helped
+    ]
+    cases = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
+    return Table.of(
+        (
+            {"query": head if rank == 1 else "", "rank": rank, **documents}
+            for gain, query, page in cases
+            for head in [
+                (shortened(page.collection.queries[query]), f"{page.name}, {METRIC} {gain:+.3f}")
+            ]
+            for rank, documents in _documents(page, query, top)
+        ),
+        note="Relevant documents in bold.",
+        empty="There is no such query.",
+        kind="words",
+        name=f"rerank-{'gains' if helped else 'losses'}",
+        caption=f"The {len(cases)} queries that {'gained' if helped else 'lost'} most, with the "
+        f"first {top} documents before and after.",
+    )
+
+
+def _documents(page: Reranked, query: str, top: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each rank with its document before and after reranking; relevant ones are strong."""
+    grades: Mapping[str, int] = page.collection.qrels[query]
+    runs = {"first stage": page.first, "reranked": page.run}
+    ranked = {name: ranking(run, query, top) for name, run in runs.items()}
+    for rank in range(max(map(len, ranked.values()))):
+        yield (
+            rank + 1,
+            {
+                name: Cell(
+                    shortened(page.collection.documents[documents[rank]]),
+                    strong=grades.get(documents[rank], 0) > 0,
+                )
+                if rank < len(documents)
+                else None
+                for name, documents in ranked.items()
+            },
+        )
+
+
+def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int = 5) -> Table:
+    """Return the first documents of one query before and after reranking.
+
+    Args:
+        pages: reranked data sets.
+        query: its id in one of them; by default, in the first one, the query whose gain is
+            nearest to the mean.
+        top: number of documents.
+
+    Raises:
+        ValueError: no data set has this query; names some of the first.
+    """
+    page = next((each for each in pages if not query or query in each.run), None)
+    if page is None:
+        known = ", ".join(sorted(pages[0].run)[:5])
+        raise ValueError(f"unknown query {query!r}; such as: {known}")
+    gains = page.result.per_query[f"gain {METRIC}"]
+    name = query or typical_query(gains)
+    log_odds = [page.run[name][document] for document in ranking(page.run, name, top)]
+    chances = _probability(np.array(log_odds)).tolist()
+    shown = [(f"{p:.3f}", f"{odds:+.2f}") for p, odds in zip(chances, log_odds, strict=True)]
+    text = shortened(page.collection.queries[name])
+    return Table.of(
+        (
+            {
+                "rank": rank,
+                **documents,
+                "P(yes)\nlog-odds": shown[rank - 1] if rank <= len(shown) else None,
+            }
+            for rank, documents in _documents(page, name, top)
+        ),
+        note="Relevant documents in bold."
+        + ("" if query else " The query whose gain is nearest to the mean."),
+        kind="words",
+        name="rerank-query",
+        caption=f"Query {name} of {short_task(page.name)}, “{text}”: the first {top} documents "
+        f"before and after reranking, {METRIC} {gains[name]:+.3f}.",
+    )
+
+
+def gain_figure(results: Sequence[Result]) -> Figure:
+    """Sorted gains of all queries, one panel per data set."""
+    panels = [
+        (_data_set(each), np.sort(list(each.per_query[f"gain {METRIC}"].values()))[::-1])
+        for each in results
+    ]
+    counts = []
+    for _, gains in panels:
+        won, lost = int((gains > 0).sum()), int((gains < 0).sum())
+        counts.append(f"{won} won, {len(gains) - won - lost} tied, {lost} lost")
+
+    def draw(width: float) -> MplFigure:
+        figure, axes = _grid(-(-len(panels) // 3), min(3, len(panels)), (width, 2.2), sharey=True)
+        for axis, (name, gains), count in zip(axes.flat, panels, counts, strict=False):
+            positions = np.arange(1, len(gains) + 1)
+            for inside, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
+                axis.bar(positions[inside], gains[inside], width=1.0, color=color)
+            axis.axhline(0, color=GREY, linewidth=0.8)
+            axis.set_title(plain(name, most=40))
+            axis.set_xlabel(plain(count))
+            axis.set_xlim(0, len(gains) + 1)
+        for axis in list(axes.flat)[len(panels) :]:
+            axis.remove()
+        for line in axes:
+            line[0].set_ylabel(f"gain in {METRIC}")
+        return figure
+
+    summary = "; ".join(
+        f"{name}: {count} of n = {len(gains)}"
+        for (name, gains), count in zip(panels, counts, strict=True)
+    )
+    return Figure(
+        name="gains",
+        draw=draw,
+        caption=f"Gain of reranking in {METRIC}, one bar per query, sorted. {summary}. The mean "
+        "gain, its interval and its test are in the table above.",
+        alt=f"Sorted gains per query. {summary}.",
+    )
+
+
+def _grid(lines: int, columns: int, panel: tuple[float, float], **options: Any) -> Any:
+    import matplotlib.pyplot as plt
+
+    size = (panel[0], panel[1] * lines)
+    options |= {"squeeze": False, "layout": "constrained"}
+    return plt.subplots(lines, columns, figsize=size, **options)
+
+
+def calibration_figure(pages: Sequence[Reranked]) -> Figure:
+    """Reliability diagram of P(yes) and histograms of log-odds, one row per data set."""
+    pairs = [(short_task(page.name), *page.pairs()) for page in pages]
+
+    def draw(width: float) -> MplFigure:
+        figure, axes = _grid(len(pairs), 2, (width, 2.5))
+        for (left, right), (name, scores, labels) in zip(axes, pairs, strict=True):
+            _reliability(left, _probability(scores), labels)
+            _spread(right, scores, labels)
+            left.set_title(plain(name, most=40))
+        return figure
+
+    summary = "; ".join(
+        f"{name}: n = {len(labels):,} pairs, {int(labels.sum()):,} relevant"
+        for name, _, labels in pairs
+    )
+    return Figure(
+        name="calibration",
+        draw=draw,
+        caption=f"{summary}. Left: share of relevant pairs per bin of P(yes) with its 95 % "
+        "Wilson interval; the diagonal is perfect calibration. Right: log-odds of relevant pairs "
+        "and of others; beyond a dashed line, P(yes) is exactly 0 or 1 in that precision, which "
+        "causes ties.",
+        alt=f"Reliability of P(yes), and two histograms of log-odds. {summary}.",
+    )
+
+
+def _reliability(axis: Axes, chance: Floats, labels: Labels) -> None:
+    from scipy.stats import binomtest
+
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    bins = reliability(chance, labels)
+    for mean, share, count in bins:
+        ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
+        axis.plot([mean, mean], [ends.low, ends.high], color=COLORS[0], linewidth=1.4)
+        where: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
+        axis.annotate(f"{count:,}", (mean, ends.high), fontsize=SMALL, **where)
+    means, shares = [each[0] for each in bins], [each[1] for each in bins]
+    axis.plot(means, shares, "o-", color=COLORS[0], markersize=4, linewidth=1)
+    axis.set_xlabel("mean P(yes) of the bin, labelled with its pairs")
+    axis.set_ylabel("share of relevant pairs")
+    axis.set_xlim(-0.05, 1.05)
+    axis.set_ylim(-0.05, 1.15)
+    grid(axis, which="both")
+
+
+def _spread(axis: Axes, scores: Floats, labels: Labels) -> None:
+    edges = np.linspace(scores.min(), scores.max() + 1e-9, 41).tolist()
+    look: dict[str, Any] = {"density": True, "histtype": "stepfilled", "alpha": 0.5}
+    kinds = ((~labels, "not relevant", COLORS[1]), (labels, "relevant", COLORS[0]))
+    for inside, name, color in kinds:
+        label = f"{name}, {inside.sum():,}"
+        axis.hist(scores[inside], bins=edges, color=color, label=label, **look)
+    for end in _FULL.values():
+        for edge in (-end, end):
+            if scores.min() < edge < scores.max():
+                axis.axvline(edge, color=GREY, linewidth=0.8, linestyle="--")
+    axis.set_xlabel("log-odds of yes")
+    axis.set_ylabel("density")
+    axis.legend()

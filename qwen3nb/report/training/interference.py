@@ -1,49 +1,47 @@
-"""Report, tables and figure of task interference, the cost of joint training."""
+"""The page of task interference: what joint training costs, and the trained configurations."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.inventory.collect import Collection, load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.training.configuration_tests import (
+    QUERIES,
     ConfigurationDifference,
     configuration_differences,
 )
-from qwen3nb.analysis.training.interference import DEFINITION, Interference, interference
-from qwen3nb.analysis.training.match_runs import REQUIRED
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
+from qwen3nb.analysis.training.interference import DEFINITION, REQUIRED, Interference, interference
+from qwen3nb.analysis.training.tir_estimate import Estimate, Gate, seeds_needed
+from qwen3nb.metrics.intervals import Interval, interval_words
+from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
-from qwen3nb.report.training.configurations import (
-    configuration_differences_table,
-    configurations_table,
-)
-from qwen3nb.utils.format import number_text, percent_text
+from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
+from qwen3nb.utils.format import json_text, number_text, p_value_text, percent_text
+from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.secrets import write_public
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
-    from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
+__all__ = ["InterferenceReport", "interference_report", "verdict_words", "write_interference"]
 
-__all__ = [
-    "InterferenceReport",
-    "interference_figure",
-    "interference_report",
-    "interference_seeds_table",
-    "interference_table",
-    "refusals_table",
-]
-
-TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
+_TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
+_Task = tuple[str, str, str]  # kind, data set and metric
 
 
 @dataclass(frozen=True)
@@ -71,20 +69,35 @@ class InterferenceReport:
     @property
     def hint(self) -> str:
         """How refused pairs could be compared, or empty."""
-        lines = [line for group in self.interference.groups for line in group.refused]
+        lines = _refused(self.interference)
         if lines and all("optimiser steps" in line for line in lines):
             return (
                 "All refused pairs differ in optimiser steps, and in the steps spent on the task "
                 "or those are unknown; train both for the same number, or log the task of each "
                 "step."
             )
-        if self.interference.required == TASK_STEPS and not self.requested:
+        if self.interference.required == _TASK_STEPS and not self.requested:
             return (
                 "No two runs have the same optimiser steps, so runs are compared that spent the "
                 "same steps on the task: a joint run takes steps on the other task besides "
                 "(--task-steps; papermill: task_steps)."
             )
         return ""
+
+    def estimates(self) -> Iterator[tuple[str, Estimate]]:
+        """Yield the estimates of data sets, tasks and means with unique names.
+
+        A task with a single data set has one row, not two equal ones.
+        """
+        groups = self.interference.groups
+        for group in groups:
+            prefix = f"{group.system}: " if len(groups) > 1 else ""
+            sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
+            tasks = [each for each in group.tasks if sizes[each.name] != 1]
+            for each in (*group.datasets, *tasks, group.overall):
+                if each.tir is not None or each is group.overall:
+                    kind, colon, dataset = each.name.partition(": ")
+                    yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
 
     def to_markdown(self) -> str:
         """As Markdown: verdicts, rule, tables, and what is missing."""
@@ -107,6 +120,23 @@ class InterferenceReport:
         ]
         return "\n\n".join(parts) + "\n"
 
+    def to_json(self) -> str:
+        """As strict JSON: verdicts, estimates, differences, and what is missing."""
+        estimates = self.interference
+        verdict = {f"by_{by}": estimates.verdict(by=by) for by in ("evidence", "point")}
+        return json_text(
+            {
+                "verdict": verdict,
+                "rule": estimates.gate.text,
+                "interference": estimates,
+                "differences": self.differences,
+                "folders": list(self.folders),
+                "adapters": self.runs,
+                "flags": list(self.flags),
+                "hint": self.hint,
+            }
+        )
+
 
 def interference_report(
     outputs: Path | str | Sequence[Path | str] = "",
@@ -128,69 +158,41 @@ def interference_report(
     Raises:
         FileNotFoundError: a folder in ``outputs`` does not exist.
     """
-    folders = _folders(outputs)
+    given = [outputs] if isinstance(outputs, str | Path) else outputs
+    folders = [Path(each).expanduser() for each in given if str(each)]
+    named = bool(folders)
+    if not named:
+        folders = find_outputs(paths.runs()) + [paths.results()] * paths.results().is_dir()
     collection = load_all_results(folders) if folders else Collection(())
-    scores = _trained(collection)
+    scores = [score for score in collection.scores if "mode" in score.facts]
     sources = {score.source for score in scores}
-    named = bool(outputs)
-    flags = [
-        f"{flag.kind}: {flag.text}"
-        for flag in collection.flags
-        if named or sources.intersection(flag.files)
-    ]
-    required = TASK_STEPS if task_steps else REQUIRED
-    estimates = interference(scores, required=required)
-    if not task_steps and _differ_in_steps(estimates):
-        fair = interference(scores, required=TASK_STEPS)
-        paired = any(each.tir is not None for group in fair.groups for each in group.tasks)
-        estimates = fair if paired else estimates
-    runs = len({(score.system, score.seed) for score in scores})
-    differences = configuration_differences(scores, draws=n_resamples, seed=seed)
+    estimates = interference(scores, required=_TASK_STEPS if task_steps else REQUIRED)
+    lines = _refused(estimates)
+    in_steps = bool(lines) and all("optimiser steps" in line for line in lines)
+    if in_steps and not task_steps and not _paired(estimates):
+        fair = interference(scores, required=_TASK_STEPS)
+        estimates = fair if _paired(fair) else estimates
     return InterferenceReport(
         interference=estimates,
         folders=tuple(map(paths.shown, folders)),
-        runs=runs,
-        flags=tuple(flags),
+        runs=len({(score.system, score.seed) for score in scores}),
+        flags=tuple(
+            f"{flag.kind}: {flag.text}"
+            for flag in collection.flags
+            if named or sources.intersection(flag.files)
+        ),
         scores=tuple(scores),
-        differences=tuple(differences),
+        differences=tuple(configuration_differences(scores, draws=n_resamples, seed=seed)),
         requested=task_steps,
     )
 
 
-def _differ_in_steps(estimates: Interference) -> bool:
-    """Whether there are pairs, and all are refused for their optimiser steps."""
-    lines = [line for group in estimates.groups for line in group.refused]
-    paired = any(each.tir is not None for group in estimates.groups for each in group.tasks)
-    return not paired and bool(lines) and all("optimiser steps" in line for line in lines)
+def _refused(estimates: Interference) -> list[str]:
+    return [line for group in estimates.groups for line in group.refused]
 
 
-def _trained(collection: Collection) -> list[Score]:
-    return [score for score in collection.scores if "mode" in score.facts]
-
-
-def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
-    if isinstance(outputs, str | Path) and str(outputs):
-        return [Path(outputs).expanduser()]
-    if not isinstance(outputs, str | Path) and outputs:
-        return [Path(each).expanduser() for each in outputs]
-    own = [paths.results()] if paths.results().is_dir() else []
-    return find_outputs(paths.runs()) + own
-
-
-def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
-    """Yield the estimates of data sets, tasks and means with unique names.
-
-    A task with a single data set has one row, not two equal ones.
-    """
-    several = len(report.interference.groups) > 1
-    for group in report.interference.groups:
-        prefix = f"{group.system}: " if several else ""
-        sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
-        tasks = [each for each in group.tasks if sizes[each.name] != 1]
-        for each in (*group.datasets, *tasks, group.overall):
-            if each.tir is not None or each is group.overall:
-                kind, colon, dataset = each.name.partition(": ")
-                yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
+def _paired(estimates: Interference) -> bool:
+    return any(each.tir is not None for group in estimates.groups for each in group.tasks)
 
 
 def verdict_words(estimates: Interference) -> str:
@@ -199,6 +201,40 @@ def verdict_words(estimates: Interference) -> str:
         f"By evidence: {estimates.verdict()}. "
         f"By point, the rule on the mean alone: {estimates.verdict(by='point')}."
     )
+
+
+def write_interference(report: InterferenceReport, folder: Path, *, outputs: Path) -> list[Path]:
+    """Write ``interference.md``, ``interference.json``, figures and LaTeX tables.
+
+    Args:
+        report: from `interference_report`.
+        folder: where to write; created if it does not exist.
+        outputs: folder of the trainings, for their losses and gradient conflicts.
+
+    Returns:
+        The files written.
+    """
+    trainings = read_trainings([], outputs=outputs, adapters_only=True)
+    given = (
+        configurations_figure(report.scores),
+        interference_figure(report),
+        loss_figure(trainings),
+        conflict_figure(trainings),
+    )
+    figures = [figure for figure in given if figure is not None]
+    tables = (
+        interference_table(report),
+        configurations_table(report.scores),
+        configuration_differences_table(report.differences),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = [f"\n![{f.name}]({f.name}.svg)\n\n{escaped(f.caption)}\n" for f in figures]
+    return [
+        write_public(folder / "interference.md", report.to_markdown() + "".join(shown)),
+        write_public(folder / "interference.json", report.to_json()),
+        *(write_public(folder / f"{t.name}.tex", t.to_latex()) for t in tables if t.rows),
+        *(f.save(folder / f"{f.name}.{ending}") for f in figures for ending in ("svg", "pdf")),
+    ]
 
 
 def interference_table(report: InterferenceReport, *, rule: bool = True) -> Table:
@@ -210,42 +246,40 @@ def interference_table(report: InterferenceReport, *, rule: bool = True) -> Tabl
         report: from `interference_report`.
         rule: whether to state the gate's rule in the note.
     """
-    level = 100 * report.interference.level
-    columns = (
-        "task\nseeds", "by evidence\nby point", f"TIR in %, ± std\n{level:g} % interval",
-        "specialist\n− joint",
-    )  # fmt: skip
-    caption = (
-        "Task interference ratio (TIR), the share of the specialist's score that joint training "
-        "loses, and the kill gate's verdicts by evidence and by point."
-    )
-    rows = tuple(_row(name, each) for name, each in _rows(report))
-    return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
-
-
-def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
-    spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
-    error = "" if each.delta_std is None else f"± {each.delta_std:.4f}"
-    overall = each.name == "overall"
-    return (
-        Cell(name, ", ".join(map(str, each.seeds))),
-        Cell(each.by_evidence, each.by_point, strong=overall),
-        Cell(
-            _percent(each.tir) + spread,
-            _percents(each.interval),
-            value=each.tir,
-            interval=each.interval,
+    rows = []
+    for name, each in report.estimates():
+        spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
+        ends = "–" if each.interval is None else "[{}, {}]".format(*map(_percent, each.interval))
+        rows.append(
+            (
+                (name, ", ".join(map(str, each.seeds))),
+                Cell(each.by_evidence, each.by_point, strong=each.name == "overall"),
+                Cell(_percent(each.tir) + spread, ends, value=each.tir, interval=each.interval),
+                number(
+                    each.delta,
+                    "+.4f",
+                    detail="" if each.delta_std is None else f"± {each.delta_std:.4f}",
+                ),
+            )
+        )
+    level = f"{100 * report.interference.level:g} % interval"
+    return Table.of(
+        rows,
+        (
+            "task\nseeds",
+            "by evidence\nby point",
+            f"TIR in %, ± std\n{level}",
+            "specialist\n− joint",
         ),
-        Cell(number_text(each.delta, sign=True, digits=4), error, value=each.delta),
+        note=_note(report, rule=rule),
+        name="interference",
+        caption="Task interference ratio (TIR), the share of the specialist's score that joint "
+        "training loses, and the kill gate's verdicts by evidence and by point.",
     )
 
 
-def _percent(share: float | None, *, sign: bool = True) -> str:
-    return number_text(None if share is None else 100 * share, sign=sign, digits=2)
-
-
-def _percents(interval: tuple[float, float] | None) -> str:
-    return "–" if interval is None else f"[{_percent(interval[0])}, {_percent(interval[1])}]"
+def _percent(share: float | None, *, sign: bool = True, digits: int = 2) -> str:
+    return number_text(None if share is None else 100 * share, sign=sign, digits=digits)
 
 
 def _note(report: InterferenceReport, *, rule: bool) -> str:
@@ -254,38 +288,37 @@ def _note(report: InterferenceReport, *, rule: bool) -> str:
         return f"No results of trained adapters in {where}."
     if not report.interference.groups:
         return f"{report.runs} adapters, none of them joint: nothing to compare."
-    methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
-    shown_methods = "; ".join(methods) or "none, as no pair is comparable"
-    text = "Negative where the joint model is better; ± shows the variance between trainings. "
-    text += f"Intervals: {shown_methods}."
-    return f"{text} {report.interference.gate.text}" if rule else text
+    methods = dict.fromkeys(each.method for _, each in report.estimates() if each.tir is not None)
+    return (
+        "Negative where the joint model is better; ± shows the variance between trainings. "
+        f"Intervals: {'; '.join(methods) or 'none, as no pair is comparable'}."
+        + (f" {report.interference.gate.text}" if rule else "")
+    )
 
 
 def interference_seeds_table(report: InterferenceReport) -> Table:
     """A row per data set and seed: both scores, their difference, and the TIR."""
-    rows = []
-    for name, each in _rows(report):
-        if not each.specialists:
-            continue
+    rows = [
+        (
+            name,
+            str(seed),
+            number(ours, ".4f"),
+            number(joint, ".4f"),
+            number(delta, "+.4f"),
+            (None, "the specialist scores 0")
+            if tir is None
+            else Cell(percent_text(tir), value=tir),
+        )
+        for name, each in report.estimates()
+        if each.specialists
         for seed, ours, joint, delta, tir in zip(
             each.seeds, each.specialists, each.joints, each.deltas, each.tirs, strict=True
-        ):
-            rows.append(
-                (
-                    Cell(name),
-                    Cell(str(seed)),
-                    Cell(f"{ours:.4f}", value=ours),
-                    Cell(f"{joint:.4f}", value=joint),
-                    Cell(f"{delta:+.4f}", value=delta),
-                    Cell("–", "the specialist scores 0")
-                    if tir is None
-                    else Cell(percent_text(tir), value=tir),
-                )
-            )
-    return Table(
+        )
+    ]
+    return Table.of(
+        rows,
         ("task", "seed", "specialist", "joint", "specialist − joint", "TIR"),
-        tuple(rows),
-        "" if rows else "No pair of runs is comparable.",
+        empty="No pair of runs is comparable.",
         name="interference-seeds",
         caption="Scores of the specialist and the joint adapter of each seed, and the share lost.",
     )
@@ -293,24 +326,19 @@ def interference_seeds_table(report: InterferenceReport) -> Table:
 
 def refusals_table(report: InterferenceReport) -> Table:
     """Refused pairs, missing runs, anomalies and caveats."""
-    estimates = report.interference
     rows = []
-    for group in estimates.groups:
+    for group in report.interference.groups:
         rows += [("refused", line) for line in group.refused]
         rows += [("missing", line) for line in group.missing]
         for each in (*group.tasks, group.overall):
             rows += [("note", f"{each.name}: {note}") for note in each.notes]
-    rows += [("missing", line) for line in estimates.missing]
+    rows += [("missing", line) for line in report.interference.missing]
     rows += [("check", line) for line in report.flags]
-    if report.hint:
-        rows.append(("note", report.hint))
-    cells = tuple((Cell(kind), Cell(text)) for kind, text in dict.fromkeys(rows))
-    note = "Nothing was refused or is missing." if report.runs else "No adapter was found."
-    note = "" if rows else note
-    return Table(
+    rows += [("note", report.hint)] if report.hint else []
+    return Table.of(
+        dict.fromkeys(rows),
         ("kind", "what"),
-        cells,
-        note,
+        empty="Nothing was refused or is missing." if report.runs else "No adapter was found.",
         kind="words",
         name="refusals",
         caption="Pairs that were not compared, missing runs, and caveats.",
@@ -322,39 +350,41 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
 
     Lines are intervals, rings single seeds. Intervals that exceed the axis end in an arrow.
     """
-    rows = [(name, each) for name, each in _rows(report) if each.tir is not None]
+    rows = [(name, each) for name, each in report.estimates() if each.tir is not None]
     if not rows:
         return None
+    gate = report.interference.gate
+
+    def draw(width: float) -> MplFigure:
+        import matplotlib.pyplot as plt
+
+        low, high = _limits([each for _, each in rows], gate)
+        figure, axis = plt.subplots(figsize=(width, 0.24 * len(rows) + 1.0))
+        axis.set_xlim(low, high)
+        _bands(axis, gate, low, high)
+        for row, (_, each) in enumerate(reversed(rows)):
+            color = COLORS[1] if each.name == "overall" else COLORS[0]
+            if each.interval:
+                _span(axis, row, each.interval, low, high, color=color)
+            single = [100 * tir for tir in each.tirs if tir is not None]
+            axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
+            axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
+        axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in reversed(rows)])
+        axis.set_ylim(-0.6, len(rows) - 0.3)
+        axis.tick_params(axis="y", length=0)
+        axis.set_xlabel("TIR in %")
+        return figure
+
     words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_evidence}" for name, each in rows)
     return Figure(
         name="interference",
-        draw=lambda width: _draw(rows, report.interference.gate, width),
+        draw=draw,
         caption="Task interference ratio (TIR): the share of the specialist's score that joint "
         "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval over "
         "seeds and, where per-query scores are stored, queries, with an arrow where it exceeds the "
         "axis. Shaded: the bands of the kill gate.",
         alt=f"Forest plot of the task interference ratio. {words}.",
     )
-
-
-def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    low, high = _limits([each for _, each in rows], gate)
-    figure, axis = plt.subplots(figsize=(width, 0.24 * len(rows) + 1.0))
-    axis.set_xlim(low, high)
-    _bands(axis, gate, low, high)
-    for row, (_, each) in enumerate(reversed(rows)):
-        color = COLORS[1] if each.name == "overall" else COLORS[0]
-        _span(axis, row, each.interval, low, high, color=color)
-        single = [100 * tir for tir in each.tirs if tir is not None]
-        axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
-        axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
-    axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in reversed(rows)])
-    axis.set_ylim(-0.6, len(rows) - 0.3)
-    axis.tick_params(axis="y", length=0)
-    axis.set_xlabel("TIR in %")
-    return figure
 
 
 def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
@@ -370,29 +400,254 @@ def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
 
 
 def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
-    ends = (high, 100 * gate.pass_at, 100 * gate.fail_below, low)
-    for name, color, right, left in zip(
-        ("PASS", "MARGINAL", "FAIL"), (COLORS[2], COLORS[4], GREY), ends[:3], ends[1:], strict=True
+    for name, color, left, right in (
+        ("PASS", COLORS[2], 100 * gate.pass_at, high),
+        ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
+        ("FAIL", GREY, low, 100 * gate.fail_below),
     ):
         axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
-        narrow = right - left < 0.12 * (high - low)
         axis.annotate(
-            name, ((left + right) / 2, 1.01), xycoords=("data", "axes fraction"), ha="center",
-            va="bottom", fontsize=SMALL, color=color, rotation=90 if narrow else 0,
-        )  # fmt: skip
+            name,
+            ((left + right) / 2, 1.01),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            va="bottom",
+            fontsize=SMALL,
+            color=color,
+            rotation=90 if right - left < 0.12 * (high - low) else 0,
+        )
     axis.axvline(0, color=GREY, linewidth=1)
 
 
-def _span(
-    axis: Axes, row: int, interval: tuple[float, float] | None, low: float, high: float,
-    *, color: str,
-) -> None:  # fmt: skip
-    if interval is None:
-        return
+def _span(axis: Axes, row: int, interval: Interval, low: float, high: float, *, color: str) -> None:
     left, right = 100 * interval[0], 100 * interval[1]
     ends = [max(left, low), min(right, high)]
     axis.plot(ends, [row, row], color=color, linewidth=2, solid_capstyle="butt")
-    if left < low:
-        axis.plot([low], [row], "<", color=color, markersize=5, clip_on=False)
-    if right > high:
-        axis.plot([high], [row], ">", color=color, markersize=5, clip_on=False)
+    for beyond, end, arrow in ((left < low, low, "<"), (right > high, high, ">")):
+        if beyond:
+            axis.plot([end], [row], arrow, color=color, markersize=5, clip_on=False)
+
+
+def interference_conclusion(report: InterferenceReport) -> Conclusion:
+    """Say what joint training costs, and what the kill gate's words mean.
+
+    The first sentence is the finding, and can stand alone. Of several joint configurations, it is
+    about the one that costs most.
+    """
+    gate = report.interference.gate
+    groups = [group for group in report.interference.groups if group.overall.tir is not None]
+    if not groups:
+        return Conclusion(_no_result(report))
+    worst = max(groups, key=lambda group: group.overall.tir or 0.0)
+    each = worst.overall
+    several = f" (the worst of {len(groups)} configurations, {worst.system})"
+    subject = "Joint training" + (several if len(groups) > 1 else "")
+    left_out = [note for note in each.notes if note.startswith("without ")]
+    parts = [f"{subject} {_cost(each, gate)}.", _gate_words(each, gate)]
+    parts += [f"This is {'; '.join(left_out)}."] if left_out else []
+    return Conclusion(" ".join(parts))
+
+
+def _no_result(report: InterferenceReport) -> str:
+    if not report.runs:
+        return "No trained adapters have been evaluated, so the cost of joint training is unknown."
+    if not report.interference.groups:
+        return (
+            f"None of the {report.runs} adapters was trained jointly, so the cost of joint "
+            "training is unknown."
+        )
+    refused = len(_refused(report.interference))
+    why = f": {refused} pair{'s were' if refused > 1 else ' was'} refused" if refused else ""
+    return f"No joint adapter can be compared with its specialist{why}. {report.hint}".rstrip()
+
+
+def _cost(each: Estimate, gate: Gate) -> str:
+    """What follows "Joint training": the cost in words, the TIR, its interval and the seeds."""
+    tir, count = each.tir or 0.0, len(each.seeds)
+    shown = [_percent(value, sign=False, digits=1) for value in (tir, *(each.interval or ()))]
+    ends = f" [{', '.join(shown[1:])}]" if each.interval else ""
+    numbers = f"TIR {shown[0]} %{ends} over {_seeds_text(count)}"
+    low, high = each.interval if each.interval and count > 1 else (-math.inf, math.inf)
+    if low > 0:
+        if tir < gate.pass_at:
+            return f"costs a little: {numbers}"
+        return f"costs {shown[0]} % of the specialist's score: {numbers}"
+    if high < 0:
+        return f"costs nothing, it helps: {numbers}"
+    if high < gate.fail_below:
+        return f"costs nothing measurable: {numbers}"
+    return f"is not shown to cost anything: {numbers}"
+
+
+def _gate_words(each: Estimate, gate: Gate) -> str:
+    """The gate's verdicts, what they mean, and what would settle them."""
+    high, low = f"{100 * gate.pass_at:g} %", f"{100 * gate.fail_below:g} %"
+    meaning = {
+        "PASS": f"a loss of {high} or more, enough interference to go on and treat it",
+        "FAIL": f"a loss below {low}, so there is no interference to treat",
+        "MARGINAL": f"a loss between {low} and {high}",
+    }[each.by_point]
+    if each.by_evidence == each.by_point:
+        return f"The kill gate says {each.by_evidence}, by evidence and by point: {meaning}."
+    return (
+        f"The kill gate says {each.by_evidence} by evidence: {_missing(each, gate)}. By point, "
+        f"the rule on the mean alone, it says {each.by_point} ({meaning})."
+    )
+
+
+def _missing(each: Estimate, gate: Gate) -> str:
+    """Why the evidence settles nothing, and how many seeds could."""
+    if len(each.seeds) < 2:
+        return "one seed cannot show how much trainings vary; two or more are needed"
+    if each.interval is None:
+        return "there is no interval"
+    if gate.evidence(each.tir, each.seed_interval) == "INCONCLUSIVE":
+        needed = seeds_needed(each, gate)
+        many = "more seeds than are practical" if needed is None else f"about {needed} seeds"
+        return f"the seeds differ too much; at this spread {many} would be needed"
+    if gate.evidence(each.tir, each.interval) == "INCONCLUSIVE":
+        return "the seeds agree, but the interval over seeds and queries needs more queries"
+    return "not every task could be compared"
+
+
+def configurations_table(scores: Iterable[Score]) -> Table:
+    """A row per configuration, a column per task: mean over seeds, sample std as a subscript.
+
+    Args:
+        scores: of trained runs; of several for one run, task and metric, the newest is used.
+    """
+    cells = _by_seed(scores)
+    tasks = sorted({task for _, task in cells})
+    rows = [
+        (system, *(_mean_cell(list(cells.get((system, task), {}).values())) for task in tasks))
+        for system in sorted({system for system, _ in cells})
+    ]
+    heads = [f"{kind}\n{short_task(task)}, {metric}" for kind, task, metric in tasks]
+    return Table.of(
+        rows,
+        ("configuration", *heads),
+        note="Mean over seeds; beside it, in small: sample standard deviation over seeds. Best of "
+        "each task in bold, second best underlined, whether or not they differ significantly.",
+        empty="No scores of trained configurations.",
+        best=True,
+        name="configurations",
+        caption="Scores of the trained configurations on each task, means over seeds.",
+    )
+
+
+def _mean_cell(values: Sequence[float]) -> Cell:
+    if not values:
+        return Cell("not run")
+    spread = f"{stdev(values):.3f}" if len(values) > 1 else ""
+    return number(fmean(values), detail=_seeds_text(len(values)), std=spread)
+
+
+def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int | None, float]]:
+    """Newest value per seed, by system and task."""
+    newest: dict[tuple[str, _Task], dict[int | None, float]] = {}
+    for score in sorted(scores, key=lambda each: each.finished):
+        if score.main and score.value is not None:
+            key = (score.system, (score.kind, score.task, score.metric))
+            newest.setdefault(key, {})[score.seed] = score.value
+    return newest
+
+
+def _seeds_text(count: int) -> str:
+    return f"{count} seed{'s' if count > 1 else ''}"
+
+
+def configuration_differences_table(
+    differences: Sequence[ConfigurationDifference], *, alpha: float = 0.05
+) -> Table:
+    """A row per data set and pair of configurations: difference, interval and p-values.
+
+    Args:
+        differences: from `configuration_differences`.
+        alpha: corrected p-values below it are in bold.
+    """
+    family = next((each.family for each in differences if each.family), 0)
+    return Table.of(
+        (_difference_row(each, alpha) for each in differences),
+        note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}, below "
+        f"it the raw p-value; corrected p < {alpha:g} in bold. With scores per query: permutation "
+        "test over queries, each averaged over the seeds that both have, and the interval "
+        f"({interval_words(['paired'])}) over queries; it says nothing about other seeds. "
+        "Without: paired t-test and Student's interval over seeds.",
+        empty="No two configurations have a seed and a task in common.",
+        name="configuration-differences",
+        caption="Differences between every two trained configurations on each data set, tested.",
+    )
+
+
+def _difference_row(each: ConfigurationDifference, alpha: float) -> dict[str, Any]:
+    raw = each.undefined if each.p_value is None else p_value_text(each.p_value)
+    count = f"{each.n} queries" if each.test == QUERIES else _seeds_text(len(each.seeds))
+    clear = significant(each.corrected, each.interval, alpha=alpha)
+    return {
+        "first − second\ntask, metric": (
+            f"{each.first} − {each.second}",
+            f"{each.kind}: {short_task(each.task)}, {each.metric}",
+        ),
+        "Δ\n95 % interval": number(
+            each.difference, "+.3f", interval=each.interval, detail="no interval"
+        ),
+        "p, corrected\nraw": Cell(p_value_text(each.corrected), raw, strong=clear),
+        "seeds\nΔ by seed": (
+            ", ".join(map(str, each.seeds)),
+            ", ".join(f"{value:+.3f}" for value in each.by_seed),
+        ),
+        "paired over": (count, f"{each.unpaired} unpaired" if each.unpaired else ""),
+    }
+
+
+def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -> Figure | None:
+    """Draw a bar per configuration with its standard deviation over seeds, a group per task.
+
+    None if no score has the metric.
+
+    Args:
+        scores: as for `configurations_table`.
+        metric: the metric of the bars.
+    """
+    cells = {key: seeds for key, seeds in _by_seed(scores).items() if key[1][2] == metric}
+    if not cells:
+        return None
+    systems = sorted({system for system, _ in cells})
+    tasks = sorted({task for _, task in cells})
+
+    def draw(width: float) -> MplFigure:
+        import matplotlib.pyplot as plt
+
+        columns = min(3 if width > 5 else 1, len(tasks))
+        lines = -(-len(tasks) // columns)
+        size = (width, lines * (0.21 * len(systems) + 0.8))
+        figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+        colors, rows = model_colors(systems), systems[::-1]
+        for axis, task in zip(axes.flat, tasks, strict=False):
+            for row, system in enumerate(rows):
+                values = list(cells.get((system, task), {}).values())
+                if values:
+                    axis.barh(row, fmean(values), height=0.7, color=colors[system], alpha=0.85)
+                if len(values) > 1:
+                    ends = [fmean(values) - stdev(values), fmean(values) + stdev(values)]
+                    axis.plot(ends, [row, row], color=GREY, linewidth=1.4)
+            axis.set_title(plain(f"{short_task(task[1])} ({task[0]})", most=34))
+            axis.set_xlabel(metric)
+            grid(axis)
+        for axis in list(axes.flat)[len(tasks) :]:
+            axis.remove()
+        for line in axes:
+            line[0].set_yticks(range(len(rows)), [plain(name, most=28) for name in rows])
+        return figure
+
+    words = "; ".join(
+        f"{system} on {short_task(task)}: {fmean(seeds.values()):.3f}"
+        for (system, (_, task, _)), seeds in sorted(cells.items())
+    )
+    return Figure(
+        name="configurations",
+        draw=draw,
+        caption=f"{metric} of each trained configuration: mean over seeds, with the sample "
+        "standard deviation over seeds as a line where there are several.",
+        alt=f"Bars of {metric} per configuration. {words}.",
+    )

@@ -16,8 +16,12 @@ from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.files.journal import Journal
 
 __all__ = [
-    "known_digest", "known_digests", "remember_digest", "remember_digests", "remembered_digest",
-]  # fmt: skip
+    "known_digest",
+    "known_digests",
+    "remember_digest",
+    "remember_digests",
+    "remembered_digest",
+]
 
 log = logging.getLogger(__name__)
 _TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
@@ -32,9 +36,10 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
         kind: of the digest, where files have another one besides.
     """
     key = _key(files, kind)
-    if (known := _known(key)) is not None:
+    known = known_digests(key).get(key)
+    if known is not None:
         return known
-    old = all(_is_old(file) for file in files)
+    old = all(map(_is_old, files))
     digest = compute()
     if old and _key(files, kind) == key:  # else they were replaced while they were read
         remember_digests({key: digest})
@@ -43,28 +48,22 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
 
 def remember_digest(files: Sequence[Path], digest: str) -> None:
     """Store a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
-    if all(_is_old(file) for file in files):
+    if all(map(_is_old, files)):
         remember_digests({_key(files): digest})
 
 
 def known_digest(files: Sequence[Path]) -> str | None:
     """Return the stored digest of ``files``, or None."""
-    return _known(_key(files))
+    key = _key(files)
+    return known_digests(key).get(key)
 
 
-def _known(key: str) -> str | None:
-    try:
-        return Journal(_memory()).get(key)
-    except OSError as error:
-        log.warning("%s: not read (%s); digests are computed again", _memory(), error)
-        return None
-
-
-def known_digests() -> dict[str, str]:
-    """Return this machine's memory of the digests of files, by their stamps."""
+def known_digests(*keys: str) -> dict[str, str]:
+    """Return this machine's digests of files by their stamps: those of ``keys``, or all."""
     try:
         memory = Journal(_memory())
-        return {key: str(memory.get(key)) for key in sorted(memory.keys())}
+        values = {key: memory.get(key) for key in sorted(keys or memory.keys())}
+        return {key: str(value) for key, value in values.items() if value is not None}
     except OSError as error:
         log.warning("%s: not read (%s); digests are computed again", _memory(), error)
         return {}

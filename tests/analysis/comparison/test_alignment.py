@@ -24,8 +24,9 @@ def test_columns_follow_the_ids_whatever_the_order_in_the_record():
     columns, reasons = score_columns("T", [one, other, one], names, "nDCG@10", "r" * 12)
     assert not reasons
     assert {name: dict(column) for name, column in columns.items()} == {
-        "one": {"q1": 0.1, "q2": 0.2, "q3": 0.3}, "other": {"q1": 0.4, "q2": 0.5, "q3": 0.6},
-    }  # fmt: skip
+        "one": {"q1": 0.1, "q2": 0.2, "q3": 0.3},
+        "other": {"q1": 0.4, "q2": 0.5, "q3": 0.6},
+    }
 
 
 def test_records_are_paired_and_the_rest_is_reported():
@@ -74,10 +75,12 @@ def test_pairs_with_a_reference_lose_no_query_to_a_third():
     amend(other, "task", revision="another")
     pairing = pair_against([whole, short, reference, other], reference)
     assert [(m.systems, len(m.queries)) for m in pairing.matrices] == [
-        (("w", "r"), 3), (("s", "r"), 2),
-    ]  # fmt: skip
-    assert pairing.left_out == (f"{TASK}: x was run on revision another of the data, the "
-                              f"others on {'r' * 12}",)  # fmt: skip
+        (("w", "r"), 3),
+        (("s", "r"), 2),
+    ]
+    assert pairing.left_out == (
+        f"{TASK}: x was run on revision another of the data, the others on {'r' * 12}",
+    )
     short.per_query["nDCG@10"] = {"z": 0.1}
     assert "no query is shared" in pair_against([short], reference).left_out[0]
 

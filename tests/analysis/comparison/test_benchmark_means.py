@@ -44,8 +44,9 @@ def test_the_columns_of_a_tier_are_never_over_two_benchmarks_or_metrics():
 
 
 def test_a_benchmark_by_hand_counts_a_group_once_and_names_what_is_missing():
-    benchmark = Benchmark("BEIR", {"Retrieval": ("CQADupstackRetrieval", "MSMARCO", "SciFact")},
-                          metric="nDCG@10")  # fmt: skip
+    benchmark = Benchmark(
+        "BEIR", {"Retrieval": ("CQADupstackRetrieval", "MSMARCO", "SciFact")}, metric="nDCG@10"
+    )
     whole, without = benchmark_columns(benchmark)
     records = [make("m", [0.12 + 0.24 * (i == 0)], task=each) for i, each in enumerate(FORUMS)]
     records += [make("m", [0.8], task="MSMARCO"), make("m", [0.5], task="SciFact")]
@@ -111,11 +112,21 @@ def test_means_equal_those_of_mtebs_own_tables():
     ours = BENCHMARKS["MTEB(eng, v2)"]
     assert {key: kind for kind, keys in ours.types.items() for key in keys} == types
     records = {key: benchmark_record("m", key, seed=7) for key in types}
-    frame = polars.DataFrame([
-        {"model_name": MODEL, "model_revision": "1", "task_name": task.metadata.name,
-         "split": split, "subset": subset, "score": main_score(records[task_key(task)])}
-        for task in benchmark.tasks for split in task.eval_splits for subset in task.hf_subsets
-    ])  # fmt: skip
+    frame = polars.DataFrame(
+        [
+            {
+                "model_name": MODEL,
+                "model_revision": "1",
+                "task_name": task.metadata.name,
+                "split": split,
+                "subset": subset,
+                "score": main_score(records[task_key(task)]),
+            }
+            for task in benchmark.tasks
+            for split in task.eval_splits
+            for subset in task.hf_subsets
+        ]
+    )
     (row,) = benchmark._create_summary_table(frame).df.to_dicts()
     mine = means(records.values())
     for name in ("Mean (Task)", "Mean (TaskType)"):

@@ -31,9 +31,10 @@ def test_the_rule_needs_both_evidence_and_size():
     comparison = compared(candidates(), draws=1000)
     recommended = verdicts(comparison)
     assert {name: (each.verdict, each.matters) for name, each in recommended.items()} == {
-        "up": ("better", True), "down": ("worse", True),
+        "up": ("better", True),
+        "down": ("worse", True),
         "slightly": ("better, by less than 0.05", False),
-    }  # fmt: skip
+    }
     assert "significant, but not larger than 0.05" in recommended["slightly"].text
     assert [each.corrected for each in comparison.differences] == [pytest.approx(6 / 1001)] * 3
     assert "all 6 pairs of the models compared" in rule(comparison, comparison.tasks[0])

@@ -27,15 +27,28 @@ def test_the_baseline_is_the_best_of_those_with_most_tasks():
 
 def test_a_task_with_several_subsets_is_compared_within_each():
     def multilingual(label, shift):
-        values = {f"test/{s}/{i}": shift + 0.1 * (i % 3) + 0.2 * (s == "de")
-                  for s in ("de", "en") for i in range(9)}  # fmt: skip
+        values = {
+            f"test/{s}/{i}": shift + 0.1 * (i % 3) + 0.2 * (s == "de")
+            for s in ("de", "en")
+            for i in range(9)
+        }
         result = make(label, values, task="T")
         parts = tuple(
-            Part("test", subset, (f"{subset}-Latn",),
-                 aggregate(result.per_query, how="mean", columns=("nDCG@10",), seed=0,
-                           parts=(f"test/{subset}/",)), 0.5)
+            Part(
+                "test",
+                subset,
+                (f"{subset}-Latn",),
+                aggregate(
+                    result.per_query,
+                    how="mean",
+                    columns=("nDCG@10",),
+                    seed=0,
+                    parts=(f"test/{subset}/",),
+                ),
+                0.5,
+            )
             for subset in ("de", "en")
-        )  # fmt: skip
+        )
         return replace(result, parts=parts)
 
     german = make("c", {str(i): 0.1 for i in range(9)}, task="T")
@@ -52,9 +65,9 @@ def test_a_task_with_several_subsets_is_compared_within_each():
 
 def test_a_task_is_drawn_once_and_only_if_it_is_shown(monkeypatch):
     drawn = []
-    flips = differences.sign_flip_extremes
+    flips = differences.sign_flip_p_values
     monkeypatch.setattr(
-        differences, "sign_flip_extremes", lambda *a, **k: drawn.append(k["seed"]) or flips(*a, **k)
+        differences, "sign_flip_p_values", lambda *a, **k: drawn.append(k["seed"]) or flips(*a, **k)
     )
     results = [
         make(name, task=task, scores=noisy(mean, seed=i))

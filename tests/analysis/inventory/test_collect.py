@@ -61,8 +61,6 @@ def test_three_kinds_of_files_make_one_table(tmp_path):
     assert table["rank_only_r4"][42]["SciFact"]["nDCG@10"] == pytest.approx(
         sum(QUERIES.values()) / 20
     )
-    json.loads(collection.to_json())
-    assert "| emb\\_only\\_r4 | 1 | SciFact |" in collection.to_markdown()
 
 
 def test_scores_carry_the_facts_of_their_training(tmp_path):
@@ -79,9 +77,14 @@ def test_scores_carry_the_facts_of_their_training(tmp_path):
     )
     facts = load_all_results(tmp_path).scores[0].facts
     assert facts == {
-        "mode": "rank_only", "rank": 4, "base": "tiny", "data_seed": 42,
-        "steps": 40, "steps_reranking": 40, "ended": 5.0,
-    }  # fmt: skip
+        "mode": "rank_only",
+        "rank": 4,
+        "base": "tiny",
+        "data_seed": 42,
+        "steps": 40,
+        "steps_reranking": 40,
+        "ended": 5.0,
+    }
 
 
 def test_our_records_carry_the_facts_of_their_training(tmp_path):
@@ -102,8 +105,11 @@ def test_adapters_of_one_configuration_are_one_system(tmp_path):
     for seed in (1, 2):
         result = make(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
         result.config["training"] = {
-            "configuration": "joint_r4", "seed": seed, "mode": "joint", "settings": settings,
-        }  # fmt: skip
+            "configuration": "joint_r4",
+            "seed": seed,
+            "mode": "joint",
+            "settings": settings,
+        }
         result.save(tmp_path)
     scores = load_all_results(tmp_path).scores
     assert {(score.system, score.seed) for score in scores} == {("joint_r4", 1), ("joint_r4", 2)}

@@ -21,12 +21,14 @@ from qwen3nb.analysis.training.checkpoint_scores import (
     trajectory_curve,
 )
 from qwen3nb.datasets.training_files import json_lines
-from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
-from qwen3nb.report.training.tables import (
+from qwen3nb.report.training.trainings import (
     best_table,
+    conflict_figure,
     logs_table,
     loss_correlation_table,
+    loss_figure,
     read_trainings,
+    trajectory_figure,
     variance_table,
 )
 
@@ -51,11 +53,16 @@ def outputs(tmp_path):
     with (joint / "train_log.jsonl").open("a") as file:
         file.write('{"step": 3, "lo')
     measured = [
-        {"step": 10, "per_layer": {PARAMETER.format(0, "q_proj", "A"): 0.2,
-                                   PARAMETER.format(0, "q_proj", "B"): 0.4,
-                                   PARAMETER.format(10, "v_proj", "A"): -0.5}},
+        {
+            "step": 10,
+            "per_layer": {
+                PARAMETER.format(0, "q_proj", "A"): 0.2,
+                PARAMETER.format(0, "q_proj", "B"): 0.4,
+                PARAMETER.format(10, "v_proj", "A"): -0.5,
+            },
+        },
         {"step": 20, "per_layer": {PARAMETER.format(0, "q_proj", "A"): -0.1, "odd.name.w": 0.5}},
-    ]  # fmt: skip
+    ]
     (joint / "gradient_conflicts.jsonl").write_text(lines(*measured, end=""))
     return base
 
@@ -85,8 +92,9 @@ def test_conflicts_by_layer_module_and_step_with_gaps(outputs):
     )
     nothing = [np.nan, np.nan]
     np.testing.assert_allclose(
-        conflicts.by_module(), [[0.1, *nothing], [np.nan, -0.5, np.nan], [*nothing, 0.5]],
-    )  # fmt: skip
+        conflicts.by_module(),
+        [[0.1, *nothing], [np.nan, -0.5, np.nan], [*nothing, 0.5]],
+    )
 
 
 def test_outputs_are_located_at_any_depth(outputs):
@@ -141,9 +149,11 @@ def steps_of(training, *means, seed="", spread=0.2):
 
 def test_records_of_one_training_are_a_trajectory():
     results = [
-        *steps_of("a", 0.1, 0.5), *steps_of("b", 0.2, seed="-seed-1"),
-        *steps_of("b", 0.3, seed="-seed-2"), make("other"),
-    ]  # fmt: skip
+        *steps_of("a", 0.1, 0.5),
+        *steps_of("b", 0.2, seed="-seed-1"),
+        *steps_of("b", 0.3, seed="-seed-2"),
+        make("other"),
+    ]
     first, second = trajectories(results, tasks=[TASK])
     assert (first.training, first.steps, list(first.records)) == ("a", (100, 200), [0])
     assert (second.training, sorted(second.records)) == ("b", [1, 2])

@@ -6,7 +6,7 @@ import scipy.stats
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.configuration_tests import configuration_differences
-from qwen3nb.report.training.configurations import configuration_differences_table
+from qwen3nb.report.training.interference import configuration_differences_table
 
 
 def score(system, seed, values, *, task="A", kind="reranking", finished=""):
@@ -23,10 +23,13 @@ def score(system, seed, values, *, task="A", kind="reranking", finished=""):
 def test_queries_are_averaged_over_the_seeds_that_both_have():
     """Means over seeds are .05 and .35; two of the four sign patterns are as large."""
     given = [
-        score("joint", 1, [0.5, 0.7]), score("joint", 2, [0.3, 0.9]), score("joint", 3, [1.0, 1.0]),
-        score("rank", 1, [0.4, 0.4]), score("rank", 2, [0.0, 0.0]),
+        score("joint", 1, [0.5, 0.7]),
+        score("joint", 2, [0.3, 0.9]),
+        score("joint", 3, [1.0, 1.0]),
+        score("rank", 1, [0.4, 0.4]),
+        score("rank", 2, [0.0, 0.0]),
         score("rank", 2, [0.3, 0.5], finished="2026-01-02"),
-    ]  # fmt: skip
+    ]
     (each,) = configuration_differences(given, draws=4000, seed=0)
     assert (each.first, each.second, each.seeds) == ("joint", "rank", (1, 2))
     assert each.by_seed == pytest.approx((0.2, 0.2))

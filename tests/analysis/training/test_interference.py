@@ -10,6 +10,7 @@ from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.training.interference import interference
 from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)
 
@@ -77,18 +78,21 @@ def test_the_gate_at_its_thresholds(joint, verdict, code):
 @pytest.mark.parametrize(
     ("interval", "verdict"),
     [
-        ((0.02, 0.5), "PASS"), ((0.0199, 0.5), "INCONCLUSIVE"), ((-0.5, 0.0099), "FAIL"),
-        ((-0.5, 0.01), "INCONCLUSIVE"), ((0.01, 0.0199), "MARGINAL"), (None, "INCONCLUSIVE"),
+        ((0.02, 0.5), "PASS"),
+        ((0.0199, 0.5), "INCONCLUSIVE"),
+        ((-0.5, 0.0099), "FAIL"),
+        ((-0.5, 0.01), "INCONCLUSIVE"),
+        ((0.01, 0.0199), "MARGINAL"),
+        (None, "INCONCLUSIVE"),
     ],
-)  # fmt: skip
+)
 def test_evidence_is_an_interval_in_one_band(interval, verdict):
     assert Gate().evidence(0.015, interval) == verdict
     assert Gate().evidence(None, interval) == "NO RESULT"
 
 
-def test_the_rule_and_the_definition_are_printed():
-    text = interference(complete(0.48)).to_markdown()
-    assert "TIR = (specialist − joint) / specialist" in text
+def test_the_rule_is_in_words():
+    text = interference(complete(0.48)).gate.text
     assert "PASS at 2 % or more" in text
     assert "FAIL below 1 %" in text
     with pytest.raises(ValueError, match="unknown kind of verdict 'mood'"):
@@ -126,7 +130,7 @@ def test_the_interval_adds_up_the_errors_of_seeds_and_queries():
     assert reranking.method == "Student's t over seeds and queries"
     assert result.verdict() == "INCONCLUSIVE"
     assert (result.verdict(by="point"), result.exit_code(by="point")) == ("PASS", 0)
-    json.loads(result.to_json())
+    json.loads(json_text(result))
 
 
 def test_a_clear_loss_is_evidence():
@@ -214,9 +218,11 @@ def test_one_seed_is_no_evidence():
 
 def test_a_specialist_at_zero_has_no_ratio():
     scores = [
-        run("rank_only", 1, 0.0), run("joint", 1, 0.1),
-        run("rank_only", 2, 0.5), run("joint", 2, 0.4),
-    ]  # fmt: skip
+        run("rank_only", 1, 0.0),
+        run("joint", 1, 0.1),
+        run("rank_only", 2, 0.5),
+        run("joint", 2, 0.4),
+    ]
     reranking = interference(scores).groups[0].tasks[0]
     assert reranking.tirs == pytest.approx((None, 0.2), nan_ok=False)
     assert reranking.tir == pytest.approx(0.2)
@@ -225,7 +231,7 @@ def test_a_specialist_at_zero_has_no_ratio():
     nothing = interference(scores[:2])
     assert nothing.groups[0].tasks[0].tir is None
     assert (nothing.verdict(), nothing.exit_code()) == ("NO RESULT", 6)
-    json.loads(nothing.to_json())
+    json.loads(json_text(nothing))
 
 
 def test_a_ratio_to_what_may_be_zero_has_no_interval():
@@ -265,7 +271,6 @@ def test_unlike_runs_are_refused_with_the_reason(fact, reason):
     assert group.tasks == ()
     assert group.overall.by_point == "NO RESULT"
     assert reason in group.refused[0]
-    assert reason in interference(scores).to_markdown()
 
 
 def test_required_facts_can_be_declared():
@@ -275,7 +280,7 @@ def test_required_facts_can_be_declared():
     ]
     fair = interference(scores, required=("rank", "base", "data_seed", "task_steps"))
     assert fair.groups[0].tasks[0].tir == pytest.approx(0.2)
-    assert "task_steps" in fair.to_markdown()
+    assert "task_steps" in fair.required
     with pytest.raises(ValueError, match="unknown fact 'colour'; choose one of: rank"):
         interference(scores, required=("colour",))
 
@@ -322,9 +327,12 @@ def test_the_queries_of_a_tasks_data_sets_have_their_shares():
     half = np.hypot(12.7062 * 0.01, stats.t.ppf(0.975, freedom) * np.sqrt(sum(parts)))
     assert task.tir == pytest.approx(0.03)
     assert task.interval == pytest.approx((0.03 - half, 0.03 + half), rel=1e-4)
-    half_known = [each if each.task == "A" else run(each.system.rsplit("_", 1)[0], each.seed,
-                                                    each.value, task="B")
-                  for each in scores]  # fmt: skip
+    half_known = [
+        each
+        if each.task == "A"
+        else run(each.system.rsplit("_", 1)[0], each.seed, each.value, task="B")
+        for each in scores
+    ]
     (task,) = interference(half_known).groups[0].tasks
     assert task.interval == task.seed_interval
     assert "no scores per query: the interval is over seeds only" in task.notes
@@ -343,7 +351,6 @@ def test_partial_results_are_used_and_the_rest_is_reported():
     only = interference([s for s in scores if s.system == "rank_only_r4"])
     assert (only.groups, only.verdict()) == ((), "NO RESULT")
     assert "rank_only_r4 (seed 1): no joint run of this seed" in only.missing
-    assert "No joint run" in only.to_markdown()
     assert interference([]).exit_code() == 6
 
 

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from qwen3nb.datasets.custom.documents import find_layout
-from qwen3nb.datasets.custom.load import load_custom, load_domain
+from qwen3nb.datasets.custom.load import load_domain
 
 QUERIES = """
 [settings]
@@ -88,8 +88,9 @@ def test_any_change_of_the_data_is_another_task(files):
 
 
 def test_a_collection_has_the_same_grades_and_its_own_records(files):
-    collection = load_custom(*files, name="mine")
+    collection = load_domain(*files, boost=False, name="mine").collection()
     assert collection.name.startswith("collection-mine-")
     assert {q: dict(grades) for q, grades in collection.qrels.items()} == {
-        "graded": {"a": 3, "b": 1, "c": 2}, "listed": {"b": 3},
-    }  # fmt: skip
+        "graded": {"a": 3, "b": 1, "c": 2},
+        "listed": {"b": 3},
+    }

@@ -4,8 +4,7 @@ import sys
 import pytest
 
 from qwen3nb.datasets.pydocs import build as pydocs_module
-from qwen3nb.datasets.pydocs.build import MASK, OWN, RELATED, Entry, PyDocs, load_pydocs
-from qwen3nb.datasets.pydocs.modules import MODULES
+from qwen3nb.datasets.pydocs.build import MASK, MODULES, OWN, RELATED, Entry, PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 
 DOC = """

@@ -3,11 +3,15 @@ import re
 import pytest
 
 from qwen3nb.datasets.pydocs import training_pairs as module
-from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.datasets.pydocs.modules import MODULES
+from qwen3nb.datasets.pydocs.build import MODULES, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-from qwen3nb.datasets.pydocs.overlap import RUN, BenchmarkTexts
-from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, LIBRARIES, load_training_pairs
+from qwen3nb.datasets.pydocs.training_pairs import (
+    DEVELOPMENT,
+    LIBRARIES,
+    RUN,
+    BenchmarkTexts,
+    load_training_pairs,
+)
 
 SOURCE = '''
 class Table:

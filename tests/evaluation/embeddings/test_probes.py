@@ -13,13 +13,14 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.words import load_analogies, load_word_pairs, mirrored_words
 from qwen3nb.evaluation.embeddings.probes import (
     alignment,
+    analogies,
     anisotropy,
     clusters,
     linear_probe,
     probe,
     uniformity,
+    word_similarity,
 )
-from qwen3nb.evaluation.embeddings.word_similarity import analogies, word_similarity
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.load import load_encoder
 from qwen3nb.report.studies.probes import probes_table
@@ -205,10 +206,13 @@ def test_macro_f1_equals_scikit_learn(rows):
     assert score.value == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("name", "pairs", "published"), [
-    ("wordsim353", 353, 0.7289),
-    ("simlex999", 999, 0.4462),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "pairs", "published"),
+    [
+        ("wordsim353", 353, 0.7289),
+        ("simlex999", 999, 0.4462),
+    ],
+)
 @pytest.mark.integration
 def test_real_word_similarity(fixtures, name, pairs, published):
     """all-MiniLM-L6-v2 on the words as they are written, without a prompt."""

@@ -10,7 +10,7 @@ from qwen3nb.cli.main import main
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
-from qwen3nb.evaluation.embeddings.geometry import effective_rank, isotropic, vector_geometry
+from qwen3nb.evaluation.embeddings.probes import effective_rank, isotropic, vector_geometry
 from qwen3nb.evaluation.embeddings.sanity_check import (
     FOX,
     PARAPHRASE,
@@ -22,7 +22,7 @@ from qwen3nb.evaluation.embeddings.sanity_check import (
 from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.report.leaderboard.tables import checks_table
+from qwen3nb.report.leaderboard.one_model import checks_table
 from qwen3nb.report.studies.geometry import cosine_figure, spectrum_figure
 
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
@@ -190,10 +190,13 @@ def sts_cache(tmp_path, monkeypatch):
     def put(revision=revision, count=1379):
         folder = tmp_path / "mteb___stsbenchmark-sts" / "default" / "0.0.0" / revision
         numbers = range(count)
-        rows = Dataset.from_dict({
-            "sentence1": [f"a{n}" for n in numbers], "sentence2": [f"b{n}" for n in numbers],
-            "score": [float(n % 6) for n in numbers],
-        })  # fmt: skip
+        rows = Dataset.from_dict(
+            {
+                "sentence1": [f"a{n}" for n in numbers],
+                "sentence2": [f"b{n}" for n in numbers],
+                "score": [float(n % 6) for n in numbers],
+            }
+        )
         rows.save_to_disk(tmp_path / "made")
         folder.mkdir(parents=True, exist_ok=True)
         (tmp_path / "made" / "data-00000-of-00001.arrow").rename(
@@ -309,9 +312,15 @@ def test_quick_tells_errors_in_a_line(cli):
 
 def test_the_table_shows_intervals_sizes_and_remarks():
     check = SimpleNamespace(
-        name="a", verdict="FAILED", observed="0.5", expected="> 1", low=0.1, high=0.9, n="9 pairs",
+        name="a",
+        verdict="FAILED",
+        observed="0.5",
+        expected="> 1",
+        low=0.1,
+        high=0.9,
+        n="9 pairs",
         remark="a stand-in",
-    )  # fmt: skip
+    )
     ((_, verdict, observed, expected, n),) = checks_table([check]).rows
     assert verdict.strong
     assert (observed.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")

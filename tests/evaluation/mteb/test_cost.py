@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from qwen3nb.datasets.mirror import data_revision
-from qwen3nb.evaluation.mteb import cost
-from qwen3nb.evaluation.mteb.cost import EncodingSpeed, Range, costs, measure_encoding
+from qwen3nb.evaluation.mteb import plan as cost
+from qwen3nb.evaluation.mteb.plan import EncodingSpeed, Range, costs, measure_encoding
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import EncoderError

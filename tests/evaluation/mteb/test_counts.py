@@ -4,7 +4,7 @@ import pytest
 from datasets import Dataset
 from helpers.mteb_tasks import loaded
 
-from qwen3nb.evaluation.mteb.counts import data_counts
+from qwen3nb.evaluation.mteb.evaluate import data_counts
 from qwen3nb.evaluation.run import EvaluationError
 
 

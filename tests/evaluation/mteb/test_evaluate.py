@@ -65,8 +65,10 @@ def test_bm25_does_what_it_can_and_the_rest_is_named(tmp_path):
     done = evaluate(load_model("bm25"), tier="smoke", output=tmp_path, show_progress=False)
     assert [result.task.type for result in done.results] == ["Retrieval", "Reranking"]
     assert set(done.skipped) == {
-        "PyDocsSampleClassification", "PyDocsSampleClustering", "AuthorSTS",
-    }  # fmt: skip
+        "PyDocsSampleClassification",
+        "PyDocsSampleClustering",
+        "AuthorSTS",
+    }
     assert done.results[0].main.value > 0.4
     assert done.results[0].model.settings["k1"] == 1.5
 

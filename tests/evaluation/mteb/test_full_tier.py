@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import task_key, tier_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
@@ -44,8 +44,8 @@ def counterfactual(language, shift):
 
 def test_another_language_of_a_task_is_not_served_from_the_first_ones_record(encoder, tmp_path):
     options = {"output": tmp_path, "show_progress": False}
-    german = evaluate_tasks(encoder, tasks=[counterfactual("deu", 1)], **options)
-    japanese = evaluate_tasks(encoder, tasks=[counterfactual("jpn", 5)], **options)
+    german = evaluate(encoder, tasks=[counterfactual("deu", 1)], **options)
+    japanese = evaluate(encoder, tasks=[counterfactual("jpn", 5)], **options)
     assert japanese.reused == ()
     assert len(list(tmp_path.glob("*/seed_0/AmazonCounterfactual*.json"))) == 2
     assert german.results[0].task.subsets == ("de",)
@@ -76,6 +76,6 @@ def test_benchmarks_are_those_of_mteb():
 def test_a_task_that_ignores_identical_ids_is_scored_as_mteb_scores_it(encoder, tmp_path):
     task = search("ArguAna", query_ids="d{}")
     assert task.ignore_identical_ids
-    run = evaluate_tasks(encoder, tasks=[task], output=tmp_path, show_progress=False)
+    run = evaluate(encoder, tasks=[task], output=tmp_path, show_progress=False)
     record = run.results[0]
     assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-5)  # MTEB rounds

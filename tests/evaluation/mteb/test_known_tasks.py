@@ -6,9 +6,8 @@ import json
 import pytest
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-from qwen3nb.evaluation.mteb import known_tasks as module
-from qwen3nb.evaluation.mteb.known_tasks import KnownTask, known_tasks
-from qwen3nb.evaluation.mteb.select import suite_tasks
+from qwen3nb.evaluation.mteb import select as module
+from qwen3nb.evaluation.mteb.select import KnownTask, known_tasks, suite_tasks
 from qwen3nb.tiers import TIERS
 
 NAMES = ["AuthorSTS", "STS17"]

@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.per_query import score_task
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import reported
@@ -125,8 +125,7 @@ def encoder(encoder_folder):
 
 
 def test_the_score_over_languages_is_the_mean_of_theirs_as_in_mteb(encoder, tmp_path):
-    run = evaluate_tasks(encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path,
-                         show_progress=False)  # fmt: skip
+    run = evaluate(encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path, show_progress=False)
     (record,) = run.results
     assert record.task.key == "STS17-en-en_es-es"
     assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-9)
@@ -140,21 +139,24 @@ def test_the_score_over_languages_is_the_mean_of_theirs_as_in_mteb(encoder, tmp_
     assert record.main.low < record.main.value < record.main.high
     assert (record.main.n, record.task.size) == (24, {"pairs": 24})
     assert {query.rpartition("/")[0] for query in record.per_query["gold"]} == {
-        "test/en-en", "test/es-es",
-    }  # fmt: skip
+        "test/en-en",
+        "test/es-es",
+    }
     assert verify(record) == []
     assert Result.load(record.path(tmp_path)) == record
 
-    (alone,) = evaluate_tasks(encoder, tasks=[sts(["en-en"])], output=tmp_path,
-                              show_progress=False).results  # fmt: skip
+    (alone,) = evaluate(
+        encoder, tasks=[sts(["en-en"])], output=tmp_path, show_progress=False
+    ).results
     assert alone.parts == ()
     assert alone.main.value == pytest.approx(english.score.value)
     assert set(alone.per_query["gold"]) < set(record.per_query["gold"])
 
 
 def test_a_changed_part_does_not_hold(encoder, tmp_path):
-    (record,) = evaluate_tasks(encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path,
-                               show_progress=False).results  # fmt: skip
+    (record,) = evaluate(
+        encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path, show_progress=False
+    ).results
     file = record.path(tmp_path)
     text = file.read_text()
     value = repr(record.parts[0].score.value)

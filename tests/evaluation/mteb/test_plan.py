@@ -3,14 +3,22 @@
 import pytest
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.cost import EncodingSpeed, Range
-from qwen3nb.evaluation.mteb.plan import Planned, plan
-from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
+from qwen3nb.evaluation.mteb import plan as module
+from qwen3nb.evaluation.mteb.plan import EncodingSpeed, Planned, Range, task_statuses
+from qwen3nb.evaluation.mteb.select import select_tasks, suite_tasks, tier_tasks
+from qwen3nb.evaluation.run import Run
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.tables import plan_by_type_table, plan_table
+from qwen3nb.report.leaderboard.preflight import plan_by_type_table
+from qwen3nb.tables import plan_table
 
 # Half a second to a second per text, whatever its length.
 SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (0.7, 0.7), (1.0, 1.0))
+
+
+def plan(model, *, tier="smoke", tasks=None, output, limit=0, speed=None):
+    selected, run = suite_tasks(tier=tier, tasks=tasks), Run(output=output)
+    statuses = task_statuses(model, selected, run, limit=limit)
+    return module.plan(model, selected, statuses, limit=limit, speed=speed)
 
 
 @pytest.fixture
@@ -56,9 +64,14 @@ def test_the_tier_full_has_61_tasks_in_seven_types(tmp_path):
     planned = plan(load_model("bm25"), tasks=tier_tasks("full"), output=tmp_path)
     *types, total = [[cell.text for cell in row] for row in plan_by_type_table(planned).rows]
     assert [row[0] for row in types] == [
-        "Classification", "Clustering", "PairClassification", "Reranking", "Retrieval", "STS",
+        "Classification",
+        "Clustering",
+        "PairClassification",
+        "Reranking",
+        "Retrieval",
+        "STS",
         "Summarization",
-    ]  # fmt: skip
+    ]
     assert total[:2] == ["all", "61"]
     assert sum(int(row[1]) for row in types) == 61
     assert total[2] == "32"  # what BM25 can do: retrieval and reranking

@@ -7,27 +7,22 @@ import pytest
 
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb import preflight as looks
-from qwen3nb.evaluation.mteb.cost import EncodingSpeed
-from qwen3nb.evaluation.mteb.plan import Planned
-from qwen3nb.evaluation.mteb.preflight import PreflightError, load_checked, preflight, weight_bytes
-from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
-from qwen3nb.models.cache.segments import bytes_per_vector
-from qwen3nb.models.encoders.encode_blocks import block_size
+from qwen3nb.evaluation.mteb import plan as looks
+from qwen3nb.evaluation.mteb.plan import Planned, PreflightError, load_checked, weight_bytes
+from qwen3nb.evaluation.mteb.select import select_tasks, suite_tasks, tier_tasks
+from qwen3nb.evaluation.run import Run
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.tables import preflight_table
+from qwen3nb.vectors.cache import bytes_per_vector
+from qwen3nb.vectors.encode_file import block_size
 
 GB = 10**9
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Speed is not measured: a millisecond per text."""
-    flat = (0.001, 0.001)
-    monkeypatch.setattr(
-        looks, "measure_encoding", lambda *_, **__: EncodingSpeed((1, 9), flat, flat, flat)
-    )
+def preflight(model, *, tasks=(), output=None):
+    selected = suite_tasks(tier="", tasks=tasks)
+    return looks.preflight(model, selected, Run(output=output))
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def test_missing_data_are_one_list_with_one_command(tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     started = time.perf_counter()
     with pytest.raises(MirrorError) as caught:
-        load_checked("bm25", tier_tasks("fast"), tier="fast")
+        load_checked("bm25", tier_tasks("fast"), Run(), tier="fast")
     message = str(caught.value)
     assert [name in message for name in ("SciFact", "NFCorpus", "FiQA2018")] == [True] * 3
     assert "STSBenchmark" not in message  # BM25 has no vectors to compare sentences with
@@ -63,17 +58,17 @@ def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, mo
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     monkeypatch.setattr(looks, "load_model", None)
     with pytest.raises(MirrorError) as caught:
-        load_checked("e5-base-v2", select_tasks(names=["SciFact"]))
+        load_checked("e5-base-v2", select_tasks(names=["SciFact"]), Run())
     assert "intfloat/e5-base-v2" in str(caught.value)
     assert "--tasks SciFact --model e5-base-v2" in str(caught.value)
     with pytest.raises(MirrorError, match="--tier fast --model e5-base-v2"):
-        load_checked("e5-base-v2", tier_tasks("fast"), tier="fast")
+        load_checked("e5-base-v2", tier_tasks("fast"), Run(), tier="fast")
 
 
 def test_a_task_whose_record_is_there_needs_no_data(tmp_path, monkeypatch):
     tasks = select_tasks(names=["SciFact"])
-    monkeypatch.setattr(looks, "waiting", lambda *_, **__: [])
-    assert load_checked("bm25", tasks).label == "bm25"
+    monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: ["there"])
+    assert load_checked("bm25", tasks, Run()).label == "bm25"
 
 
 def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypatch):
@@ -81,7 +76,7 @@ def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypa
     assert weights == (encoder_folder / "model.safetensors").stat().st_size
     monkeypatch.setattr(looks, "available_memory", lambda: weights - 1)
     with pytest.raises(PreflightError, match="the weights are"):
-        load_checked(str(encoder_folder), [])
+        load_checked(str(encoder_folder), [], Run())
     assert weight_bytes(find_source("bm25")) == 0
 
 

@@ -10,8 +10,16 @@ from mteb.results import TaskResult
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder
 
-FILLED = ("n_parameters", "memory_usage_mb", "max_tokens", "embed_dim", "framework",
-          "similarity_fn_name", "revision", "use_instructions")  # fmt: skip
+FILLED = (
+    "n_parameters",
+    "memory_usage_mb",
+    "max_tokens",
+    "embed_dim",
+    "framework",
+    "similarity_fn_name",
+    "revision",
+    "use_instructions",
+)
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +28,10 @@ def evaluated(encoder_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
     options = {"output": folder, "show_progress": False}
-    return folder, [*evaluate(encoder, tasks="AuthorSTS", **options),
-                    *evaluate("bm25", tasks="PyDocsSampleReranking", **options)]  # fmt: skip
+    return folder, [
+        *evaluate(encoder, tasks="AuthorSTS", **options),
+        *evaluate("bm25", tasks="PyDocsSampleReranking", **options),
+    ]
 
 
 def test_mteb_loads_every_score(evaluated):

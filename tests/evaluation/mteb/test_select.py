@@ -25,8 +25,9 @@ def test_splits_and_subsets_restrict_a_task():
     assert keys(some) == ["STS17-en-de_en-en"]
     (poems,) = choose_tasks(tier="fast", tasks="PoemSentimentClassification", splits="validation")
     assert (task_key(poems), list(poems.eval_splits)) == (
-        "PoemSentimentClassification-validation", ["validation"],
-    )  # fmt: skip
+        "PoemSentimentClassification-validation",
+        ["validation"],
+    )
     (german,) = select_tasks(names=["AmazonCounterfactualClassification"], languages=["deu"])
     assert german.hf_subsets == ["de"]
     (both,) = choose_tasks(tier="fast", benchmark="MTEB(eng, v2)", tasks="STS17", subsets="en-en")

@@ -5,8 +5,7 @@ from datasets import Dataset
 from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import select_tasks
-from qwen3nb.evaluation.mteb.subsample import limited
+from qwen3nb.evaluation.mteb.select import limited, select_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.store import load_results, verify
 

@@ -202,12 +202,20 @@ def test_compression_by_hand():
     documents = truncate_dimensions(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
     queries = truncate_dimensions(np.array([[0.6, 0.8]], np.float32), 2)
     collection = TestCollection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
-    sizes = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
-                                                          dimensions=[1, 2, 9])}  # fmt: skip
+    sizes = {
+        (e.kind, e.dimension): e
+        for e in compress(collection, documents, queries, dimensions=[1, 2, 9])
+    }
     assert {key: each.size for key, each in sizes.items()} == {
-        ("float32", 2): 8, ("int8", 2): 2, ("binary documents", 2): 1, ("binary", 2): 1,
-        ("float32", 1): 4, ("int8", 1): 1, ("binary documents", 1): 1, ("binary", 1): 1,
-    }  # fmt: skip
+        ("float32", 2): 8,
+        ("int8", 2): 2,
+        ("binary documents", 2): 1,
+        ("binary", 2): 1,
+        ("float32", 1): 4,
+        ("int8", 1): 1,
+        ("binary documents", 1): 1,
+        ("binary", 1): 1,
+    }
     for kind in ("float32", "int8", "binary documents", "binary"):
         assert sizes[kind, 2].ndcg["q"] == 1.0
     # Both prefixes have length 1, a tie, which the id decides: b before a.
@@ -250,9 +258,14 @@ def test_a_task_from_end_to_end():
     assert suite.exact["q1"] == suite.exact["q2"] == 1.0
     assert suite.exact["d0"] < 1
     assert [point.name for point in suite.points] == [
-        "flat", "ivf nprobe 1", "ivf nprobe 3", "hnsw efSearch 16", "pq", "sq8",
+        "flat",
+        "ivf nprobe 1",
+        "ivf nprobe 3",
+        "hnsw efSearch 16",
+        "pq",
+        "sq8",
         "binary rescore 1",
-    ]  # fmt: skip
+    ]
     assert suite.points[0].ndcg == suite.points[2].ndcg == suite.exact == suite.compressed[0].ndcg
     table = ann_table(suite)
     assert len({len(row) for row in table.rows} | {len(table.columns)}) == 1

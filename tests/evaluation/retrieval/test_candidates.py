@@ -8,8 +8,7 @@ from helpers.beir import write_beir
 from helpers.rerankers import write_reranker
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval import candidates as module
 from qwen3nb.evaluation.retrieval.candidates import (

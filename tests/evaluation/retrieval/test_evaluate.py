@@ -2,7 +2,7 @@ import pytest
 from helpers import TEXTS
 
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify
@@ -26,8 +26,8 @@ def encoder(encoder_folder):
 def test_a_collection_of_ones_own(first, encoder):
     collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
     assert set(collection.queries) == {"q1", "q2"}
-    stage = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
-    result = evaluate_collection(stage, collection)
+    model = {"encoder": encoder, "bm25": "bm25", "fusion": "bm25+random"}[first]
+    result = evaluate(model, collection, show_progress=False).results[0]
     assert verify(result) == []
     assert result.task.size["queries"] == 2
     assert result.task.counts["queries without judgements, left out"] == 1
@@ -44,9 +44,8 @@ def test_every_record_fits_the_page_of_costs(encoder):
     collection = TestCollection.from_texts(QUERIES, more, RELEVANT)
     fresh = TestCollection.from_texts(QUERIES, more | {"d8": "one more"}, RELEVANT)
     results = [
-        evaluate_collection("bm25", collection),
-        evaluate_collection(encoder, collection),
-        evaluate_collection(encoder, fresh),
+        evaluate(model, data, show_progress=False).results[0]
+        for model, data in (("bm25", collection), (encoder, collection), (encoder, fresh))
     ]
     assert len(cost_table(results).rows) == 2
     assert [result.cost.texts for result in results[1:]] == [10, 11]  # each its own

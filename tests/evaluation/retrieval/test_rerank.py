@@ -13,7 +13,7 @@ from helpers.beir import WORDS, write_beir
 from helpers.rerankers import write_reranker
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
@@ -438,10 +438,15 @@ def as_mteb_task(collection):
 
     class TrecQA(_Retrieval):
         metadata = _metadata(
-            name="TrecQA", type="Reranking", main_score="ndcg_at_10", description="TREC-QA",
+            name="TrecQA",
+            type="Reranking",
+            main_score="ndcg_at_10",
+            description="TREC-QA",
             dataset={"path": "local/trecqa-rerank", "revision": collection.revision},
-            domains=["Encyclopaedic"], annotations_creators="derived", sample_creation="found",
-        )  # fmt: skip
+            domains=["Encyclopaedic"],
+            annotations_creators="derived",
+            sample_creation="found",
+        )
 
     task = TrecQA()
     rows = [{"id": i, "title": "", "text": t} for i, t in collection.documents.items()]
@@ -525,9 +530,13 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
 
     adapters = find_trained(outputs)
     results = evaluate_trained(
-        outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
-        device="cpu", show_progress=False,
-    ).results  # fmt: skip
+        outputs,
+        [beir],
+        depth=4,
+        embedding_tasks=[embedded_task("AuthorSTS")],
+        device="cpu",
+        show_progress=False,
+    ).results
 
     assert [(each.configuration, each.seed, each.embeds) for each in adapters] == [
         ("joint_single_r2", 42, True),
@@ -545,9 +554,13 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
     again = evaluate_trained(
-        outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
-        device="cpu", show_progress=False,
-    )  # fmt: skip
+        outputs,
+        [beir],
+        depth=4,
+        embedding_tasks=[embedded_task("AuthorSTS")],
+        device="cpu",
+        show_progress=False,
+    )
     assert again.reused == (
         "joint_single_r2/seed_42: words",
         "joint_single_r2/seed_42: AuthorSTS",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.evaluation.retrieval.score_candidates import score_candidates
+from qwen3nb.evaluation.retrieval.rerank import score_candidates
 from qwen3nb.metrics.run_arrays import RunBuilder
 from qwen3nb.models.rerankers.yes_no import RerankScores, RerankStats
 from qwen3nb.utils.files.journal import Journal
@@ -43,17 +43,9 @@ def collection():
     return TestCollection("words", DOCUMENTS, QUERIES, {query: {"d1": 1} for query in QUERIES})
 
 
-def test_scores_do_not_depend_on_the_size_of_a_block(first, collection, tmp_path):
-    done = []
-    for block in (1, 3, 100):
-        journal = Journal(tmp_path / f"{block}.jsonl")
-        done.append(score_candidates(
-            StandIn(), collection, first, journal=journal, show_progress=False, block=block
-        ))  # fmt: skip
-    for each in done[1:]:
-        assert each.run.scores.tobytes() == done[0].run.scores.tobytes()
-        assert (each.counts, each.longest) == (done[0].counts, done[0].longest)
-    one = done[0]
+def test_scores_counts_and_the_longest_query(first, collection, tmp_path):
+    journal = Journal(tmp_path / "j.jsonl")
+    one = score_candidates(StandIn(), collection, first, journal=journal, show_progress=False)
     assert one.run["q2"] == {"d0": 17 * 1.25, "d2": 17 * 1.25 - 2 / 3}
     assert {q: set(scores) for q, scores in one.run.items()} == {
         q: set(scores) for q, scores in first.items()
@@ -64,7 +56,7 @@ def test_scores_do_not_depend_on_the_size_of_a_block(first, collection, tmp_path
 
 def test_what_the_journal_has_is_not_scored_again(first, collection, tmp_path):
     journal, model = Journal(tmp_path / "j.jsonl"), StandIn()
-    options = {"journal": journal, "show_progress": False, "block": 2}
+    options = {"journal": journal, "show_progress": False}
     part = first.of_queries(list(first)[:4])
     score_candidates(model, collection, part, **options)
     whole = score_candidates(model, collection, first, **options)

@@ -31,10 +31,12 @@ def outcome(variant, scores):
             model=ModelInfo(label="m", identity=variant.name),
             task=TaskInfo(name="T", type="Retrieval", main_metric="nDCG@10"),
             metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",), seed=0)},
-            per_query=per_query, seed=0, run="r",
+            per_query=per_query,
+            seed=0,
+            run="r",
             finished="2026-01-01",
         ),
-    )  # fmt: skip
+    )
 
 
 def made(base, *, pooling=0.0, around=0.0, both=0.0):
@@ -97,7 +99,7 @@ def test_variants_on_a_real_task(make_checkpoint, tmp_path):
         make_checkpoint(tmp_path / "training" / f"checkpoint-{step}", seed=step)
     selected = variants(poolings=["mean"], averages=[1, 2], prefix="[R]", normalization=True)
     run = lambda: ablate(  # noqa: E731
-        tmp_path / "training", selected, types=("STS",), show_progress=False
+        tmp_path / "training", selected, types="STS", show_progress=False
     )
     first = run()
     assert [each.variant for each in first] == selected

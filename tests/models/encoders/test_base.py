@@ -22,10 +22,13 @@ def encoder(encoder_folder):
 
 @pytest.mark.integration
 @given(
-    texts=st.lists(st.sampled_from([*TEXTS, "a", "", "  ", "é", "שלום", "😀", "x\0y", "z " * 90]),
-                   min_size=1, max_size=9),
+    texts=st.lists(
+        st.sampled_from([*TEXTS, "a", "", "  ", "é", "שלום", "😀", "x\0y", "z " * 90]),
+        min_size=1,
+        max_size=9,
+    ),
     size=st.integers(1, 5),
-)  # fmt: skip
+)
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -11,9 +11,9 @@ from helpers.tiny_models import QWEN
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.models.encoders.sentence_transformer import known_pooling
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.tokenizer_template import surround
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
 
 MINILM = "all-MiniLM-L6-v2"

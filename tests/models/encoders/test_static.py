@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
 
 MODEL2VEC = {
@@ -39,7 +39,7 @@ def test_vectors_equal_those_of_model2vec(tmp_path, case):
     folder = write_model2vec(tmp_path / "potion", **MODEL2VEC[case])
     theirs = model2vec.StaticModel.from_pretrained(folder).encode(list(ODD))
     encoder = load_encoder(folder, cache=False)
-    assert find_source(str(folder)).kind == "static"
+    assert find_source(str(folder)).kind.name == "static"
     tolerance = 2e-3 if case == "16 bits" else 1e-5
     np.testing.assert_allclose(encoder.encode(list(ODD)), theirs, atol=tolerance)
     np.testing.assert_allclose(encoder.encode(list(ODD[::-1])), theirs[::-1], atol=tolerance)
@@ -141,17 +141,19 @@ def test_vectors_are_kept_under_the_identity_of_their_content(folder, tmp_path, 
 def test_a_static_model_is_evaluated_like_any_other(folder, tmp_path):
     documents = {f"d{i}": text for i, text in enumerate([*TEXTS, "zyx"])}
     mine = TestCollection(
-        "tiny", documents, {"q": "largest element", "r": "lazy dog"},
+        "tiny",
+        documents,
+        {"q": "largest element", "r": "lazy dog"},
         {"q": {"d0": 1}, "r": {"d2": 1}},
-    )  # fmt: skip
+    )
     (result,) = evaluate(str(folder), mine, output=tmp_path / "results", show_progress=False)
     assert result.metrics["nDCG@10"].value > 0.5
 
 
 @pytest.mark.parametrize(
-    "options", [{"pooling": "last"}, {"prefix": "[R]"}, {"append_eos": True},
-                {"bidirectional": True}],
-)  # fmt: skip
+    "options",
+    [{"pooling": "last"}, {"prefix": "[R]"}, {"append_eos": True}, {"bidirectional": True}],
+)
 def test_options_of_transformers_are_refused(folder, options):
     with pytest.raises(SpecError, match="leave pooling|static model|for Qwen3|for causal"):
         load_encoder(folder, cache=False, **options)
@@ -164,9 +166,10 @@ def test_wordllama_is_the_mean_of_its_table(tmp_path):
     from safetensors.numpy import load_file
 
     source = find_source("wordllama")
-    assert (source.kind, source.label) == ("static", "wordllama")
-    table = load_file(source.folder / "weights/l2_supercat_256.safetensors")["embedding.weight"]
-    file = source.folder / "tokenizers" / "l2_supercat_tokenizer_config.json"
+    assert (source.kind.name, source.label) == ("static", "wordllama")
+    weights = source.folder.path / "weights/l2_supercat_256.safetensors"
+    table = load_file(weights)["embedding.weight"]
+    file = source.folder.path / "tokenizers" / "l2_supercat_tokenizer_config.json"
     tokenizer = Tokenizer.from_file(str(file))
     texts = [*TEXTS, "fox " * 700, "日本語 😀"]
     ids = [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)]
@@ -175,7 +178,7 @@ def test_wordllama_is_the_mean_of_its_table(tmp_path):
     np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
     assert (encoder.dimension, encoder.similarity_name, encoder.max_length) == (256, "cosine", None)
     assert not encoder.encode("").any()
-    for each in (file, source.folder / "weights/l2_supercat_256.safetensors"):  # as on the hub
+    for each in (file, source.folder.path / "weights/l2_supercat_256.safetensors"):  # as on the hub
         shutil.copyfile(each, tmp_path / each.name)
     np.testing.assert_array_equal(
         load_encoder(tmp_path, cache=False).encode(texts), encoder.encode(texts)

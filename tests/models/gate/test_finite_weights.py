@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.weights import check_finite
 from qwen3nb.models.types import ModelFolderError
 
 

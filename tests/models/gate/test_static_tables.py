@@ -7,8 +7,8 @@ import pytest
 from helpers.static_models import WIDTH, WORDS, write_model2vec, write_static_sentence_model
 from safetensors.numpy import load_file, save_file
 
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
 
 ROWS = len(WORDS) + 1
@@ -73,7 +73,7 @@ BOTH = {
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no .*weights|no model"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "no tokenizer|missing"),
     "no safetensors": (garbage("model.safetensors"), r"model\.safetensors"),
-    "no JSON": (garbage("tokenizer.json"), r"tokenizer\.json: invalid JSON"),
+    "no JSON": (garbage("tokenizer.json"), "key must be a string"),
     "another tensor": (tensors(bias=zeros(3, np.float32)), "bias: unexpected"),
     "weights elsewhere": (outside("model.safetensors"), "links out of its folder"),
     "tokenizer elsewhere": (outside("tokenizer.json"), "links out of its folder"),
@@ -85,8 +85,8 @@ BOTH = {
     ),
 }
 MODEL2VEC = {
-    "normalize": (config(normalize="yes"), "normalize is 'yes'; expected true or false"),
-    "no length": (config(max_length=0), "max_length is 0; expected a whole number from 1"),
+    "normalize": (config(normalize="yes"), "normalize is 'yes'; it should be a valid bool"),
+    "no length": (config(max_length=0), "max_length is 0; it should be greater"),
     "a length in words": (config(max_length="512"), "max_length is '512'"),
     "no table": (tensors(embeddings=None, other=zeros(3, np.float32)), "has other; expected the"),
     "no matrix": (tensors(embeddings=zeros(ROWS, np.float32)), "expected a row per token"),
@@ -94,24 +94,28 @@ MODEL2VEC = {
     "whole numbers": (tensors(embeddings=zeros((ROWS, 3), np.int64)), "of type I64; expected one"),
     "one row more": (tensors(embeddings=zeros((ROWS + 1, 3), np.float32)), f"has {ROWS} tokens"),
     "a mapping of rows that are not there": (
-        tensors(mapping=np.full(ROWS, ROWS)), f"mapping goes from {ROWS} to {ROWS}, but there are",
+        tensors(mapping=np.full(ROWS, ROWS)),
+        f"mapping goes from {ROWS} to {ROWS}, but there are",
     ),
     "a mapping below 0": (tensors(mapping=np.full(ROWS, -1)), "mapping goes from -1"),
     "a mapping of fractions": (tensors(mapping=zeros(ROWS, np.float32)), "mapping: of type F32"),
     "a short mapping": (tensors(mapping=zeros(3, np.int64)), "only 3 rows"),
     "too many weights": (tensors(weights=zeros(ROWS + 1, np.float32)), f"expected .{ROWS}., a num"),
     "weights that are not finite": (
-        tensors(weights=np.full(ROWS, np.inf, np.float32)), "weights contains NaN or infinity",
+        tensors(weights=np.full(ROWS, np.inf, np.float32)),
+        "weights contains NaN or infinity",
     ),
-}  # fmt: skip
+}
 SENTENCE = {
     "whole numbers": (
-        tensors(**{"embedding.weight": zeros((ROWS, WIDTH), np.int8)}), "type I8; expected one of",
+        tensors(**{"embedding.weight": zeros((ROWS, WIDTH), np.int8)}),
+        "type I8; expected one of",
     ),
     "no table": (
-        tensors(**{"embedding.weight": None, "other": zeros(3, np.float32)}), "has other; expected",
+        tensors(**{"embedding.weight": None, "other": zeros(3, np.float32)}),
+        "has other; expected",
     ),
-}  # fmt: skip
+}
 
 
 def check_refusal(folder, change, message):
@@ -142,7 +146,7 @@ def test_a_module_for_vectors_of_another_width_is_refused(tmp_path):
     from sentence_transformers.sentence_transformer.modules import Dense
 
     folder = write_static_sentence_model(tmp_path / "model", Dense(WIDTH + 1, 5))
-    with pytest.raises(SpecError, match=f"in_features is {WIDTH + 1}; expected {WIDTH}, the width"):
+    with pytest.raises(SpecError, match="modules do not fit each other"):
         load_encoder(folder, cache=False)
 
 

@@ -14,9 +14,15 @@ from qwen3nb.models.modeling.pooling import POOLINGS, pool
 
 # Their results or shapes depend on values, which the host must read.
 READS = {
-    "_local_scalar_dense", "_unique2", "equal", "is_nonzero", "item", "masked_select", "nonzero",
+    "_local_scalar_dense",
+    "_unique2",
+    "equal",
+    "is_nonzero",
+    "item",
+    "masked_select",
+    "nonzero",
     "unique_consecutive",
-}  # fmt: skip
+}
 
 
 class Waits(TorchDispatchMode):

@@ -103,12 +103,14 @@ def test_texts_attend_to_a_prefix_they_share(texts, rows, groups):
     whole = torch.cat([torch.ones(*seen.shape[:-1], 7, dtype=torch.bool), seen], dim=-1)
     expected = scaled_dot_product_attention(
         query,
-        *(torch.cat([p.expand(texts, -1, -1, -1), own], dim=2)
-          for p, own in zip(prefix, (key, value), strict=True)),
+        *(
+            torch.cat([p.expand(texts, -1, -1, -1), own], dim=2)
+            for p, own in zip(prefix, (key, value), strict=True)
+        ),
         attn_mask=whole,
         scale=0.3,
         enable_gqa=True,
-    )  # fmt: skip
+    )
     torch.testing.assert_close(out, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 

@@ -6,7 +6,6 @@ import torch
 from helpers.tiny_models import runner
 
 from qwen3nb.models.inference import runner as runner_module
-from qwen3nb.models.inference.runner import _in_advance
 from qwen3nb.models.types import EncoderError
 
 
@@ -58,24 +57,6 @@ def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
     assert max(sizes) == 30  # it is not tried again
 
 
-def test_what_was_done_before_memory_ran_out_is_kept(monkeypatch):
-    """Another program takes the memory in the middle of the work."""
-    rows = [list(range(3, 3 + length)) for length in (9, 8, 7, 6, 5, 4, 3, 2)]
-    expected = runner("bert").vectors(rows)
-    target = runner("bert", budget=12)
-    forward, sizes = target.model.forward, []
-
-    def fourth_fails(*args, input_ids, **kwargs):
-        sizes.append(input_ids.numel())
-        if len(sizes) == 4:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return forward(*args, input_ids=input_ids, **kwargs)
-
-    monkeypatch.setattr(target.model, "forward", fourth_fails)
-    np.testing.assert_allclose(target.vectors(rows), expected, atol=1e-5)
-    assert sizes == [9, 8, 7, 11, 6, 5, 4, 5]
-
-
 def test_a_text_that_does_not_fit_alone_is_an_error(monkeypatch):
     target = runner("bert")
     starve(monkeypatch, target, limit=4, error=torch.cuda.OutOfMemoryError("CUDA out of memory"))
@@ -95,34 +76,6 @@ def tokens_of(texts):
 
 
 TEXTS = ["ab", "cde", "f", "abcd", "e", "bcd", "fgh"]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_blocks_are_tokenised_one_ahead_and_come_in_order(size):
-    log = []
-
-    def tokenise(texts):
-        log.append(len(texts))
-        return tokens_of(texts)
-
-    blocks = []
-    for rows in _in_advance(TEXTS, tokenise, size=size):
-        blocks.append(rows)
-        assert len(log) <= len(blocks) + 1
-    assert [row for rows in blocks for row in rows] == tokens_of(TEXTS)
-    assert max(log) <= size
-
-
-def test_an_error_of_the_tokenizer_comes_when_its_block_is_due():
-    def tokenise(texts):
-        if "e" in texts:
-            raise ValueError("not a text")
-        return tokens_of(texts)
-
-    blocks = _in_advance(TEXTS, tokenise, size=2)
-    assert [next(blocks), next(blocks)] == [tokens_of(TEXTS[:2]), tokens_of(TEXTS[2:4])]
-    with pytest.raises(ValueError, match="not a text"):
-        next(blocks)
 
 
 def test_texts_in_blocks_have_the_same_vectors(monkeypatch):

@@ -21,9 +21,12 @@ QWEN3 = {  # hidden, intermediate, heads, key heads, head size
 def qwen3(size):
     hidden, inner, heads, groups, head = QWEN3[size]
     return SimpleNamespace(
-        hidden_size=hidden, intermediate_size=inner, num_attention_heads=heads,
-        num_key_value_heads=groups, head_dim=head,
-    )  # fmt: skip
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_attention_heads=heads,
+        num_key_value_heads=groups,
+        head_dim=head,
+    )
 
 
 @pytest.mark.parametrize(

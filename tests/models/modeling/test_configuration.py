@@ -7,12 +7,22 @@ from qwen3nb.models.modeling.configuration import encoder_config as build_config
 def test_defaults():
     config = Qwen3EncoderConfig()
     expected = {
-        "vocab_size": 152036, "hidden_size": 1024, "intermediate_size": 2816,
-        "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
-        "head_dim": 64, "hidden_act": "silu", "max_position_embeddings": 40960,
-        "rms_norm_eps": 1e-6, "attention_dropout": 0.0, "pad_token_id": 151643,
-        "pooling_mode": "mean", "normalize": True, "is_causal": False,
-    }  # fmt: skip
+        "vocab_size": 152036,
+        "hidden_size": 1024,
+        "intermediate_size": 2816,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "max_position_embeddings": 40960,
+        "rms_norm_eps": 1e-6,
+        "attention_dropout": 0.0,
+        "pad_token_id": 151643,
+        "pooling_mode": "mean",
+        "normalize": True,
+        "is_causal": False,
+    }
     assert {name: getattr(config, name) for name in expected} == expected
     assert config.rope_parameters["rope_theta"] == 1e6
     assert len(config.layer_types) == 28
@@ -37,10 +47,16 @@ def test_a_file_may_have_fields_of_other_programs(tmp_path):
 
 def test_spellings_of_a_configuration():
     plain = {
-        "vocab_size": 10, "hidden_size": 64, "intermediate_size": 9, "num_hidden_layers": 1,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 8,
-        "rms_norm_eps": 1e-6, "rope_theta": 5e5,
-    }  # fmt: skip
+        "vocab_size": 10,
+        "hidden_size": 64,
+        "intermediate_size": 9,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 8,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 5e5,
+    }
     assert build_config(plain).head_dim == 16
     assert build_config({**plain, "head_dim": 128}).head_dim == 128
     assert build_config({**plain, "_head_dim": 32, "head_dim": 128}).head_dim == 32

@@ -71,9 +71,11 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    query=TEXT, documents=st.lists(TEXT, min_size=1, max_size=6), budget=st.integers(1, 400),
+    query=TEXT,
+    documents=st.lists(TEXT, min_size=1, max_size=6),
+    budget=st.integers(1, 400),
     data=st.data(),
-)  # fmt: skip
+)
 def test_batch_order_and_neighbours_change_nothing(reranker, query, documents, budget, data):
     order = data.draw(st.permutations(range(len(documents))))
     expected = [reranker.score(query, [document]).log_odds[0] for document in documents]

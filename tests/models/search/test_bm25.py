@@ -30,13 +30,6 @@ def test_english_words_are_stemmed_and_nothing_else():
     assert set(model.search(rows(["sorting a table"]), top_k=3)["000"]) == {"000"}
 
 
-def test_the_settings_name_what_scores_depend_on():
-    settings = load_model("bm25").settings
-    assert settings["stemmer"] == "english"
-    assert settings["other_languages"] == "no stop words, no stemmer"
-    assert {"method", "k1", "b", "stop_words", "bm25s", "PyStemmer"} <= settings.keys()
-
-
 def test_scores_by_hand():
     """Lucene's: ln(1 + (N - n + 0.5) / (n + 0.5)) tf / (tf + 1.5 (1 - 0.75 + 0.75 l / mean l))."""
     model = load_model("bm25")

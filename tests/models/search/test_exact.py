@@ -1,22 +1,14 @@
-"""Exact search by blocks, and texts to a file of vectors."""
+"""Exact search by blocks; hits of parts, merged, are those of one search."""
 
-import json
+import itertools
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from helpers import TEXTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.bench.search import bench_search
-from qwen3nb.cli.main import main
-from qwen3nb.models.encoders import encode_file as vectors_module
-from qwen3nb.models.encoders.encode_file import encode_to_file
-from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.exact import BACKENDS, Hits, boosted, search
-from qwen3nb.models.search.npy_file import read_blocks
-from qwen3nb.models.types import EncoderError
+from qwen3nb.models.search.exact import BACKENDS, Hits, boosted, merge_hits, search
+from qwen3nb.vectors.block_file import read_blocks
 
 
 def by_definition(queries, corpus, k):
@@ -35,9 +27,12 @@ def test_by_hand():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(
-    seed=st.integers(0, 10**6), documents=st.integers(1, 120), k=st.integers(1, 150),
-    block=st.integers(1, 70), grid=st.booleans(),
-)  # fmt: skip
+    seed=st.integers(0, 10**6),
+    documents=st.integers(1, 120),
+    k=st.integers(1, 150),
+    block=st.integers(1, 70),
+    grid=st.booleans(),
+)
 @settings(deadline=None, max_examples=30)
 def test_every_backend_and_block_size_gives_the_same(backend, seed, documents, k, block, grid):
     dice = np.random.default_rng(seed)
@@ -51,18 +46,14 @@ def test_every_backend_and_block_size_gives_the_same(backend, seed, documents, k
     np.testing.assert_array_equal(hits.scores, scores)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_copies_rank_in_the_order_of_the_corpus(backend):
-    one = np.random.default_rng(0).standard_normal((1, 300), dtype=np.float32)
-    corpus = np.repeat(one, 500, axis=0)
-    hits = search(np.repeat(one, 300, axis=0), corpus, k=7, backend=backend, block=200)
-    assert (hits.ids == np.arange(7)).all()
-
-
 @given(
-    seed=st.integers(0, 10**6), documents=st.integers(1, 60), k=st.integers(1, 70),
-    block=st.integers(1, 30), grid=st.booleans(), boost=st.booleans(),
-)  # fmt: skip
+    seed=st.integers(0, 10**6),
+    documents=st.integers(1, 60),
+    k=st.integers(1, 70),
+    block=st.integers(1, 30),
+    grid=st.booleans(),
+    boost=st.booleans(),
+)
 @settings(deadline=None, max_examples=60)
 def test_boosted_cosines_with_all_ties_equal_every_score_sorted(
     seed, documents, k, block, grid, boost
@@ -180,127 +171,49 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         list(read_blocks(file, 8))
 
 
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+def by_parts(queries, corpus, cuts, k):
+    bounds = [0, *sorted(cuts), len(corpus)]
+    for start, end in itertools.pairwise(bounds):
+        hits = search(queries, corpus[start:end], k=k)
+        yield Hits(np.where(hits.ids < 0, -1, hits.ids + start), hits.scores)
 
 
-def test_a_file_of_vectors_is_what_encode_gives(tmp_path, monkeypatch, own_cache):
-    monkeypatch.setattr(vectors_module, "AT_ONCE", 3)
-    texts = [*TEXTS, "", TEXTS[0], "last"]
-    encoder = load_encoder("random:24", show_progress=False)
-    done = encode_to_file(encoder, iter(texts), tmp_path / "v.npy", role="query", total=7)
-    assert (done.rows, done.dimension, done.misses) == (7, 24, 6)
-    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), encoder.encode(texts))
-    assert np.load(tmp_path / "v.npy", mmap_mode="r").dtype == np.float32
-    assert encode_to_file(encoder, [], tmp_path / "none.npy").rows == 0
-    assert np.load(tmp_path / "none.npy").shape == (0, 24)
-
-
-def test_an_interrupted_encoding_resumes(tmp_path, monkeypatch, own_cache):
-    monkeypatch.setattr(vectors_module, "AT_ONCE", 3)
-    file = tmp_path / "v.npy"
-    file.write_bytes(b"old")
-
-    def broken():
-        yield from ("a", "b", "c", "d")
-        yield None
-
-    encoder = load_encoder("random", show_progress=False)
-    with pytest.raises(EncoderError, match="from text 3: text 1 is NoneType"):
-        encode_to_file(encoder, broken(), file)
-    with pytest.raises(EncoderError, match="expected 9 texts; got 4"):
-        encode_to_file(encoder, "abcd", file, total=9)
-    assert file.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".v")] == []
-    again = load_encoder("random", show_progress=False)
-    done = encode_to_file(again, "abcde", file)
-    assert (done.hits, done.misses) == (4, 1)
-
-
-def test_a_disk_that_fills_leaves_the_old_file(tmp_path, monkeypatch):
-    file = tmp_path / "v.npy"
-    file.write_bytes(b"old")
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        encode_to_file(load_encoder("random", cache=False), ["a"], file)
-    assert [path.read_bytes() for path in tmp_path.glob("*v.npy*")] == [b"old"]
-
-
-@pytest.fixture
-def cli():
-    return lambda *arguments: CliRunner().invoke(main, [str(each) for each in arguments])
-
-
-def test_encode_from_the_command_line(cli, tmp_path, own_cache, encoder_folder):
-    source, output = tmp_path / "t.jsonl", tmp_path / "v.npy"
-    source.write_text("".join(json.dumps({"text": t, "id": 1}) + "\n" for t in TEXTS))
-    arguments = ("encode", "--model", encoder_folder, "--input", source, "--output", output)
-    done = cli(*arguments, "--pooling", "last", "--role", "query")
-    assert done.exit_code == 0, done.output
-    assert "4 x 32 float32; 0 distinct texts from the cache, 4 computed" in done.output
-    expected = load_encoder(encoder_folder, pooling="last", cache=False).encode(list(TEXTS))
-    np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
-    again = cli(*arguments, "--pooling", "last").output
-    assert "4 distinct texts from the cache, 0 computed" in again
-    assert "0 distinct" in cli(*arguments, "--pooling", "last", "--no-cache").output
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b'{"text": 3}', "got text of type int"),
-        (b'{"txt": "a"}', "got text of type NoneType"),
-        (b'["a"]', "got no object"),
-        (b'{"text": "a', "not JSON"),
-        (b"", "not JSON"),
-        (b'{"text": "\xff"}', "not JSON"),
-        (b'{"text": "\\ud800"}', "not valid Unicode"),
-        (b"[" * 100_000, "not JSON"),
-    ],
+@given(
+    seed=st.integers(0, 10**6),
+    documents=st.integers(1, 40),
+    k=st.integers(1, 50),
+    cuts=st.data(),
+    grid=st.booleans(),
+    order=st.randoms(use_true_random=False),
 )
-def test_an_invalid_line_is_refused_with_its_number(cli, tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
-    source = tmp_path / "t.jsonl"
-    source.write_bytes(b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n')
-    done = cli("encode", "--model", "random", "--input", source, "--output", tmp_path / "v.npy")
-    assert done.exit_code == 1
-    assert f"t.jsonl:2: {message}" in done.output or (
-        "t.jsonl:2: " in done.output and message in done.output
-    )
-    assert not (tmp_path / "v.npy").exists()
+@settings(deadline=None, max_examples=60)
+def test_any_partition_in_any_tree_gives_the_same(seed, documents, k, cuts, grid, order):
+    dice = np.random.default_rng(seed)
+    corpus = dice.standard_normal((documents, 4), dtype=np.float32)
+    queries = dice.standard_normal((3, 4), dtype=np.float32)
+    if grid:  # many exact ties
+        corpus, queries = corpus.round(), queries.round()
+    bounds = st.lists(st.integers(1, max(1, documents - 1)), unique=True, max_size=6)
+    parts = list(by_parts(queries, corpus, cuts.draw(bounds), k))
+    order.shuffle(parts)
+    while len(parts) > 1:
+        size = order.randint(2, 4)
+        parts = [merge_hits(parts[:size], k), *parts[size:]]
+    expected = search(queries, corpus, k=k)
+    np.testing.assert_array_equal(merge_hits(parts, k).ids, expected.ids)
+    np.testing.assert_array_equal(merge_hits(parts, k).scores, expected.scores)
 
 
-def test_paths_are_checked_before_anything_is_loaded(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
-    source = tmp_path / "t.jsonl"
-    source.write_text("")
-    for given_source, output, message in (
-        (source, tmp_path / "v.npy", "is empty"),
-        (tmp_path / "no.jsonl", tmp_path / "v.npy", "no such file"),
-        (source, tmp_path / "no" / "v.npy", "no such folder to write to"),
-        (source, tmp_path / "v.txt", "expected the name of a .npy file"),
-    ):
-        done = cli("encode", "--model", "random", "--input", given_source, "--output", output)
-        assert done.exit_code == 1
-        assert message in done.output
+def test_padding_is_never_a_hit():
+    """A part with fewer hits for one query than for another pads them; no padding comes back."""
+    few = Hits(np.array([[4, -1], [5, 6]]), np.array([[-3, -np.inf], [1, 0]], dtype=np.float32))
+    more = Hits(np.array([[0], [1]]), np.array([[-9], [1]], dtype=np.float32))
+    merged = merge_hits([few, more], 3)
+    assert merged.ids.tolist() == [[4, 0, -1], [1, 5, 6]]
+    assert merged.scores.tolist() == [[-3, -9, -np.inf], [1, 1, 0]]
+    assert merge_hits([few, more], 2).ids.tolist() == [[4, 0], [1, 5]]
 
 
-@pytest.mark.integration
-def test_the_bench_compares_peaks_and_ids(cli):
-    result = bench_search(documents=3000, dimension=32, queries=20, k=5)
-    assert {peak.method for peak in result.timings} >= {"naive", "torch", "numpy", "encode_to_file"}
-    assert all(
-        peak.agreement == 1.0
-        for peak in result.timings
-        if peak.method not in ("naive", "encode_to_file")
-    )
-    assert "as the corpus doubles" in result.table()
-    for each in result.timings:
-        gflop = None if each.method == "encode_to_file" else 2 * 20 * 32 * each.documents / 1e9
-        share = gflop and gflop / each.seconds / result.peak_gflops
-        assert each.peak_share == (share and pytest.approx(share))
+def test_no_queries():
+    none = Hits(np.empty((0, 2), dtype=np.int64), np.empty((0, 2), dtype=np.float32))
+    assert merge_hits([none, none], 2).ids.shape[0] == 0

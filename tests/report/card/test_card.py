@@ -20,16 +20,13 @@ from sentence_transformers import SentenceTransformer
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import MTEBScore, Part
-from qwen3nb.report.card.card import card_body, card_text
+from qwen3nb.report.card.card import card_body, card_text, front_matter, limitations
 from qwen3nb.report.card.extract import extract
-from qwen3nb.report.card.facts import FACTS, read_facts, stated_facts, training_facts
-from qwen3nb.report.card.hub_rules import license_problem
-from qwen3nb.report.card.limitations import limitations
-from qwen3nb.report.card.metadata import front_matter
+from qwen3nb.report.card.facts import read_facts, stated_facts, training_facts
 from qwen3nb.tiers import TIERS
 
 
@@ -42,13 +39,20 @@ def evaluated(encoder_folder):
 def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, evaluated):
     text = card_text(encoder_folder, [evaluated, make("other", scores=(1, 1, 1))])
     assert text.startswith("---\n")
-    assert "0.500" in text
-    front = text.split("---")[1]
-    assert "model-index" in front
-    assert "pipeline_tag: sentence-similarity" in front
-    assert "| objective | not given |" in text
-    assert "the source encoder 0.0e+00" in text
+    assert "model-index" in text.split("---")[1]
+    config = json.loads((encoder_folder / "config.json").read_text())
+    for said in (
+        "0.500",
+        "| objective | not given |",
+        "the source encoder 0.0e+00",
+        f"| context length | {config['max_position_embeddings']:,} tokens",
+    ):
+        assert said in text
     assert "pending" not in text.lower()
+    without = card_body(encoder_folder, [])
+    assert "Pending: no results yet" in without
+    assert "0." not in without.split("## Evaluation")[1].split("## Use")[0]
+    assert "Not measured yet" in without
 
 
 def test_the_card_of_a_model_under_two_labels_shows_each_task_once(encoder_folder, evaluated):
@@ -63,21 +67,6 @@ def test_the_card_of_a_tier_with_benchmarks_shows_all_of_its_tasks(encoder_folde
     body = card_body(encoder_folder, own, tier="full")
     assert all(f"| {key} |" in body for key in TIERS["full"].task_keys)
     assert "MTEB(eng, v2) Mean (TaskType)" in body
-
-
-def test_the_card_without_results_says_pending(encoder_folder):
-    text = card_body(encoder_folder, [])
-    assert "Pending: no results yet" in text
-    assert "0." not in text.split("## Evaluation")[1].split("## Use")[0]
-    assert "Not measured yet" in text
-
-
-def test_the_card_front_matter_is_valid(encoder_folder, evaluated):
-    from huggingface_hub import ModelCard
-
-    card = ModelCard(card_text(encoder_folder, [evaluated]))
-    assert card.data.eval_results[0].metric_value == pytest.approx(0.5)
-    assert "qwen3" in card.data.tags
 
 
 def test_the_hub_reads_back_what_was_measured(encoder_folder, evaluated):
@@ -115,11 +104,21 @@ def part_record(model):
     scores = {"test/en/0": 0.0, "test/en/1": 0.5, "test/de/0": 1.0, "test/de/1": 0.5}
     result = make("tiny", scores, task="AmazonCounterfactualClassification", metric="accuracy")
     parts = tuple(
-        Part("test", subset, (f"{subset}-Latn",), aggregate(
-            result.per_query, how="mean", columns=("accuracy",), seed=0, parts=(f"test/{subset}/",)
-        ), 0.5)
+        Part(
+            "test",
+            subset,
+            (f"{subset}-Latn",),
+            aggregate(
+                result.per_query,
+                how="mean",
+                columns=("accuracy",),
+                seed=0,
+                parts=(f"test/{subset}/",),
+            ),
+            0.5,
+        )
         for subset in ("en", "de")
-    )  # fmt: skip
+    )
     amend(result, "task", splits=("test",), subsets=("en", "de"), type="Classification")
     return replace(result, model=model, parts=parts)
 
@@ -134,13 +133,16 @@ def test_a_folder_without_modules_is_a_plain_transformer(encoder_folder, tmp_pat
 
 
 def test_the_hub_never_gets_what_it_refuses(encoder_folder):
-    stated = {"license": "Apache", "language": ["en", "English"], "datasets": ["a/b", "my data"],
-              "base_model": "/data/runs/base"}  # fmt: skip
+    stated = {
+        "license": "Apache",
+        "language": ["en", "English"],
+        "datasets": ["a/b", "my data"],
+        "base_model": "/data/runs/base",
+    }
     front = yaml.safe_load(front_matter(encoder_folder, [], stated, name="x"))
     assert "license" not in front
     assert "base_model" not in front
     assert (front["language"], front["datasets"]) == (["en"], ["a/b"])
-    assert license_problem("Apache 2.0").startswith("license is 'Apache 2.0', which the hub does")
 
 
 def test_what_the_files_of_a_training_state_is_on_the_card(checkpoint, tmp_path):
@@ -174,8 +176,9 @@ def test_the_examples_load_the_model_from_the_hub_where_it_has_an_id(encoder_fol
 @pytest.mark.integration
 def test_python_and_the_command_line_write_the_same_card(cli, checkpoint, tmp_path):
     extract(checkpoint, tmp_path / "a" / "encoder", license="mit", label="one")
-    done = cli("extract", checkpoint, tmp_path / "b" / "encoder", "--license", "mit",
-               "--label", "one")  # fmt: skip
+    done = cli(
+        "extract", checkpoint, tmp_path / "b" / "encoder", "--license", "mit", "--label", "one"
+    )
     assert done.exit_code == 0, done.output
     first, second = ((tmp_path / each / "encoder" / "README.md").read_text() for each in "ab")
     assert first == second
@@ -210,13 +213,28 @@ def snippets(text):
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
+@pytest.fixture(scope="module")
+def exports(checkpoint, tmp_path_factory):
+    """Return an export by pooling and normalisation; the normalised ones have prompts."""
+    made = {}
+
+    def export(pooling, normalize):
+        if (pooling, normalize) not in made:
+            folder = tmp_path_factory.mktemp(f"{pooling}-{normalize}") / "my_encoder"
+            prompts = {"query": "find: ", "passage": "text: "} if normalize else {}
+            extract(checkpoint, folder, pooling=pooling, normalize=normalize, prompts=prompts)
+            made[pooling, normalize] = folder
+        return made[pooling, normalize]
+
+    return export
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("normalize", [True, False])
-def test_the_snippets_run_and_agree(checkpoint, tmp_path, monkeypatch, pooling, normalize):
+def test_the_snippets_run_and_agree(exports, tmp_path, monkeypatch, pooling, normalize):
     """Run each snippet as a reader would, from a file beside the model."""
     folder = tmp_path / "my_encoder"
-    prompts = {"query": "find: ", "passage": "text: "} if normalize else {}
-    extract(checkpoint, folder, pooling=pooling, normalize=normalize, prompts=prompts)
+    folder.symlink_to(exports(pooling, normalize))
     monkeypatch.chdir(tmp_path)
     first, *search, alike, plain, ours = snippets(card_body(folder, []))
     assert len(search) == normalize
@@ -298,10 +316,10 @@ def test_a_card_without_prompts_of_queries_and_documents_has_no_table_of_them(
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("normalize", [True, False])
 def test_no_program_is_called_right_that_pools_or_scales_in_its_own_way(
-    checkpoint, tmp_path, pooling, normalize
+    exports, pooling, normalize
 ):
-    folder = extract(checkpoint, tmp_path / "out", pooling=pooling, normalize=normalize).folder
-    rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", card_body(folder, []), flags=re.MULTILINE))
+    body = card_body(exports(pooling, normalize), [])
+    rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", body, flags=re.MULTILINE))
     assert ("plain mean" in rows["txtai"]) is (pooling == "weighted_mean")
     assert ("of length 1" in rows["txtai"]) is not normalize
     assert ("normalise" in rows["llama-index, LanceDB"]) is not normalize
@@ -350,20 +368,15 @@ def test_a_citation_in_bibtex_is_a_block_and_hostile_text_is_not(encoder_folder,
     assert blocks[0].strip() == own
     entries = [line for line in blocks[1].splitlines() if line.startswith("@")]
     assert entries == [
-        "@article{qwen3,", "@inproceedings{reimers2019sentencebert,",
+        "@article{qwen3,",
+        "@inproceedings{reimers2019sentencebert,",
         "@inproceedings{muennighoff2023mteb,",
-    ]  # fmt: skip
+    ]
     assert blocks[1].count("doi ") == len(entries)
     assert blocks[1].count("{") == blocks[1].count("}")
     assert "<script>" not in text.split("---\n", 2)[2]
     file.write_text("citation = '''@misc{x}\n```\n<script>'''\n")
     assert "<script>" not in card_text(encoder_folder, [], facts=file)
-
-
-def test_the_context_length_is_that_of_the_configuration(encoder_folder):
-    config = json.loads((encoder_folder / "config.json").read_text())
-    text = card_body(encoder_folder, [])
-    assert f"| context length | {config['max_position_embeddings']:,} tokens" in text
 
 
 def test_the_front_matter_names_metric_split_and_subset_as_mteb_does(encoder_folder, evaluated):
@@ -372,8 +385,10 @@ def test_the_front_matter_names_metric_split_and_subset_as_mteb_does(encoder_fol
     amend(evaluated, "task", mteb=MTEBScore("ndcg_at_10", 0.5), splits=("test",), subsets=("en",))
     (score,) = ModelCard(card_text(encoder_folder, [evaluated])).data.eval_results
     assert (score.metric_type, score.dataset_split, score.dataset_config) == (
-        "ndcg_at_10", "test", "en",
-    )  # fmt: skip
+        "ndcg_at_10",
+        "test",
+        "en",
+    )
 
 
 def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_path):
@@ -382,8 +397,9 @@ def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_pat
     pending = cli("card", "--model", encoder_folder, "--output", card)
     assert pending.exit_code == 0, pending.output
     assert "Pending: no results yet" in card.read_text()
-    done = cli("card", "--model", encoder_folder, "--results", tmp_path / "elsewhere",
-               "--output", card)  # fmt: skip
+    done = cli(
+        "card", "--model", encoder_folder, "--results", tmp_path / "elsewhere", "--output", card
+    )
     assert done.exit_code == 0, done.output
     assert "0.500" in card.read_text()
     lost = cli("card", "--model", encoder_folder, "--results", tmp_path / "no", "--output", card)
@@ -394,11 +410,11 @@ def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_pat
     ("toml", "message"),
     [
         ('licence = "mit"', "unknown fact 'licence'.*license"),
-        ('language = "en"', "language is 'en'; expected a list of strings"),
-        ("tokens = 5", "tokens is 5; expected a string"),
+        ('language = "en"', "language is 'en', expected a valid list"),
+        ("tokens = 5", "tokens is 5, expected a valid string"),
         ("tokens =", "not TOML"),
-        ('license = "Apache 2.0"', "the hub does not know; did you mean apache-2.0"),
-        ('language = ["English"]', "language 'English'; expected a code such as 'en'"),
+        ('license = "Apache 2.0"', "license is 'Apache 2.0', .* did you mean apache-2.0"),
+        ('language = ["English"]', "'English', expected a code such as 'en'"),
     ],
 )
 def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):
@@ -406,7 +422,6 @@ def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):
     file.write_text(toml)
     with pytest.raises(ValueError, match=message):
         read_facts(file)
-    assert "licence" not in FACTS
 
 
 def test_training_facts_are_of_that_step_and_nothing_is_invented():

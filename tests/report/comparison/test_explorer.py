@@ -12,11 +12,12 @@ from helpers.search_texts import search_texts
 
 from qwen3nb.report.comparison.explorer import (
     NoExplorer,
+    different_queries,
     explore,
     explorer_conclusion,
     explorer_link,
+    query_details,
 )
-from qwen3nb.report.comparison.explorer_details import different_queries, query_details
 
 DOCUMENTS = {f"d{i}": (f"Title {i}", f"text {i}") for i in range(8)}
 QUERIES = {"q0": "zero", "q1": "one", "q2": "two"}
@@ -76,8 +77,6 @@ def test_the_explorer_holds_texts_and_never_markup(text):
     assert (detail["text"], detail["judged"], detail["top"]["m"]) == (text, [text], [text])
     assert data["models"] == explorer.models
     assert set(Tags(page).tags) <= {"div", "label", "select", "option", "p", "script"}
-    hover = explorer.figure().data[0].customdata[0][0]
-    assert "<" not in hover.replace("<br>", "")
     for table in (explorer.table(), explorer.query(text)):
         assert not {"script", "img", "include"} & set(Tags(table.to_html()).tags)
     links = [link for link in Tags(explorer.table().to_html()).links if link.startswith("#")]
@@ -86,10 +85,10 @@ def test_the_explorer_holds_texts_and_never_markup(text):
 
 def test_the_explorer_orders_models_and_shows_true_numbers(explorer):
     assert explorer.models == ["b", "a"]
-    points = explorer.figure().data[0]
-    assert [list(point[1:]) for point in points.customdata] == [[0.2, 0.1], [0.4, 0.5], [0.9, 0.3]]
-    assert [point[0] for point in points.customdata] == ["zero", "one", "two"]
-    assert np.abs(np.array(points.x) - (0.2, 0.4, 0.9)).max() <= 0.012
+    data = data_of(explorer._repr_html_())
+    assert data["scores"] == {"b": [0.2, 0.4, 0.9], "a": [0.1, 0.5, 0.3]}
+    assert (data["ids"], data["texts"]) == (["q0", "q1", "q2"], ["zero", "one", "two"])
+    assert data["figure"]["layout"]["xaxis"]["title"]["text"] == "nDCG@10, b"
     cell = explorer.table().rows[0][0]
     assert (cell.text, cell.detail, cell.link) == ("two", "q2", "#q=q2&a=b&b=a")
     frame = explorer.to_frame()
@@ -97,7 +96,7 @@ def test_the_explorer_orders_models_and_shows_true_numbers(explorer):
     assert list(frame.index) == ["q2", "q0", "q1"]  # of equal differences, the first
     assert list(explorer.to_frame(first="a").columns)[1:3] == ["a", "b"]
     with pytest.raises(ValueError, match="unknown model 'x'; choose one of: b, a"):
-        explorer.figure("x")
+        explorer.query(first="x")
 
 
 def test_one_query_by_hand(explorer):
@@ -143,7 +142,7 @@ def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(mon
     records = {name: explorer.records[name] for name in explorer.models}
     whole = query_details(kept, records, texts)
     assert list(whole["queries"]) == kept
-    module = "qwen3nb.report.comparison.explorer_details.SIZE"
+    module = "qwen3nb.report.comparison.explorer._SIZE"
     monkeypatch.setattr(module, len(json.dumps(whole)) // 2)
     part = query_details(kept, records, texts)
     assert list(part["queries"]) == kept[: len(part["queries"])]
@@ -169,8 +168,9 @@ def test_the_texts_of_own_queries_come_from_their_record():
 
 
 def conclusion(first, second):
-    return explorer_conclusion(explore([make("a", first), make("b", second)], task=TASK,
-                                       texts=search_texts({"q0": "x"}))).text  # fmt: skip
+    return explorer_conclusion(
+        explore([make("a", first), make("b", second)], task=TASK, texts=search_texts({"q0": "x"}))
+    ).text
 
 
 def test_the_conclusion_says_no_more_than_the_numbers():
@@ -202,8 +202,10 @@ def test_a_link_survives_any_id():
 def page_of(explorer, folder):
     from importlib.resources import files
 
-    scripts = [files("plotly") / "package_data" / "plotly.min.js",
-               REPOSITORY / "book" / "_static" / "q-explorer.js"]  # fmt: skip
+    scripts = [
+        files("plotly") / "package_data" / "plotly.min.js",
+        REPOSITORY / "book" / "_static" / "q-explorer.js",
+    ]
     tags = "".join(f'<script src="file://{script}"></script>' for script in scripts)
     page = folder / "page.html"
     body = f"{explorer._repr_html_()}{tags}"
@@ -218,10 +220,15 @@ def test_a_click_shows_the_query_and_its_address_both_rankings(tmp_path):
         ranked("a", (0, 1, 2), {"q0": 0.1, hostile: 0.5, "q2": 0.3}),
         ranked(hostile, (1, 5), {"q0": 0.2, hostile: 0.4, "q2": 0.9}),
     ]
-    texts = search_texts({"q0": "zero", hostile: hostile}, {**DOCUMENTS, "d1": (hostile, hostile)},
-                         {hostile: {"d1": 2}})  # fmt: skip
+    texts = search_texts(
+        {"q0": "zero", hostile: hostile},
+        {**DOCUMENTS, "d1": (hostile, hostile)},
+        {hostile: {"d1": 2}},
+    )
     page = page_of(explore(results, task=TASK, texts=texts), tmp_path)
-    shown = used(page, """
+    shown = used(
+        page,
+        """
         const plot = document.querySelector('.q-plot');
         const panel = document.querySelector('.q-picked');
         const all = (what) => [...panel.querySelectorAll(what)].map(e => e.textContent);
@@ -246,7 +253,9 @@ def test_a_click_shows_the_query_and_its_address_both_rankings(tmp_path):
         return {clicked, first, focused, swapped, next, unknown: all('p'),
                 images: document.querySelectorAll('img').length,
                 title: plot.layout.xaxis.title.text, lines: panel.querySelectorAll('path').length};
-        """, folder=tmp_path / "p")  # fmt: skip
+        """,
+        folder=tmp_path / "p",
+    )
     address = parse_qs(shown["clicked"][1:])
     assert address == {"q": [hostile], "a": [hostile], "b": ["a"]}
     question, scores, others = shown["first"]

@@ -18,8 +18,9 @@ from qwen3nb.report.evaluation.by_hand import (
 def searched(tmp_path_factory):
     """bm25, its task and its record, on sixteen queries."""
     model, task = load_model("bm25"), embedded_task("PyDocsSampleRetrieval")
-    run = evaluate(model, tasks=[task], limit=16, output=tmp_path_factory.mktemp("r"),
-                   show_progress=False)  # fmt: skip
+    run = evaluate(
+        model, tasks=[task], limit=16, output=tmp_path_factory.mktemp("r"), show_progress=False
+    )
     return model, task, run.results
 
 

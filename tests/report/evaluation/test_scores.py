@@ -16,7 +16,7 @@ from qwen3nb.report.evaluation.scores import (
     scores_table,
     terminal_table,
 )
-from qwen3nb.report.leaderboard.tables import provenance_table
+from qwen3nb.report.leaderboard.one_model import provenance_table
 from qwen3nb.report.render.sections import Sections
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
@@ -93,8 +93,9 @@ def test_the_baseline_is_bm25_then_a_model_of_the_registry_then_random_as_a_floo
     assert "than random (a floor) on both" in text(ours, random)
     assert baselines(*bm25, baseline="bm25") == ["bm25", ""]
     assert [each.why for each in against_baseline(ours, bm25, baseline="bm25")] == [
-        "", "no record of bm25",
-    ]  # fmt: skip
+        "",
+        "no record of bm25",
+    ]
     assert baselines(*ours) == ["", ""]  # never itself
     old = make("bm25", task=TASKS[0], revision="older", scores=noisy(0.4))
     assert baselines(old) == ["", ""]  # nor on other data
@@ -108,8 +109,10 @@ def test_a_difference_is_that_of_the_comparison_of_all_models():
         "m", "bm25", task=TASKS[0]
     )
     assert (here.difference, here.interval, here.p_value) == (
-        there.difference, there.interval, there.corrected,
-    )  # fmt: skip
+        there.difference,
+        there.interval,
+        there.corrected,
+    )
     assert here.family == there.family == 3
 
 

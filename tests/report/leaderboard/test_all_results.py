@@ -8,7 +8,7 @@ from helpers.records import make
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
-from qwen3nb.report.leaderboard.suite import summarise
+from qwen3nb.report.leaderboard.one_model import summarise
 from qwen3nb.utils.atomic_files import read_json
 
 

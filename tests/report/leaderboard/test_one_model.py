@@ -2,12 +2,22 @@
 
 from dataclasses import replace
 
-from helpers.records import make, tier_records
+import pytest
+from helpers.records import amend, make, tier_records
 
+from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.metrics.aggregate import aggregate
-from qwen3nb.records.record import Part
-from qwen3nb.report.leaderboard.one_model import parts_table, results_tables
+from qwen3nb.records.record import MTEBScore, Part
+from qwen3nb.report.leaderboard.one_model import (
+    parts_table,
+    results_tables,
+    suite_table,
+    summarise,
+)
+from qwen3nb.report.leaderboard.preflight import plan_tables
+from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import GROUPS, TIERS
 
 
 def test_few_tasks_show_all_metrics_and_many_their_main_scores_first():
@@ -27,14 +37,92 @@ def test_a_task_in_several_languages_has_a_row_for_each():
     values = {"test/de/0": 0.2, "test/de/1": 0.4, "test/en/0": 0.8}
     result = make("m", values, task="T")
     parts = tuple(
-        Part("test", subset, (f"{code}-Latn",),
-             aggregate(result.per_query, how="mean", columns=("nDCG@10",), seed=0,
-                       parts=(f"test/{subset}/",)), 0.0)
+        Part(
+            "test",
+            subset,
+            (f"{code}-Latn",),
+            aggregate(
+                result.per_query,
+                how="mean",
+                columns=("nDCG@10",),
+                seed=0,
+                parts=(f"test/{subset}/",),
+            ),
+            0.0,
+        )
         for subset, code in (("de", "deu"), ("en", "eng"))
-    )  # fmt: skip
+    )
     rows = parts_table([make("m"), replace(result, parts=parts)]).rows
     shown = [(row[1].text, row[3].text, row[4].text, row[5].text) for row in rows]
     assert shown[1:] == [("de", "deu-Latn", "0.300", "2"), ("en", "eng-Latn", "0.800", "1")]
     assert shown[0][0] == "all 2"
     assert rows[0][4].strong
     assert "one subset and one split" in parts_table([make("m")]).note
+
+
+FORUMS = GROUPS["CQADupstackRetrieval"]
+
+
+def test_means_by_type_and_over_all_with_groups_and_gaps():
+    def one(name, kind, value):
+        result = make("m", task=name)
+        amend(result, "task", type=kind, mteb=MTEBScore("x", value))
+        return result
+
+    results = [
+        one("A", "STS", 0.8),
+        one("B", "STS", 0.6),
+        *(one(part, "Retrieval", 0.2 + 0.2 * (i % 2)) for i, part in enumerate(FORUMS)),
+    ]
+    wanted = ["A", "B", *FORUMS, "D"]
+    summary = summarise(results, requested=wanted, reasons={"D": "no data"})
+    assert summary.by_type == pytest.approx({"Retrieval": 0.3, "STS": 0.7})
+    assert summary.tasks == {"Retrieval": 1, "STS": 2}
+    assert summary.over_tasks == pytest.approx((0.8 + 0.6 + 0.3) / 3)
+    assert summary.over_types == pytest.approx((0.7 + 0.3) / 2)
+    assert summary.missing == {"D": "no data"}
+    table = suite_table(summary)
+    assert "D (no data)" in table.note
+    assert [cell.text for cell in table.rows[-1]] == ["mean over types", "2", "0.5000"]
+    assert summarise([]).over_tasks is None
+    assert summarise(results[:-1], requested=wanted).by_type == pytest.approx({"STS": 0.7})
+    with pytest.raises(ValueError, match="results of one model, got m, n"):
+        summarise([*results, make("n")])
+
+
+def test_one_content_under_two_labels_is_one_model():
+    shared = {"identity": "1" * 64, "task": "A"}
+    summary = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
+    assert summary.label == "new (= old)"
+    assert summary.tasks == {"Retrieval": 1}
+
+
+def test_benchmarks_that_were_requested_whole_have_their_own_means():
+    wanted = TIERS["full"].task_keys
+    summary = summarise(tier_records("m", without=["STS12"]), requested=wanted)
+    assert (summary.over_tasks, summary.over_types) == (None, None)
+    rows = {row[0].text: [cell.text for cell in row[2:]] for row in suite_table(summary).rows}
+    assert rows["BEIR"][0] == "15"
+    assert rows["MTEB(eng, v2) Mean (Task)"] == ["40 of 41", "incomplete"]
+    assert rows["STS"] == ["8 of 9", "incomplete"]
+    assert "STS12 (not run)" in suite_table(summary).note
+    assert summary.as_dict()["means"]["STS"]["missing"] == ["STS12"]
+    assert summarise(tier_records("m"), requested=wanted[:5]).means == ()
+
+
+def planned(count):
+    return [
+        Planned(f"Task{i}", "STS", f"mteb/{i}", "abc", texts=10, minutes=None, status="to run")
+        for i in range(count)
+    ]
+
+
+def test_a_plan_of_many_tasks_is_summed_by_type_and_folded():
+    few, many = plan_tables(planned(3)), plan_tables(planned(61))
+    assert not isinstance(few, Sections)
+    assert len(few.rows) == 3
+    assert isinstance(many, Sections)
+    (_, sums), (title, every) = many.tables
+    assert [cell.text for cell in sums.rows[-1]][:3] == ["all", "61", "61"]
+    assert (title, len(every.rows)) == ("All 61 tasks", 61)
+    assert many.unfolded == 1

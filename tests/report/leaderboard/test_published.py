@@ -3,9 +3,17 @@
 import json
 
 import pytest
-from helpers.records import make
+from helpers.records import amend, make
 
-from qwen3nb.report.leaderboard.published import other_scores_table, read_published
+from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
+from qwen3nb.report.leaderboard.published import (
+    _TARGETS,
+    expected_table,
+    other_scores_table,
+    read_published,
+    reproduction_conclusion,
+    sts_and_msmarco_table,
+)
 
 TOML = """
 [[score]]
@@ -27,14 +35,20 @@ def test_published_scores_come_from_a_file_and_from_mtebs_results(tmp_path):
     (folder / "model_meta.json").write_text("{}")
     scores = read_published(tmp_path)
     assert [(each.model, each.task, each.value) for each in scores] == [
-        ("e5", "SciFact", 0.7), ("org/m", "NFCorpus", 0.5),
-    ]  # fmt: skip
+        ("e5", "SciFact", 0.7),
+        ("org/m", "NFCorpus", 0.5),
+    ]
     table = other_scores_table([make("mine", task="SciFact")], tier="fast", scores=scores)
-    assert table.columns == ("task", "mine", "e5\npublished, not paired",
-                             "org/m\npublished, not paired")  # fmt: skip
+    assert table.columns == (
+        "task",
+        "mine",
+        "e5\npublished, not paired",
+        "org/m\npublished, not paired",
+    )
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["SciFact", "0.5000", "0.7000", "–"], ["NFCorpus", "not run", "–", "0.5000"],
-    ]  # fmt: skip
+        ["SciFact", "0.5000", "0.7000", "–"],
+        ["NFCorpus", "not run", "–", "0.5000"],
+    ]
     assert "no paired difference" in table.note
     assert other_scores_table([], tier="smoke", scores=scores) is None
 
@@ -52,3 +66,98 @@ def test_a_file_that_is_no_result_is_named(tmp_path):
     (folder / "X.json").write_text('{"scores": 3}')
     with pytest.raises(ValueError, match=r"X\.json: not a file of MTEB's results"):
         read_published(tmp_path)
+
+
+def test_reproductions_are_counted_and_the_farthest_is_named():
+    def one(task, value):
+        return Reproduction(Published("m", task, 0.5, 0.001, "mteb"), None, value)
+
+    done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
+    assert str(reproduction_conclusion(done)) == (
+        "1 of 3 published scores are reproduced within their tolerance; 1 within five times it; "
+        "1 not. The farthest is m on C: -0.0100, tolerance 0.001. 1 could not be run here."
+    )
+    assert str(reproduction_conclusion(done[:1])) == (
+        "1 of 1 published scores are reproduced within their tolerance. The farthest is m on A: "
+        "+0.0002, tolerance 0.001."
+    )
+    assert str(reproduction_conclusion(done[3:])) == ("No published score could be run here, of 1.")
+
+
+def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields):
+    result = make(label, [value] * 3, task=task, metric=metric, **fields)
+    amend(
+        result,
+        "task",
+        type="STS" if task != "MSMARCO" else "Retrieval",
+        revision=_TARGETS[task].revision if real and task in _TARGETS else "local-1",
+        size=_TARGETS[task].size if whole and task in _TARGETS else {"pairs": 40},
+    )
+    return result
+
+
+@pytest.mark.integration
+def test_the_revisions_are_those_that_mteb_pins():
+    import mteb
+
+    metadata = {key: mteb.get_task(key).metadata for key in _TARGETS}
+    for key, each in metadata.items():
+        assert each.revision == _TARGETS[key].revision
+    sts, ms = (metadata[key].descriptive_stats for key in ("STSBenchmark", "MSMARCO"))
+    assert sts["test"]["num_samples"] == _TARGETS["STSBenchmark"].size["pairs"]
+    size = _TARGETS["MSMARCO"].size
+    assert {key: ms["dev"][f"num_{key}"] for key in size} == size
+
+
+def test_what_was_expected_stands_beside_what_was_measured():
+    results = [
+        on("STSBenchmark", "e5-base-v2", 0.85),
+        on("STSBenchmark", "gte-base", 0.5, real=False),
+        on("MSMARCO", "e5-base-v2", 0.34, metric="MRR@10"),
+    ]
+    rows = {row[0].text: row for row in expected_table(results).rows}
+    assert list(rows) == ["Qwen3-0.6B", "ours", "e5-base-v2", "gte-base"]
+    e5 = rows["e5-base-v2"]
+    assert [(cell.text, cell.detail) for cell in e5[1:]] == [
+        ("~ 0.84", ""),
+        ("0.850", "+0.010"),
+        ("~ 0.35", ""),
+        ("0.340", "-0.010"),
+    ]
+    assert rows["gte-base"][2].detail == "other data, not judged"
+    command = "qwen3nb eval --model gte-base --tasks STSBenchmark,MSMARCO"
+    assert (rows["gte-base"][4].text, rows["gte-base"][4].detail) == ("missing", command)
+    assert rows["ours"][1].text == "> 0.75"
+
+
+def test_a_target_is_judged_on_real_data_only(monkeypatch):
+    monkeypatch.setattr(
+        "qwen3nb.report.leaderboard.published.read_provenance",
+        lambda folder: {} if folder.name == "mine" else None,
+    )
+
+    def verdict(value, **how):
+        (row,) = [
+            r
+            for r in expected_table([on("STSBenchmark", "mine", value, **how)]).rows
+            if r[0].text == "mine"
+        ]
+        return row[2].detail
+
+    assert verdict(0.76) == "above"
+    assert verdict(0.70) == "BELOW"
+    assert verdict(0.70, real=False) == "other data, not judged"
+    assert verdict(0.70, whole=False) == "other data, not judged"
+
+
+def test_sts_has_an_average_only_over_all_tasks():
+    full = [on("STS12", "a", 0.6), on("STSBenchmark", "a", 0.8)]
+    ms = on("MSMARCO", "a", 0.3, metric="MRR@10")
+    table = sts_and_msmarco_table([*full, ms, on("STS12", "b", 0.5)])
+    heads = [head.split("\n")[0] for head in table.columns]
+    assert heads == ["model", "STS12", "STSBenchmark", "Avg", *["MS MARCO"] * 5]
+    first, second = table.rows
+    assert first[3].value == pytest.approx(0.7)
+    assert (first[4].text, first[5].text) == ("0.300", "not recorded")
+    assert (second[3].text, second[4].text) == ("1 of 2", "not run")
+    assert sts_and_msmarco_table([]) is expected_table([]) is None

@@ -4,7 +4,7 @@ import pytest
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy, tier_records
 
 from qwen3nb.report.leaderboard.ranking import rank_figure, rank_table, standings
-from qwen3nb.report.leaderboard.score_table import leaderboard
+from qwen3nb.report.leaderboard.tables import leaderboard
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 
@@ -23,8 +23,11 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     assert (second[1].detail, third[1].detail) == ("2 to 3", "2 to 3")
     assert (first[1].mark, second[1].mark, third[1].mark) == ("", "a", "a")
     assert "share a letter" in table.caption
-    assert table.columns[1:] == ("Retrieval\nn = 40", "Reranking\nn = 40",
-                                 "all tasks\nmean of 2 tasks")  # fmt: skip
+    assert table.columns[1:] == (
+        "Retrieval\nn = 40",
+        "Reranking\nn = 40",
+        "all tasks\nmean of 2 tasks",
+    )
     assert "(Simpson's paradox): none." in table.note
     labels = [tick.get_text() for tick in rank_figure(boards).axes[0].get_yticklabels()]
     assert labels[0] == "a"
@@ -32,8 +35,12 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
 
 
 def test_an_order_that_turns_round_in_a_type_is_flagged():
-    means = {("a", RETRIEVAL): 0.9, ("b", RETRIEVAL): 0.3, ("a", RERANKING): 0.3,
-             ("b", RERANKING): 0.5}  # fmt: skip
+    means = {
+        ("a", RETRIEVAL): 0.9,
+        ("b", RETRIEVAL): 0.3,
+        ("a", RERANKING): 0.3,
+        ("b", RERANKING): 0.5,
+    }
     results = []
     for (name, task), mean in means.items():
         result = make(name, task=task, scores=noisy(mean, seed=len(results)))
@@ -52,8 +59,9 @@ def test_a_model_without_a_task_is_named_and_not_ranked():
     assert last[0].text == "c"
     assert last[1].text == "1"  # as good as the others, on the only task that it has
     assert [(cell.text, cell.detail) for cell in last[2:]] == [
-        ("not ranked", "no score"), ("not ranked", "no score on Reranking"),
-    ]  # fmt: skip
+        ("not ranked", "no score"),
+        ("not ranked", "no score on Reranking"),
+    ]
     alone = standings([make("a")], tier="smoke")
     assert alone is None
     assert rank_figure(alone) is None
@@ -62,8 +70,13 @@ def test_a_model_without_a_task_is_named_and_not_ranked():
 
 def test_the_ranking_of_a_task_agrees_with_the_leaderboard():
     """A model that lacks a task leads the first one: it is row 1 of both tables."""
-    means = {("search", RETRIEVAL): 0.8, ("encoder", RETRIEVAL): 0.6, ("encoder", RERANKING): 0.5,
-             ("other", RETRIEVAL): 0.4, ("other", RERANKING): 0.4}  # fmt: skip
+    means = {
+        ("search", RETRIEVAL): 0.8,
+        ("encoder", RETRIEVAL): 0.6,
+        ("encoder", RERANKING): 0.5,
+        ("other", RETRIEVAL): 0.4,
+        ("other", RERANKING): 0.4,
+    }
     results = [make(name, task=task, scores=noisy(mean)) for (name, task), mean in means.items()]
     ranks, scores = rank_table(standings(results, tier="smoke")), leaderboard(results, tier="smoke")
     models = ["search", "encoder", "other"]
@@ -76,8 +89,9 @@ def test_the_ranking_of_a_task_agrees_with_the_leaderboard():
 def test_a_tier_with_benchmarks_is_ranked_within_each_and_never_over_several():
     without = ["CQADupstackGisRetrieval"]
     results = [
-        *tier_records("good", mean=0.7), *tier_records("poor", mean=0.3, without=without),
-    ]  # fmt: skip
+        *tier_records("good", mean=0.7),
+        *tier_records("poor", mean=0.3, without=without),
+    ]
     boards = standings(results, tier="full")
     assert list(boards.boards)[:3] == ["BEIR", "MS MARCO dev", "MTEB(eng, v2): Classification"]
     assert boards.overall is boards.boards["BEIR"]

@@ -1,78 +1,30 @@
 import re
 
 import pytest
-from helpers.html import HOSTILE, Tags
 from helpers.records import amend, make, tier_records
 
 from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.book.build import remote_resources
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.leaderboard.figures import (
     comparison_figure,
     per_query_figure,
     similarity_figure,
 )
-from qwen3nb.report.leaderboard.score_table import leaderboard
+from qwen3nb.report.leaderboard.one_model import (
+    model_and_run_table,
+)
 from qwen3nb.report.leaderboard.tables import (
     cost_table,
     failures_table,
     headline_table,
     headline_task,
-    model_and_run_table,
-    provenance_table,
-    results_table,
+    leaderboard,
+    task_tables,
 )
-from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.table import Table
-from qwen3nb.tiers import TIERS
-
-OURS = {
-    "div",
-    "table",
-    "thead",
-    "tbody",
-    "tr",
-    "th",
-    "td",
-    "span",
-    "p",
-    "strong",
-    "a",
-    "sub",
-    "sup",
-    "code",
-}
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_no_foreign_string_becomes_markup(text):
-    bad = make(text, settings={"model": {"kind": text}, "pooling": text})
-    tables = [
-        leaderboard([bad], tier="smoke"),
-        results_table([bad], skipped={text: text}),
-        provenance_table([bad]),
-        model_and_run_table([bad]),
-        cost_table([bad]),
-        headline_table([bad], tier="smoke"),
-        differences_table(compare([bad, make()]), task="PyDocsSampleRetrieval"),
-        failures_table({text: text}),
-        Table((text,), ((Cell(text, text, link="x.html"),),), text),
-    ]
-    for table in tables:
-        parsed = Tags(table.to_html())
-        assert set(parsed.tags) <= OURS
-        assert all(link in ("x.html", "../methods.html#formula-ndcg") for link in parsed.links)
-        markdown = table.to_markdown()
-        assert "<script" not in markdown
-        assert "<img" not in markdown
-        assert not re.search(r"(?<!\\)\[x\]\(", markdown)
-        assert not re.search(r"(?<!\\)`", markdown)
-        rows = [line for line in markdown.splitlines() if line.startswith("|")]
-        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+from qwen3nb.tiers import GROUPS, TIERS
 
 
 def test_the_comparison_names_what_is_missing_and_marks_the_best():
@@ -130,31 +82,6 @@ def test_figures_are_made_and_closed():
     plt.close(mine)
 
 
-@pytest.mark.parametrize(
-    ("page", "remote"),
-    [
-        ('<script src="https://cdn.example/x.js"></script>', "https://cdn.example/x.js"),
-        ("<img alt='x' src='//cdn.example/x.png'>", "//cdn.example/x.png"),
-        ('<link rel="stylesheet" href="http://fonts.example/f.css">', "http://fonts.example/f.css"),
-        ('<iframe\n src="https://x.example">', "https://x.example"),
-        ('<a href="https://x.example">a link is not fetched</a>', None),
-        ('<link rel="canonical" href="https://x.example">', None),
-        ('<script src="_static/x.js"></script><img src="data:image/png;base64,AA">', None),
-    ],
-)
-def test_remote_resources_are_found_and_links_are_not(tmp_path, page, remote):
-    (tmp_path / "p.html").write_text(page)
-    expected = [("p.html", remote)] if remote else []
-    assert remote_resources(tmp_path) == expected
-
-
-def test_remote_styles_are_found(tmp_path):
-    (tmp_path / "s.css").write_text(
-        "@import url('https://fonts.example/x'); a{background:url(x.png)}"
-    )
-    assert remote_resources(tmp_path) == [("s.css", "https://fonts.example/x")]
-
-
 def test_a_page_says_what_came_from_the_cache():
     result = make("m")
     amend(result, "cost", cached=4)
@@ -165,10 +92,17 @@ def test_a_page_says_what_came_from_the_cache():
 def test_an_older_record_without_a_setting_is_the_same_row():
     old = make("m", settings={"model": {"kind": "encoder"}, "pooling": "mean"}, identity="a" * 64)
     new = make(
-        "m", finished="2026-02-02", identity="b" * 64,
-        settings={"model": {"kind": "encoder"}, "pooling": "mean", "prefix": "",
-                  "append_eos": False, "normalize": True},
-    )  # fmt: skip
+        "m",
+        finished="2026-02-02",
+        identity="b" * 64,
+        settings={
+            "model": {"kind": "encoder"},
+            "pooling": "mean",
+            "prefix": "",
+            "append_eos": False,
+            "normalize": True,
+        },
+    )
     assert latest([old, new]) == [new]
     other = make("m", settings={"pooling": "mean", "prefix": "[R]"}, identity="c" * 64)
     assert latest([old, new, other]) == [new, other]
@@ -182,9 +116,13 @@ def test_the_headline_is_the_task_of_most_models_or_the_means_of_benchmarks():
     assert headline_table(results, tier="smoke").columns[1].startswith(short_task(second))
     full = headline_table(tier_records("m"), tier="full")
     assert [head.split("\n")[0] for head in full.columns] == [
-        "model", "BEIR", "BEIR without MS MARCO", "MS MARCO dev", "MTEB(eng, v2) Mean (Task)",
+        "model",
+        "BEIR",
+        "BEIR without MS MARCO",
+        "MS MARCO dev",
+        "MTEB(eng, v2) Mean (Task)",
         "MTEB(eng, v2) Mean (TaskType)",
-    ]  # fmt: skip
+    ]
 
 
 def test_one_content_under_two_labels_has_one_row_everywhere():
@@ -192,12 +130,119 @@ def test_one_content_under_two_labels_has_one_row_everywhere():
     results = [make("new", finished="2026-02-01", **shared), make("old", **shared), make("other")]
     name = "new (= old)"
     tables = (
-        leaderboard(results, tier="smoke"), headline_table(results, tier="smoke"),
+        leaderboard(results, tier="smoke"),
+        headline_table(results, tier="smoke"),
         cost_table(results),
-    )  # fmt: skip
+    )
     for table in tables:
         assert sorted(row[0].text for row in table.rows) == [name, "other"]
     assert {cell.text for row in cost_table(results).rows for cell in row[2:3]} == {"1.0"}
     comparison = compare(results, tier="smoke", baseline="old")
     assert comparison.baseline == name
     assert comparison.notes == ()
+
+
+def test_marks_show_the_contenders_of_the_best():
+    best = make("a", scores=[0.9] * 40)
+    near = make("b", scores=[0.9, 0.8] + [0.9] * 38)
+    far = make("c", scores=[0.1] * 40)
+    other = make("d", scores=[0.9, 0.8] + [0.9] * 38)
+    amend(other, "task", revision="another")
+    for alone in ([best], [best, other]):
+        assert not any(row[1].mark for row in leaderboard(alone, tier="smoke").rows)
+    table = leaderboard([best, near, far], tier="smoke", links={"run-b": "b.html"})
+    cells = {row[0].text: row[1] for row in table.rows}
+    assert (cells["a"].strong, cells["a"].mark) == (True, "")
+    assert (cells["b"].second, cells["b"].mark, cells["b"].link) == (
+        True,
+        "†",
+        "b.html#score-pydocssampleretrieval",
+    )
+    assert (cells["c"].second, cells["c"].mark) == (False, "")
+    assert table.legend[0][0] == "†"
+
+
+NO_VECTORS = [
+    key
+    for key in TIERS["full"].task_keys
+    if key.startswith(("STS", "BIOSSES", "SICK-R"))
+    or "Class" in key
+    or "Clustering" in key
+    or key
+    in (
+        "SprintDuplicateQuestions",
+        "TwitterSemEval2015",
+        "TwitterURLCorpus",
+        "SummEvalSummarization.v2",
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def records():
+    bm25 = tier_records("bm25", mean=0.4, without=NO_VECTORS)
+    for record in bm25:
+        amend(record, "model", settings={"model": {"kind": "bm25"}})
+    broken = tier_records("broken", mean=0.3, without=["CQADupstackGisRetrieval"])
+    return [*bm25, *broken, *tier_records("a-model", mean=0.6)]
+
+
+def test_the_first_table_has_a_column_per_benchmark_and_type(records):
+    table = leaderboard(records, tier="full", links={"run-a-model": "a.html"})
+    assert table.columns[1] == "BEIR\nnDCG@10, 15 tasks"
+    assert len(table.columns) == 13
+    rows = {row[0].text: row for row in table.rows}
+    assert list(rows) == ["a-model", "bm25", "broken"]  # by BEIR; without a mean, last
+    assert rows["a-model"][0].link == "a.html"
+    assert rows["a-model"][1].strong
+    assert rows["a-model"][1].interval[0] < rows["a-model"][1].value
+    assert [cell.text for cell in rows["bm25"][4:8]] == [
+        "12 of 41",
+        "12 of 41",
+        *["no vectors"] * 2,
+    ]
+    assert (rows["broken"][1].text, rows["broken"][1].detail) == ("14 of 15", "incomplete")
+    assert leaderboard([], tier="full").rows == ()
+
+
+def test_every_task_of_the_tier_is_in_a_section(records):
+    sections = task_tables(records, tier="full")
+    titles = [title for title, _ in sections.tables]
+    assert titles[:4] == [
+        "BEIR (15 tasks)",
+        "BEIR: the parts of CQADupstackRetrieval (12)",
+        "MS MARCO dev (1 task)",
+        "MTEB(eng, v2): Classification (8 tasks)",
+    ]
+    heads = {head.split("\n")[0] for _, table in sections.tables for head in table.columns}
+    assert heads >= set(TIERS["full"].task_keys)
+    assert titles[-1] == "What is missing"
+    missing = {(row[0].text, row[0].detail): row[2].text for row in sections.tables[-1][1].rows}
+    assert "Gis" in missing["broken", "BEIR"]
+    assert missing["bm25", "MTEB(eng, v2)"].count(",") == len(NO_VECTORS) - 1
+
+
+def test_a_group_counts_only_with_all_its_parts(records):
+    tables = dict(task_tables(records, tier="full").tables)
+    beir = tables["BEIR (15 tasks)"]
+    column = beir.columns.index("CQADupstackRetrieval\nnDCG@10, mean of 12")
+    cells = {row[0].text: row[column] for row in beir.rows}
+    assert cells["broken"].text == "11 of 12"
+    forums = tables["BEIR: the parts of CQADupstackRetrieval (12)"]
+    values = [cell.value for cell in {row[0].text: row for row in forums.rows}["a-model"][1:]]
+    assert len(values) == len(GROUPS["CQADupstackRetrieval"])
+    assert cells["a-model"].value == pytest.approx(sum(values) / 12)
+
+
+def test_a_tier_without_benchmarks_shows_its_tasks_in_the_leaderboard():
+    results = [make("m")]
+    assert task_tables(results, tier="smoke") is None
+    assert leaderboard(results, tier="smoke").columns[1].startswith("Retrieval")
+
+
+def test_sections_are_folded_on_a_page_and_have_headings_in_markdown(records):
+    sections = task_tables(records, tier="full")
+    page = sections._repr_html_()
+    assert page.count("<details") == len(sections) == 11
+    assert sections.to_markdown().count("\n### ") == 11
+    assert "BEIR (15 tasks): 3 rows" in repr(sections)

@@ -8,24 +8,28 @@ import numpy as np
 import pytest
 from helpers import REPOSITORY
 from helpers.beir import write_words
+from helpers.records import make, noisy
 from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
+from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.report.leaderboard.tables import model_and_run_table
-from qwen3nb.report.studies.reranked_queries import cases_table
+from qwen3nb.report.leaderboard.one_model import model_and_run_table
 from qwen3nb.report.studies.reranking import (
     Reranked,
+    calibration_figure,
+    cases_table,
     expected_error,
+    gain_figure,
     order_table,
     reliability,
+    rerank_conclusion,
     rerank_table,
     reranked,
     reranker_table,
 )
-from qwen3nb.report.studies.reranking_figures import calibration_figure, gain_figure
 
 NOTEBOOK = REPOSITORY / "notebooks" / "rerank.ipynb"
 
@@ -116,6 +120,41 @@ def test_figures_show_every_query_and_pair(done):
     assert math.isfinite(float(order_table(pages).rows[0][5].text))
 
 
+def scored(before, after, *, name="NFCorpus"):
+    """A record of `rerank`: scores of the first stage and after, and the best order's."""
+    result = make("judge", task=f"{name}.bm25", scores=after, config={"collection": name})
+    columns = {"first nDCG@10": before, "oracle nDCG@10": np.full(len(after), 0.9)}
+    for column, values in columns.items():
+        result.per_query[column] = dict(zip(result.per_query["nDCG@10"], values, strict=True))
+        result.metrics[column] = aggregate(result.per_query, how="mean", columns=(column,), seed=0)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"), [(0.2, "helps on"), (-0.2, "hurts on"), (0.0, "makes no significant")]
+)
+def test_reranking_one_data_set(gain, words):
+    before, after = noisy(0.5), noisy(0.5 + gain, seed=1)
+    text = str(rerank_conclusion([scored(before, after)]))
+    assert text.startswith(f"Reranking with judge {words}")
+    assert f"nDCG@10 goes from {before.mean():.3f} to {after.mean():.3f}" in text
+    assert f"a paired difference of {(after - before).mean():+.3f} [" in text
+    assert text.endswith("n = 40. The best order of the same candidates would reach 0.900.")
+
+
+def test_reranking_several_data_sets():
+    records = [
+        scored(noisy(0.5), noisy(0.5 + gain, seed=i), name=f"D{i}")
+        for i, gain in enumerate((0.3, 0.2, 0.0))
+    ]
+    text = str(rerank_conclusion(records))
+    assert text.startswith(
+        "Of 3 data sets, reranking with judge helps on 2 and hurts on none by a significant "
+        "paired difference (the largest, on D0: +0.3"
+    )
+    assert str(rerank_conclusion([])) == "Nothing was reranked."
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -138,9 +177,12 @@ def test_parameters_are_checked_before_anything_runs(model, given, message):
 def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_path):
     output = tmp_path / "out.ipynb"
     given = {
-        "checkpoint": str(model), "data": str(words), "depth": "4", "device": "cpu",
+        "checkpoint": str(model),
+        "data": str(words),
+        "depth": "4",
+        "device": "cpu",
         "first_stage": "bm25,random",
-    }  # fmt: skip
+    }
     command = [sys.executable, "-m", "papermill", str(checkout / "notebooks" / "rerank.ipynb")]
     command += [str(output), *[part for pair in given.items() for part in ("-p", *pair)]]
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}

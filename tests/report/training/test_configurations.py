@@ -1,7 +1,7 @@
 import pytest
 
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.report.training.configurations import configurations_figure, configurations_table
+from qwen3nb.report.training.interference import configurations_figure, configurations_table
 
 
 def test_configurations_are_means_over_seeds_with_their_spread():
@@ -11,10 +11,13 @@ def test_configurations_are_means_over_seeds_with_their_spread():
         return Score(system, seed, task, "nDCG@10", value, kind="reranking", finished=finished)
 
     scores = [
-        score("joint_r8", 42, 0.2), score("joint_r8", 123, 0.4), score("rank_only_r8", 42, 0.5),
-        score("rank_only_r8", 42, 0.9, finished="2026-01-02"), score("other", 1, None),
+        score("joint_r8", 42, 0.2),
+        score("joint_r8", 123, 0.4),
+        score("rank_only_r8", 42, 0.5),
+        score("rank_only_r8", 42, 0.9, finished="2026-01-02"),
+        score("other", 1, None),
         score("joint_r8", 42, 0.7, task="B"),
-    ]  # fmt: skip
+    ]
     table = configurations_table(scores)
     assert [row[0].text for row in table.rows] == ["joint_r8", "rank_only_r8"]
     joint, rank = table.rows

@@ -104,12 +104,18 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
     ("gone", "shown", "files"),
     [
         ((), ("mean alone: FAIL", "20 queries", "2 seeds"), {"interference.tex", "conflicts.svg"}),
-        (("joint_single_r4",), ("none of them joint", "emb_only_r4 − rank_only_r4", "NO RESULT"),
-         {"configuration-differences.tex"}),
-        (("joint_single_r4", "emb_only_r4"), ("No two configurations", "0.093", "NO RESULT"),
-         {"configurations.tex", "losses.svg"}),
+        (
+            ("joint_single_r4",),
+            ("none of them joint", "emb_only_r4 − rank_only_r4", "NO RESULT"),
+            {"configuration-differences.tex"},
+        ),
+        (
+            ("joint_single_r4", "emb_only_r4"),
+            ("No two configurations", "0.093", "NO RESULT"),
+            {"configurations.tex", "losses.svg"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_analyze_on_real_and_on_partial_outputs(fixtures, tmp_path, gone, shown, files):
     if not (fixtures / "adapters").is_dir():
         pytest.skip("these fixtures hold no adapters")
@@ -204,18 +210,25 @@ def test_analyze_on_real_trainings(fixtures, tmp_path):
     folder = fixtures / "adapters"
     if not folder.is_dir():
         pytest.skip("these fixtures hold no adapters")
-    done = analyze("--output-dir", folder / "outputs", "--report", tmp_path, "--exit-code", "point")
+    done = analyze("--output-dir", folder / "outputs", "--out", tmp_path, "--exit-code", "point")
     assert done.exit_code == 3
     assert "No two runs have the same optimiser steps" in done.output
     assert "--task-steps" in done.output
     done = analyze(
-        "--output-dir", folder / "outputs", "--report", tmp_path, "--task-steps",
-        "--exit-code", "point", "--resamples", 500,
-    )  # fmt: skip
+        "--output-dir",
+        folder / "outputs",
+        "--out",
+        tmp_path,
+        "--task-steps",
+        "--exit-code",
+        "point",
+        "--resamples",
+        500,
+    )
     assert done.exit_code == 3
     assert "By evidence: INCONCLUSIVE. By point, the rule on the mean alone: FAIL." in done.output
     assert (tmp_path / "conflicts.svg").is_file()
-    done = analyze("--output-dir", folder / "stale_mteb_cache_example", "--report", tmp_path)
+    done = analyze("--output-dir", folder / "stale_mteb_cache_example", "--out", tmp_path)
     assert "same scores" in done.output
 
 
@@ -241,9 +254,15 @@ def adapter(name, seed, kind, scores):
         f"{name}-{seed}", task=f"PyDocs.{kind}", scores=scores, identity=f"{name}{seed}{kind}" * 9
     )
     result.config["training"] = {
-        "configuration": name, "seed": seed, "mode": mode, "rank": int(rank), "base": "tiny",
-        "data_seed": seed, "steps": 60, "kind": kind,
-    }  # fmt: skip
+        "configuration": name,
+        "seed": seed,
+        "mode": mode,
+        "rank": int(rank),
+        "base": "tiny",
+        "data_seed": seed,
+        "steps": 60,
+        "kind": kind,
+    }
     object.__setattr__(result, "seed", seed)
     return result
 

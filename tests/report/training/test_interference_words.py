@@ -5,11 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qwen3nb.analysis.training.interference import Group, Interference
-from qwen3nb.analysis.training.match_runs import REQUIRED
+from qwen3nb.analysis.training.interference import REQUIRED, Group, Interference
 from qwen3nb.analysis.training.tir_estimate import Gate, estimate, seeds_needed
-from qwen3nb.report.training.interference import InterferenceReport
-from qwen3nb.report.training.interference_words import interference_conclusion
+from qwen3nb.report.training.interference import InterferenceReport, interference_conclusion
 
 
 def measured(*tirs, spread=0.002):
@@ -23,10 +21,19 @@ def measured(*tirs, spread=0.002):
 
 def report(*overalls, runs=6, refused=(), notes=()):
     groups = tuple(
-        Group(f"joint_r{8 * (i + 1)}", "joint", 8, "b", replace(each, notes=notes), (), (),
-              refused, ())
+        Group(
+            f"joint_r{8 * (i + 1)}",
+            "joint",
+            8,
+            "b",
+            replace(each, notes=notes),
+            (),
+            (),
+            refused,
+            (),
+        )
         for i, each in enumerate(overalls)
-    )  # fmt: skip
+    )
     return InterferenceReport(Interference(groups, Gate(), REQUIRED, 0.95, ()), ("runs",), runs, ())
 
 

@@ -7,9 +7,15 @@ import pytest
 from helpers.records import make
 
 from qwen3nb.analysis.inventory.training_logs import TrainingLog
-from qwen3nb.report.training.figures import loss_figure, trajectory_figure
-from qwen3nb.report.training.progress import gains_table, training_conclusion
-from qwen3nb.report.training.tables import Trainings, logs_table, read_trainings
+from qwen3nb.report.training.trainings import (
+    Trainings,
+    gains_table,
+    logs_table,
+    loss_figure,
+    read_trainings,
+    training_conclusion,
+    trajectory_figure,
+)
 
 RERANKING = "PyDocsSampleReranking"
 NOISE = np.random.default_rng(0).normal(0, 0.2, 60)
@@ -182,8 +188,9 @@ def test_logs_say_what_each_training_did(home, continued):
     (folder / "trainer_state.json").write_text(json.dumps(state))
     (row,) = logs_table(read_trainings([])).rows
     assert (row[0].text, row[0].detail) == (
-        "pairs", "contrastive, started from runs/ul2/checkpoint-200",
-    )  # fmt: skip
+        "pairs",
+        "contrastive, started from runs/ul2/checkpoint-200",
+    )
     assert row[2].text == "training loss 0.500; development nDCG@10 0.410"
 
 
@@ -195,5 +202,6 @@ def test_a_short_training_is_no_dot_beside_a_long_one():
     loss, evaluation = loss_figure(Trainings((), logs, (), (), 0)).axes
     assert (loss.get_xscale(), evaluation.get_xscale()) == ("symlog", "linear")
     assert (loss.get_xlabel(), evaluation.get_xlabel()) == (
-        "training step, logarithmic", "training step",
-    )  # fmt: skip
+        "training step, logarithmic",
+        "training step",
+    )

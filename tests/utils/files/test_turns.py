@@ -32,9 +32,12 @@ with turn(Path(sys.argv[1])):
 
 def holder(path, how="alone"):
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path), how], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", HOLD, str(path), how],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     assert process.stdout.readline() == "held\n"
     return process
 

@@ -1,0 +1,1 @@
+"""What developers measure: a script per question (README.md)."""

@@ -1,0 +1,58 @@
+"""Simulated error rates of tests and intervals, as ``benchmarks/calibration.py`` measured them.
+
+Under the null hypothesis, 0.05 of the p-values should be below 0.05; intervals of level 0.95
+should contain the true value in 0.95 of the cases. Each measured share comes with the range in
+which the share of an exact method falls with probability 0.99, given the number of simulations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from qwen3nb.utils.atomic_files import read_json
+
+__all__ = ["STORED", "Share", "read_calibration"]
+
+STORED = Path(__file__).with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class Share:
+    """One measured share.
+
+    Attributes:
+        method: the test or interval that is simulated.
+        kind: ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score
+            coverage`` or ``power``.
+        world: the distribution the data are drawn from.
+        n: number of queries, or ``seeds x queries``.
+        simulations: number of simulations.
+        share: the measured share.
+        expected: the share of an exact method.
+        low: with probability 0.99, the share of an exact method lies between this and
+            ``high``.
+    """
+
+    method: str
+    kind: str
+    world: str
+    n: str
+    simulations: int
+    share: float
+    expected: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """``holds``, ``cautious`` (fewer errors than nominal) or ``too bold`` (more)."""
+        if self.low <= self.share <= self.high:
+            return "holds"
+        fewer = self.share < self.low if self.kind.startswith("false") else self.share > self.high
+        return "cautious" if fewer else "too bold"
+
+
+def read_calibration(file: Path | str = "") -> list[Share]:
+    """Read the shares of a run of ``benchmarks/calibration.py``, by default the stored one."""
+    return [Share(**each) for each in read_json(Path(file or STORED))["shares"]]

@@ -1,1 +1,0 @@
-"""Calibration of tests and intervals: simulated coverage, power and false positives."""

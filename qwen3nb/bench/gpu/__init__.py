@@ -1,1 +1,0 @@
-"""Equality and speed on a GPU, of random models with the shapes of real ones."""

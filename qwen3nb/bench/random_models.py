@@ -1,0 +1,198 @@
+"""Random models with the shapes of real ones, and the libraries that they are compared in."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.modeling.configuration import encoder_config
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
+from qwen3nb.models.rerankers.yes_no import Floats
+from qwen3nb.models.types import Vectors
+from qwen3nb.utils.atomic_files import write_json
+
+__all__ = [
+    "QUERY",
+    "QWEN3",
+    "VOCABULARY",
+    "cross_encoder",
+    "load_peer",
+    "model_folder",
+    "peer_vectors",
+    "predict",
+    "qwen3_shape",
+    "write_random_encoder",
+    "write_random_reranker",
+    "write_sentence_encoder",
+]
+
+QWEN3 = "qwen3-60M-random"
+VOCABULARY = 151_936  # rows of the output matrix of Qwen3
+QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"
+
+
+def qwen3_shape(
+    hidden: int, inner: int, layers: int, heads: int, groups: int, head: int, **more: Any
+) -> dict[str, Any]:
+    """Return the fields of a Qwen3's configuration; ``groups`` is the number of key-value heads."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "head_dim": head,
+        **more,
+    }
+
+
+SHAPE = qwen3_shape(
+    *(640, 2048, 10, 10, 5, 64),
+    vocab_size=8448,
+    max_position_embeddings=2048,
+    rms_norm_eps=1e-6,
+    rope_theta=1e6,
+)
+
+
+@contextmanager
+def model_folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
+    """Yield the folder of the model; a random model is written first and removed afterwards.
+
+    Args:
+        model: as for `qwen3nb.bench.encode.bench_encode`.
+        texts: for the tokenizer of a random model.
+
+    Raises:
+        ValueError: the model is not on this machine.
+    """
+    if model != QWEN3:
+        source = find_source(model)
+        if source.folder is None:
+            raise ValueError(f"{model}: not on this machine; expected a folder or a registry name")
+        yield source.folder.path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_random_encoder(Path(folder), texts)
+        yield Path(folder)
+
+
+def _save(model: Any, folder: Path, config: Any, *, device: str = "cpu", **options: Any) -> None:
+    """Save a model whose weights are random, and the same every time."""
+    with torch.random.fork_rng(devices=None if device != "cpu" else []), torch.device(device):
+        torch.manual_seed(0)
+        model(config, **options).save_pretrained(folder)
+
+
+def write_random_encoder(
+    folder: Path, texts: Sequence[str], *, shape: dict[str, Any] | None = None
+) -> None:
+    """Write a random bidirectional Qwen3 and a tokenizer trained on ``texts``."""
+    from qwen3nb.extraction.export import ExportOptions, write_model_files
+
+    shape = shape or SHAPE
+    tokenizer = write_tokenizer(texts, folder, vocabulary=shape["vocab_size"] - 256)
+    end = tokenizer.token_to_id("<|endoftext|>")
+    config = encoder_config({**shape, "pad_token_id": end, "eos_token_id": end})
+    _save(Qwen3EncoderModel, folder, config)
+    write_model_files(folder, config, ExportOptions())
+
+
+def write_sentence_encoder(folder: Path, config: Any, *, device: str, dtype: str) -> None:
+    """Write a random model in the format of sentence-transformers: mean pooling, length 1."""
+    from transformers import AutoModel
+
+    write_tokenizer(_documents(), folder, vocabulary=8_000)
+    _save(AutoModel.from_config, folder, config, device=device, dtype=torch_dtype(dtype))
+    kinds = ("Transformer", "Pooling", "Normalize")
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
+    ]
+    pooling = {
+        "word_embedding_dimension": config.hidden_size,
+        "pooling_mode_mean_tokens": True,
+    }
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "2_Normalize" / "config.json", {})
+    limits = {"max_seq_length": 1024, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", limits)
+
+
+def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
+    """Write a random Qwen3 language model, its template, and a tokenizer of docstrings."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES
+
+    template = TEMPLATES["qwen3-reranker"]
+    prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix
+    write_tokenizer([*_documents(), *[prompt, "yes", "no"] * 200], folder, vocabulary=16_000)
+    fields = qwen3_shape(*shape, vocab_size=VOCABULARY, max_position_embeddings=4096)
+    config = Qwen3Config(**fields, tie_word_embeddings=True, initializer_range=shape[0] ** -0.5)
+    _save(Qwen3ForCausalLM, folder, config)
+    # For sentence-transformers, which renders a pair as a chat with two roles.
+    (folder / "chat_template.jinja").write_text(
+        f"{template.prefix}<Instruct>: {INSTRUCTION}{template.gap}<Query>: "
+        "{{ messages[0].content }}"
+        + template.gap
+        + "<Document>: {{ messages[1].content }}"
+        + template.suffix.replace("\n", "{{ '\n' }}"),
+        encoding="utf-8",
+    )
+
+
+def _documents() -> list[str]:
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+
+    return [entry.text for entry in load_pydocs().entries]
+
+
+def load_peer(folder: Path, *, device: str, dtype: str, attention: str | None = None) -> Any:
+    """Load the model in sentence-transformers, with weights in ``dtype``.
+
+    ``attention`` is one of transformers' implementations, such as ``sdpa``; None for its choice.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    kwargs: dict[str, Any] = {"dtype": torch_dtype(dtype)}
+    kwargs |= {"attn_implementation": attention} if attention else {}
+    return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
+
+
+def peer_vectors(peer: Any, texts: list[str], *, batch_size: int) -> Vectors:
+    """Return the unit vectors (N, D) of sentence-transformers."""
+    vectors: Vectors = peer.encode(
+        texts, batch_size=batch_size, show_progress_bar=False, normalize_embeddings=True
+    )
+    return vectors
+
+
+def cross_encoder(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:
+    """Load the reranker in sentence-transformers, with the same weights and template."""
+    from sentence_transformers import CrossEncoder
+
+    kwargs = {"dtype": torch_dtype(dtype)}
+    return CrossEncoder(str(folder), device=device, max_length=512, model_kwargs=kwargs)
+
+
+def predict(peer: Any, texts: list[str]) -> Floats:
+    """Return the P(yes) of sentence-transformers, at its default batch size."""
+    pairs = [(QUERY, text) for text in texts]
+    scores = peer.predict(pairs, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False)
+    return np.asarray(scores, dtype=np.float64)

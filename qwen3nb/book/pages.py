@@ -1,0 +1,327 @@
+"""The pages of a built book: records they link to, numbers, links, and accessibility.
+
+Numbers are given when the book is built, in the order of each HTML page: a caption in a notebook
+says none. Every captioned figure and table has its number as text and a permalink; a reference,
+``<a class="q-see" href="leaderboard.html#tab-scores">the scores</a>``, gets the number of its
+target. Pages that an incremental build leaves as they are stay right: marks of an earlier build
+are removed first.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from qwen3nb import paths
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Result
+from qwen3nb.utils.atomic_files import write_json, write_text
+
+__all__ = [
+    "accessibility_problems",
+    "copy_linked_records",
+    "mend_page",
+    "mend_pages",
+    "number_pages",
+    "pages_with_records",
+]
+
+# In HTML, and in the HTML of a notebook's output, where quotes are escaped.
+_RECORD = re.compile(r'href=\\?"(?:\.\./)*records/([^"\\]+\.json)\\?"')
+
+_MARKS = re.compile(
+    r'<span class="q-number">[^<]*</span> |<span class="q-see-number">[^<]*</span>'
+    r'| <a class="q-permalink"[^>]*>#</a>'
+)
+_START = re.compile(r'<(figure|div)\b([^>]*\bclass="q-(?:figure|table)"[^>]*)>')
+_CAPTION = {
+    "figure": re.compile(r"<figcaption[^>]*>(.*?)</figcaption>", re.DOTALL),
+    "div": re.compile(r'<p class="q-caption">(.*?)</p>', re.DOTALL),
+}
+_KINDS = {"figure": ("Figure", "fig"), "div": ("Table", "tab")}
+_ID = re.compile(r'(?<=[\s"])id="([^"]*)"')
+_LINK = re.compile(r'<a\b([^>]*?\s)(data-)?href="([^"]*)"([^>]*)>(.*?)</a>', re.DOTALL)
+_SEE = re.compile(r'\bclass="[^"]*\bq-see\b')
+_FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+# Folders whose pages and files are made by runs: what is not there has not been made yet.
+_MADE = ("runs", "guide", "records")
+
+# What the theme and the tools below it do wrong for assistive technology; axe reports all of it.
+# Names that hide the visible text of an element, which then has no name to speak to it by.
+_MISNAMED = re.compile(
+    r'(<button class="btn search-button-field[^>]*?) aria-label="[^"]*"'
+    r'|(<summary) aria-label="Toggle hidden content"'
+)
+_ICON = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
+# The link home is outside all landmarks.
+_BRAND = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
+# Roles that ARIA has withdrawn, and a list whose children are no items.
+_ROLES = re.compile(
+    r' role="doc-(?:biblioentry|endnote)"|(?<=<div) role="list"(?= class="citation)'
+)
+_EMPTY_HEADS = re.compile(
+    r"<thead>\s*<tr[^>]*>\s*(?:<th[^>]*>\s*(?:<p>\s*</p>)?\s*</th>\s*)+</tr>\s*</thead>"
+)
+_EMPTY_HEAD = re.compile(r"<th\b[^>]*>(\s*(?:<p>\s*</p>)?\s*)</th>")
+_IMAGE = re.compile(r'(<image\b[^>]*?) id="([^"]*)"')
+_NAMES = ("aria-label", "aria-labelledby")
+
+
+def built_pages(outdir: Path) -> list[Path]:
+    """Return the HTML pages below ``outdir``, sorted, without templates of the theme."""
+    pages = sorted(outdir.rglob("*.html"))
+    return [page for page in pages if "_static" not in page.relative_to(outdir).parts]
+
+
+def linked_records(text: str) -> Iterator[str]:
+    """Yield the records that a page links to, each as its path below ``results``."""
+    for match in _RECORD.finditer(text):
+        yield unquote(html.unescape(match[1]))
+
+
+def pages_with_records() -> dict[str, str]:
+    """Return the first published page that links to each record, by the link."""
+    pages: dict[str, str] = {}
+    for file in sorted(paths.book_runs().glob("*.ipynb")):
+        for name in linked_records(file.read_text(encoding="utf-8")):
+            pages.setdefault(f"../records/{name}", f"{file.stem}.html")
+    return pages
+
+
+def copy_linked_records(outdir: Path) -> int:
+    """Copy the records that built pages link to into ``records``; return how many there are.
+
+    Only files below ``results`` are copied, whatever a page links to.
+    """
+    results = paths.results().resolve()
+    texts = (page.read_text(encoding="utf-8") for page in built_pages(outdir))
+    names = {name for text in texts for name in linked_records(text)}
+    sources = sorted((results / name).resolve() for name in names)
+    kept = [each for each in sources if each.is_relative_to(results) and each.is_file()]
+    for source in kept:
+        copy = outdir / "records" / source.relative_to(results)
+        try:  # as one file, with its per-query scores; a browser shows it
+            write_json(copy, Result.load(source).in_one_file())
+        except ResultError:  # not a record that can be read: it is shown as it is
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
+    return len(kept)
+
+
+@dataclass
+class _BuiltPage:
+    """A built page: its file, its text, and the number of each of its figures and tables."""
+
+    file: Path
+    text: str
+    before: str
+    numbers: dict[str, str] = field(default_factory=dict)
+    ids: set[str] = field(default_factory=set)
+
+
+def number_pages(outdir: Path) -> list[str]:
+    """Number the figures and tables of all pages below ``outdir``; return what is wrong.
+
+    A link to a page below ``runs`` or ``guide`` that has not been made becomes plain text, and a
+    reference to a table that such a page does not have leads to the page. Any other link to a
+    page, and any other reference to an anchor, that is not there is a problem.
+    """
+    pages = {file: _numbered(file) for file in built_pages(outdir)}
+    problems = []
+    for page in pages.values():
+        problems += _resolve_links(page, pages, outdir)
+        if page.text != page.before:
+            write_text(page.file, page.text)
+    return problems
+
+
+def _numbered(file: Path) -> _BuiltPage:
+    """Return a page with its figures and tables numbered."""
+    before = file.read_text(encoding="utf-8")
+    page = _BuiltPage(file, _MARKS.sub("", before), before)
+    page.ids = set(_ID.findall(page.text))
+    parts, end = [], 0
+    for first, last, text in _captioned(page):
+        parts += [page.text[end:first], text]
+        end = last
+    page.text = "".join([*parts, page.text[end:]])
+    return page
+
+
+def _captioned(page: _BuiltPage) -> Iterator[tuple[int, int, str]]:
+    """Yield the range of each figure's or table's start and caption, and what to write there."""
+    counts: Counter[str] = Counter()
+    taken: set[str] = set()
+    for start in _START.finditer(page.text):
+        tag, attributes = start[1], start[2]
+        caption = _caption(page.text, start)
+        kind, prefix = _KINDS[tag]
+        own = _ID.search(f" {attributes}")
+        counts[kind] += caption is not None
+        name = own[1] if own else (f"{prefix}-{counts[kind]}" if caption else "")
+        name = _unique(name, taken=taken, ids=page.ids, new=own is None)
+        bare = re.sub(r'\s*\bid="[^"]*"', "", attributes)
+        opened = f'<{tag}{bare} id="{name}">' if name else start[0]
+        if caption is None:
+            yield start.start(), start.end(), opened
+            continue
+        label = f"{kind} {counts[kind]}"
+        page.numbers[html.unescape(name)] = label
+        between = page.text[start.end() : caption.start(1)]
+        yield (
+            start.start(),
+            caption.end(1),
+            f'{opened}{between}<span class="q-number">{label}.</span> {caption[1]}'
+            f' <a class="q-permalink" href="#{name}" aria-label="Link to {label}">#</a>',
+        )
+
+
+def _caption(text: str, start: re.Match[str]) -> re.Match[str] | None:
+    """Return the caption of the figure or table that begins at ``start``."""
+    pattern = _CAPTION[start[1]]
+    if start[1] == "div":
+        return pattern.match(text, start.end())  # it is the first thing in the box
+    closed = text.find("</figure>", start.end())
+    begins = text.find("<figcaption", start.end(), closed)
+    return None if begins < 0 else pattern.match(text, begins)
+
+
+def _unique(name: str, *, taken: set[str], ids: set[str], new: bool) -> str:
+    """Return ``name``, or with a number where another element of the page has it."""
+    other, number = name, 2
+    while name and (other in taken or (other in ids and (new or other != name))):
+        other, number = f"{name}-{number}", number + 1
+    if other:
+        taken.add(other)
+        ids.add(other)
+    return other
+
+
+def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path) -> list[str]:
+    """Complete the references of a page, and return the links that lead nowhere."""
+    problems: list[str] = []
+    exists: dict[Path, bool] = {}
+
+    def problem(target: str, what: str) -> None:
+        name = page.file.relative_to(outdir)
+        problems.append(f"{name}: the link to {html.unescape(target)!r}: {what}")
+
+    def resolved(match: re.Match[str]) -> str:
+        before, _, target, behind, text = match.groups()
+        if _FOREIGN.match(target):
+            return match[0]
+        parts = urlsplit(html.unescape(target))
+        see = bool(_SEE.search(match[0][: match.start(5) - match.start()]))
+        path = page.file.parent / unquote(parts.path)
+        file = Path(os.path.normpath(path)) if parts.path else page.file
+        # On a page made by a run, a table that has nothing to show is not there.
+        made = file.is_relative_to(outdir) and file.relative_to(outdir).parts[0] in _MADE
+        if file not in exists:
+            exists[file] = file in pages or file.exists()
+        if not exists[file]:
+            if not made:
+                problem(target, "no such page")
+            return f'<a{before}data-href="{target}"{behind}>{text}</a>'
+        name, other = unquote(parts.fragment), pages.get(file)
+        label = other.numbers.get(name, "") if see and other is not None else ""
+        if see and name and not made and other is not None and name not in other.ids:
+            problem(target, "no such anchor on that page")
+        number = f'<span class="q-see-number"> ({label})</span>' if label else ""
+        return f'<a{before}href="{target}"{behind}>{text}{number}</a>'
+
+    page.text = _LINK.sub(resolved, page.text)
+    return problems
+
+
+def mend_pages(outdir: Path) -> None:
+    """Mend what is wrong for assistive technology on all pages below ``outdir``."""
+    for file in built_pages(outdir):
+        text = file.read_text(encoding="utf-8")
+        if (mended := mend_page(text)) != text:
+            write_text(file, mended)
+
+
+def mend_page(text: str) -> str:
+    """Return a page with names, landmarks, roles and table heads as they should be."""
+    text = _MISNAMED.sub(lambda match: match[1] or match[2], text)
+    text = _ICON.sub(r"\1", text)
+    if '<nav class="q-home"' not in text:
+        text = _BRAND.sub(r'<nav class="q-home" aria-label="Home">\g<0></nav>', text)
+    text = _ROLES.sub("", text)
+    text = _EMPTY_HEAD.sub(r"<td>\1</td>", _EMPTY_HEADS.sub("", text))
+    seen: set[str] = set()
+
+    def once(match: re.Match[str]) -> str:
+        """Remove the id of a drawing's second copy of an image; nothing refers to it."""
+        repeated = match[2] in seen
+        seen.add(match[2])
+        return match[1] if repeated else match[0]
+
+    return _IMAGE.sub(once, text)
+
+
+def accessibility_problems(html: Path) -> list[tuple[str, str]]:
+    """Return page and problem of everything on built pages that fails a reader's technology.
+
+    These are images without alternative text (a file name is none; a drawing hidden from screen
+    readers needs none), ids used twice, column or row heads without text, and regions without a
+    name.
+    """
+    problems = []
+    for page in built_pages(html):
+        checked = _Checker()
+        checked.feed(page.read_text(encoding="utf-8"))
+        twice = [f"id {name!r} is used {n} times" for name, n in checked.ids.items() if n > 1]
+        problems += [(str(page.relative_to(html)), each) for each in (*checked.problems, *twice)]
+    return problems
+
+
+class _Checker(HTMLParser):
+    """Collects the problems and the ids of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[str] = []
+        self.ids: Counter[str] = Counter()
+        self._head: str | None = None  # the text of the open table head
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Check an element's id, alternative text and name; note a table head."""
+        attributes = {name: value or "" for name, value in attrs}
+        if attributes.get("id"):
+            self.ids[attributes["id"]] += 1
+        self.problems += _unnamed(tag, attributes)
+        if tag == "th":
+            self._head = "".join(attributes.get(name, "") for name in _NAMES)
+
+    def handle_data(self, data: str) -> None:
+        """Collect the text of a table head."""
+        if self._head is not None:
+            self._head += data
+
+    def handle_endtag(self, tag: str) -> None:
+        """Check that a table head has text."""
+        if tag == "th":
+            if not (self._head or "").strip():
+                self.problems.append("a table head without text")
+            self._head = None
+
+
+def _unnamed(tag: str, attributes: Mapping[str, str]) -> list[str]:
+    named = any(attributes.get(name, "").strip() for name in _NAMES)
+    text, source = attributes.get("alt", "").strip(), attributes.get("src", "")
+    if tag == "img" and (not text or text in (source, Path(source).name)):
+        return [f"image without alternative text: {source}"]
+    if tag == "svg" and attributes.get("role") == "img" and not named:
+        return ["drawing without alternative text"]
+    if attributes.get("role") == "region" and not named:
+        return ["region without a name"]
+    return []

@@ -1,0 +1,472 @@
+"""A model's folder, opened once and passed on.
+
+`ModelFolder` reads each JSON file, the headers of the weights and every digest at most once, and
+notes when: `ModelFolder.check_unchanged` says whether a file has changed since.
+
+One rule holds for every file that is read or copied: it lies in the folder. A link that leaves it
+is refused: its target would be read, copied into an export, and uploaded with it. Snapshots of the
+hub's cache link to that cache's own ``blobs/``, which is allowed. Pipes, devices and sockets are
+refused, because reading one may never end. The folder itself may be a link: its user named it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
+from qwen3nb.checkpoints.weights import Weights, read_weights
+from qwen3nb.utils.atomic_files import file_stamp, recover_folder, sha256_file
+from qwen3nb.utils.files.digest_memory import remembered_digest
+from qwen3nb.utils.strict_json import parse_json
+
+__all__ = [
+    "JSON_LIMIT",
+    "SINGLE",
+    "ModelFolder",
+    "SentenceModule",
+    "check_inside",
+    "copy_present",
+    "open_checkpoint",
+    "read_object",
+    "strip_wrappers",
+]
+
+SINGLE = "model.safetensors"
+_FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
+# What else may hold weights, by the end of a file's name.
+_UNREAD = {
+    ".pt": "a pickle, never loaded",
+    ".pth": "a pickle, never loaded",
+    ".gguf": "GGUF, which is not read; expected the model it was made from",
+    ".onnx": "ONNX, which is not read; expected the model it was made from",
+    ".xml": "OpenVINO, which is not read; expected the model it was made from",
+    ".h5": "TensorFlow, which is not read; save it in PyTorch",
+    ".msgpack": "Flax, which is not read; save it in PyTorch",
+}
+# Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
+_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+# Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
+# a file that means harm grows twentyfold.
+JSON_LIMIT = 50_000_000
+_DEPTH = 32  # levels of JSON
+_KEPT = 1_000_000  # bytes of a JSON file that is kept after it was parsed
+# Files that a library may read: configurations, tokenizers, weights, the card.
+_READ = {
+    *(".bin", ".jinja", ".json", ".md", ".model", ".safetensors"),
+    *(".spm", ".tiktoken", ".txt", ".vocab"),
+}
+_LIBRARY = "sentence_transformers."
+# Where modules of sentence-transformers have their settings, if not in config.json.
+_SETTINGS: Mapping[str, tuple[str, ...]] = {
+    "CNN": ("cnn_config.json",),
+    "LSTM": ("lstm_config.json",),
+    "WordEmbeddings": ("wordembedding_config.json",),
+    **dict.fromkeys(
+        ("CLIPModel", "Transformer"),
+        tuple(
+            f"sentence_{name}_config.json"
+            for name in "bert roberta distilbert camembert albert xlm-roberta xlnet".split()  # noqa: SIM905
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SentenceModule:
+    """One entry of the ``modules.json`` of sentence-transformers.
+
+    Attributes:
+        name: the name of its class, such as ``Dense``.
+        type: the full name of its class.
+        folder: where its files are; the model's own for the path ``""``.
+        fields: its configuration; empty if it has no such file.
+        file: the file of its configuration.
+    """
+
+    name: str
+    type: str
+    folder: ModelFolder
+    fields: Mapping[str, Any]
+    file: Path
+
+
+class ModelFolder(os.PathLike[str]):
+    """The folder of a model, or of one of its modules; libraries take it as its path.
+
+    Attributes:
+        path: the folder.
+        stamps: the `file_stamp` of each file when it was read; see `check_unchanged`.
+    """
+
+    def __init__(self, path: Path | str, *, whole: ModelFolder | None = None) -> None:
+        """Open a folder; nothing is read before it is needed.
+
+        Args:
+            path: the folder.
+            whole: the model that this folder is a module of; its files may lie anywhere in that.
+        """
+        self.path = Path(path)
+        self.stamps: dict[Path, list[Any]] = {} if whole is None else whole.stamps
+        self._root = self.path if whole is None else whole.path
+        self._parsed: dict[str, Any] = {}
+        self._digests: dict[str, str] = {}
+        self._weights: dict[str, Weights] = {}
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"ModelFolder({str(self.path)!r})"
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        return (self.path / name).is_file()
+
+    def json(self, name: str) -> Any:
+        """Return the JSON value in a file, unless two libraries may differ on it.
+
+        Raises:
+            CheckpointError: see `check_inside`; or more than `JSON_LIMIT` bytes; not UTF-8, or with
+                a byte order mark; not JSON; a key that appears twice, a number that is not finite
+                (also as ``1e999``), or more than 32 levels.
+        """
+        if name not in self._parsed:
+            raw = self._read(name)
+            value = _parsed(self.path / name, raw)
+            if len(raw) > _KEPT:
+                return value
+            self._parsed[name] = value
+        return self._parsed[name]
+
+    def object(self, name: str) -> dict[str, Any]:
+        """Return the JSON object in a file; empty if there is no such file.
+
+        Raises:
+            CheckpointError: see `json`; or not an object.
+        """
+        if not os.path.lexists(self.path / name):
+            return {}
+        value = self.json(name)
+        if not isinstance(value, dict):
+            raise CheckpointError(f"{self.path / name}: expected an object, got {value!r:.60}")
+        return value
+
+    def sha256(self, name: str) -> str:
+        """Return the SHA-256 of a file's bytes; that of a large one is remembered on disk."""
+        file = self.path / name
+        if name not in self._digests:
+            self._stamp(file)
+            large = file.stat().st_size > JSON_LIMIT
+            self._digests[name] = (
+                remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+                if large
+                else sha256_file(file)
+            )
+        return self._digests[name]
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of ``config.json``; empty without one."""
+        return self.object("config.json")
+
+    @cached_property
+    def modules(self) -> list[SentenceModule]:
+        """The modules of sentence-transformers; none without ``modules.json``.
+
+        Raises:
+            CheckpointError: a malformed file, a class that is not one of the library's own, or a
+                module outside the folder.
+        """
+        file = self.path / "modules.json"
+        if not file.is_file():
+            return []
+        entries = self.json(file.name)
+        if not isinstance(entries, list) or not entries:
+            raise CheckpointError(f"{file}: expected a list of modules, got {entries!r:.60}")
+        modules = [
+            self._module(file, entry if isinstance(entry, dict) else {}) for entry in entries
+        ]
+        names = [str(entry["name"]) for entry in entries]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise CheckpointError(f"{file}: two modules are called {twice[0]!r}; rename one")
+        return modules
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The weights in the folder, in one file or in shards; safetensors are preferred.
+
+        Raises:
+            CheckpointError: no weights, ambiguous weights, an invalid weight file, or an index that
+                names files outside.
+        """
+        for single in _FORMATS:
+            index = f"{single}.index.json"
+            if os.path.lexists(self.path / single):
+                if self.has(index):
+                    raise CheckpointError(
+                        f"{self.path}: contains both {single} and {index}; remove the stale one"
+                    )
+                return self._stripped(single)
+            if self.has(index):
+                return self._sharded(self.path / index)
+        raise CheckpointError(
+            f"{self.path}: no weights; expected {' or '.join(_FORMATS)}, or shards with an index"
+            f"{self.unread_weights()}"
+        )
+
+    def weights_in(self, name: str) -> Weights:
+        """Return the weights in the file ``name``, which is read once; see `read_weights`."""
+        if name not in self._weights:
+            check_inside(self.path / name, self._root)
+            self._stamp(self.path / name)
+            self._weights[name] = read_weights(self.path / name)
+        return self._weights[name]
+
+    def check_files(self) -> None:
+        """Check every file that a library may read, at any depth; see `check_inside`."""
+        for path in sorted(self.path.rglob("*")):
+            if path.suffix.lower() in _READ and (path.is_symlink() or not path.is_dir()):
+                check_inside(path, self._root)
+
+    def check_whole(self) -> None:
+        """Check that this is a model with ``config.json`` and weights, and read their headers.
+
+        Raises:
+            CheckpointError: no configuration, no weights, an adapter next to them, or a file that
+                is malformed.
+        """
+        if not self.has("config.json"):
+            raise CheckpointError(
+                f"{self}: no config.json, so this is not a checkpoint folder."
+                f"{self.configured_inside()}"
+            )
+        if self.has("adapter_config.json"):
+            raise CheckpointError(
+                f"{self}: contains adapter_config.json next to a full model; libraries would "
+                "silently apply that adapter. Move one of the two elsewhere"
+            )
+        self.config, self.weights  # noqa: B018 - raise if malformed
+
+    def changed(self) -> Path | None:
+        """Return a file that has changed or gone since it was read, if there is one."""
+        for file, stamp in self.stamps.items():
+            try:
+                if file_stamp(file) != stamp:
+                    return file
+            except OSError:
+                return file
+        return None
+
+    def check_unchanged(self) -> None:
+        """Check that no file has changed since it was read.
+
+        Raises:
+            CheckpointError: a file has changed or is gone.
+        """
+        if (file := self.changed()) is not None:
+            raise CheckpointError(
+                f"{file}: changed while it was being read; "
+                "wait until the training has finished saving, then try again"
+            )
+
+    def current(self) -> ModelFolder:
+        """Return this folder; opened again if one of its files has changed since it was read."""
+        return self if self.changed() is None else ModelFolder(self.path)
+
+    def unread_weights(self) -> str:
+        """Return a remark on weights in formats that are not read, if there are any."""
+        files = sorted(path for path in self.path.rglob("*") if path.suffix in _UNREAD)
+        return f" ({files[0].relative_to(self.path)}: {_UNREAD[files[0].suffix]})" if files else ""
+
+    def configured_inside(self) -> str:
+        """Return a sentence that names the folders in this one with a ``config.json``, if any."""
+        inside = (path for path in self.path.glob("*/") if (path / "config.json").is_file())
+        names = sorted(path.name for path in inside)
+        return f" Folders in it that have one: {', '.join(names)}." if names else ""
+
+    def _stamp(self, file: Path) -> None:
+        if file not in self.stamps:
+            self.stamps[file] = file_stamp(file)
+
+    def _read(self, name: str) -> bytes:
+        file = self.path / name
+        check_inside(file, self._root)
+        if (size := file.stat().st_size) > JSON_LIMIT:
+            raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
+        self._stamp(file)
+        raw = file.read_bytes()
+        self._digests[name] = hashlib.sha256(raw).hexdigest()
+        return raw
+
+    def _module(self, file: Path, entry: dict[str, Any]) -> SentenceModule:
+        for key in ("name", "path", "type"):
+            if not isinstance(entry.get(key), str):
+                raise CheckpointError(
+                    f"{file}: a module's {key} is {entry.get(key)!r:.60}; expected a string"
+                )
+        kind, path = entry["type"], PurePosixPath(entry["path"])
+        if not kind.startswith(_LIBRARY):
+            raise CheckpointError(
+                f"{file}: the module type {kind!r:.80} needs code from elsewhere, which is never "
+                f"run; expected a class of {_LIBRARY.rstrip('.')}"
+            )
+        if path.is_absolute() or ".." in path.parts or "\\" in entry["path"]:
+            raise CheckpointError(
+                f"{file}: the path {entry['path']!r:.80} leaves the folder; expected one in it"
+            )
+        _check_target(self.path / path, self.path)
+        name = kind.rpartition(".")[2]
+        folder = ModelFolder(self.path / path, whole=self) if path.parts else self
+        known = _SETTINGS.get(name, ())
+        usual: str = known[0] if len(known) > 1 else "config.json"
+        settings = next((each for each in known if (folder.path / each).exists()), usual)
+        return SentenceModule(
+            name, kind, folder, folder.object(settings), self.path / path / settings
+        )
+
+    def _stripped(self, *names: str) -> Weights:
+        """Return the weights in the files ``names``, without the parts that wrappers insert."""
+        tensors: dict[str, TensorEntry] = {}
+        for name in names:
+            for stored, entry in self.weights_in(name).tensors.items():
+                if (plain := strip_wrappers(stored)) in tensors:
+                    raise CheckpointError(f"{entry.file}: {plain} is also in {tensors[plain].file}")
+                tensors[plain] = entry
+        if not tensors:
+            raise CheckpointError(f"{self.path}: its weight files contain no tensors")
+        return Weights(tensors)
+
+    def _sharded(self, index: Path) -> Weights:
+        """Return the weights in the shards of an index, which must name exactly what they hold."""
+        listed = self.object(index.name).get("weight_map")
+        if not isinstance(listed, dict) or not listed:
+            raise CheckpointError(f"{index}: not a shard index (no weight_map)")
+        for shard in listed.values():
+            if not isinstance(shard, str) or shard in ("", ".", "..") or Path(shard).name != shard:
+                raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
+        weights = self._stripped(*sorted(set(listed.values())))
+        held = {entry.stored_name: entry.file.name for entry in weights.tensors.values()}
+        if odd := sorted(dict(held.items() ^ listed.items())):
+            shard = held.get(odd[0]) or listed[odd[0]]
+            raise CheckpointError(
+                f"{self.path / shard}: {odd[0]} is not in both this "
+                f"shard and the index ({len(odd)} such tensors); the shard belongs to another "
+                "model or another step"
+            )
+        return weights
+
+
+def open_checkpoint(folder: Path | str) -> ModelFolder:
+    """Open a folder with ``config.json`` and weights, and read the headers of the weights.
+
+    Raises:
+        CheckpointError: no such folder, or a file that is invalid or outside; see
+            `ModelFolder.check_whole`.
+    """
+    recover_folder(Path(folder))
+    opened = ModelFolder(folder)
+    if not opened.path.is_dir():
+        raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
+    opened.check_files()
+    opened.check_whole()
+    return opened
+
+
+def strip_wrappers(name: str) -> str:
+    """Strip the parts that torch.compile and parallel wrappers insert into a name.
+
+    >>> strip_wrappers("module._orig_mod.model.encoder._orig_mod.norm.weight")
+    'model.encoder.norm.weight'
+    """
+    parts = [part for part in name.split(".") if part not in _WRAPPERS]
+    while len(parts) > 1 and parts[0] == "module":  # (D)DP wraps whole models only
+        parts.pop(0)
+    return ".".join(parts)
+
+
+def check_inside(file: Path, folder: Path | None = None) -> None:
+    """Check that ``file`` is a regular file that lies in ``folder`` and may be read.
+
+    Args:
+        file: the file; there must be one.
+        folder: the model's folder; by default the one that ``file`` is in.
+
+    Raises:
+        CheckpointError: a link out of the folder or to nothing, not a regular file, or one that
+            may not be read.
+    """
+    _check_target(file, folder or file.parent)
+    try:
+        mode = file.stat().st_mode
+    except OSError as error:
+        raise CheckpointError(f"{file!s:.500}: cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise CheckpointError(f"{file}: not a regular file but {what}; remove or replace it")
+    if not os.access(file, os.R_OK):
+        raise CheckpointError(f"{file}: no permission to read it; `chmod u+r` gives it")
+
+
+def _check_target(path: Path, folder: Path) -> None:
+    """Refuse a path that leads out of ``folder``, except to the blobs of its hub cache."""
+    try:
+        target, root = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    except ValueError:  # a NUL in the name
+        raise CheckpointError(f"{folder}: {str(path)!r:.80} is not a file name") from None
+    snapshots = (each for each in (root, *root.parents)[:3] if each.parent.name == "snapshots")
+    blobs = [each.parent.parent / "blobs" for each in snapshots]
+    if not target.is_relative_to(root) and target.parent not in blobs:
+        raise CheckpointError(f"{path}: links out of its folder, to {target}; copy the file here")
+
+
+def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> None:
+    """Copy the files with these names that ``source`` has to ``target``.
+
+    Raises:
+        CheckpointError: see `check_inside`.
+    """
+    for name in names:
+        if os.path.lexists(source.path / name):
+            check_inside(source.path / name)
+            shutil.copyfile(source.path / name, target / name)
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; see `ModelFolder.object`."""
+    check_inside(file)
+    return ModelFolder(file.parent).object(file.name)
+
+
+def _parsed(file: Path, raw: bytes) -> Any:
+    if raw.startswith(codecs.BOM_UTF8):
+        raise CheckpointError(
+            f"{file}: starts with a byte order mark, which JSON does not allow and libraries "
+            "refuse; save the file as UTF-8 without one"
+        )
+    try:
+        value = parse_json(raw.decode("utf-8"), finite=True)
+        _check_depth(value, _DEPTH)
+    except ValueError as error:
+        raise CheckpointError(f"{file}: invalid JSON ({error})") from None
+    return value
+
+
+def _check_depth(value: Any, levels: int) -> None:
+    if not isinstance(value, dict | list):
+        return
+    if levels == 0:
+        raise ValueError(f"nested in more than {_DEPTH} levels")
+    for each in value.values() if isinstance(value, dict) else value:
+        _check_depth(each, levels - 1)

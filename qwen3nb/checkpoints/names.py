@@ -1,0 +1,98 @@
+"""Names of an encoder-decoder's tensors: its encoder's, as in a stock Qwen3, and its embedding's.
+
+The encoder-decoder shares one embedding between both stacks and the output. Safetensors
+files store it once; pickled state dicts and those of wrappers repeat it under other
+names. The copies must be equal: if they differ, the file does not say which one the
+model had in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.weights import sha256_of
+
+__all__ = ["EMBEDDINGS", "embedding_name", "encoder_name", "extra_copies"]
+
+# In order of preference.
+EMBEDDINGS = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+_ENCODER = "model.encoder."
+
+
+def encoder_name(name: str) -> str | None:
+    """Return the Qwen3 name of an encoder-decoder tensor, or None if the encoder lacks it.
+
+    >>> encoder_name("model.shared.weight")
+    'embed_tokens.weight'
+    >>> encoder_name("model.encoder.layers.3.mlp.up_proj.weight")
+    'layers.3.mlp.up_proj.weight'
+    >>> encoder_name("model.decoder.norm.weight") is None
+    True
+    """
+    if name == EMBEDDINGS[0]:
+        return "embed_tokens.weight"
+    if name in EMBEDDINGS or not name.startswith(_ENCODER):
+        return None
+    return name.removeprefix(_ENCODER)
+
+
+def embedding_name(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> str | None:
+    """Return the name of the encoder's embedding, or None if there is none.
+
+    Args:
+        checkpoint: an encoder-decoder.
+        allow: with ``untied``, copies may differ, and the encoder's own copy is used.
+
+    Raises:
+        CheckpointError: the copies differ.
+    """
+    if "untied" in allow:
+        own = (EMBEDDINGS[1], *EMBEDDINGS)
+        return next((name for name in own if name in checkpoint.weights.tensors), None)
+    return next(iter(_equal_copies(checkpoint)), None)
+
+
+def extra_copies(checkpoint: ModelFolder) -> set[str]:
+    """Return the names of tensors that duplicate another tensor of the checkpoint.
+
+    Raises:
+        CheckpointError: the copies of the shared embedding differ.
+    """
+    extra = set(_equal_copies(checkpoint)[1:])
+    tensors = checkpoint.weights.tensors
+    kept: dict[object, str] = {}
+    rank = {name: index for index, name in enumerate(EMBEDDINGS)}
+    for name in sorted(tensors, key=lambda name: (rank.get(name, -1), name)):
+        location = _location(checkpoint, name)
+        if kept.setdefault(location, name) != name and tensors[name].count:
+            extra.add(name)
+    return extra
+
+
+def _equal_copies(checkpoint: ModelFolder) -> list[str]:
+    """Return the names of the embedding's copies; refuse copies of different values."""
+    tensors = checkpoint.weights.tensors
+    untied = checkpoint.config.get("tie_word_embeddings") is False
+    names = [n for n in EMBEDDINGS if n in tensors and not (untied and n == EMBEDDINGS[3])]
+    if len({_location(checkpoint, name) for name in names}) < 2:
+        return names
+    first, *others = ((name, sha256_of(tensors[name])) for name in names)
+    for name, digest in others:
+        if digest != first[1]:
+            raise CheckpointError(
+                f"{checkpoint}: {name} and {first[0]} should be the same embedding, but "
+                "differ (--allow untied uses the encoder's own copy)"
+            )
+    return names
+
+
+def _location(checkpoint: ModelFolder, name: str) -> object:
+    entry = checkpoint.weights.tensors[name]
+    return entry.file, entry.start, entry.stop, entry.shape, entry.dtype

@@ -1,0 +1,195 @@
+"""Commands for models: average, extract, check and upload them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qwen3nb.cli.completion import complete_models
+from qwen3nb.cli.options import (
+    DTYPE,
+    ENCODER,
+    FACTS,
+    HUB_ID,
+    JSON,
+    LICENSE,
+    answer,
+    hide_library_bars,
+    paths_given,
+)
+from qwen3nb.cli.program import Command
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.utils.terminal import say
+
+
+def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> dict[str, str]:
+    """Refuse ``--prompt query=TEXT``, which would take the next option for the text."""
+    for name, text in value:
+        if "=" in name:
+            raise click.BadParameter(
+                "expected a name and a text, such as --prompt query 'query: '; got "
+                f"{name!r} and {text!r}"
+            )
+    return dict(value)
+
+
+@click.command(cls=Command)
+@paths_given(checkpoint="--model", output="--out")
+@click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
+@click.option(
+    "--normalize/--no-normalize", default=True, help="Whether vectors are normalized to length 1."
+)
+@click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
+@DTYPE
+@click.option("--prefix", default="", help="Text before every input, such as [R].")
+@click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
+@click.option(
+    "--prompt",
+    "prompts",
+    type=(str, str),
+    multiple=True,
+    metavar="NAME TEXT",
+    callback=_named_prompts,
+    help="A prompt of sentence-transformers, such as: query 'query: '; NAME is query, document, "
+    "symmetric (for any text), or a task or type of MTEB; repeatable.",
+)
+@click.option("--label", help="Name in the results.  [default: the last parts of the path]")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="WHAT",
+    help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
+)
+@click.option("--onnx", is_flag=True, help="Write onnx/model.onnx too, verified like the rest.")
+@FACTS
+@LICENSE
+@HUB_ID
+@click.option("--verbose", is_flag=True, help="Show all verified properties.")
+@JSON
+def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **options: Any) -> None:
+    """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.
+
+    \b
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
+    qwen3nb extract --model runs/ul2/checkpoint-9000 --out encoder --no-normalize
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --onnx
+    """
+    from qwen3nb.report.card.extract import extract as run
+
+    hide_library_bars()
+    done = run(checkpoint, output, **options)
+    for warning in done.warnings:
+        say(f"warning: {warning}", fg="yellow", err=True)
+    verified = done.verification.as_dict()
+    lines = [
+        f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
+        f"{'length 1' if options['normalize'] else 'kept'}; differs from its source by at most "
+        f"{done.max_difference:.1e}"
+    ]
+    if graph := done.verification.graph:
+        lines.append(f"ONNX graph: by at most {graph.max_difference:.1e} of the largest state")
+    if verbose:
+        lines += [f"  {key}: {value}" for key, value in verified.items()]
+    document = {
+        "folder": str(done.folder),
+        "parameters": done.parameters,
+        "max_difference": done.max_difference,
+        "verification": verified,
+        "warnings": list(done.warnings),
+    }
+    answer(document, *lines, as_json=as_json)
+
+
+@click.command(cls=Command)
+@paths_given(folder="--training", output="--out")
+@click.option("--last", type=click.IntRange(min=1), help="Average the last N checkpoints.")
+@click.option("--best", type=click.IntRange(min=1), help="Average the best N by the metric.")
+@click.option("--metric", default="eval_loss", show_default=True)
+@click.option("--higher-is-better", is_flag=True)
+@JSON
+def average(
+    folder: Path, output: Path, higher_is_better: bool, as_json: bool, **which: Any
+) -> None:
+    """Average checkpoints in FOLDER and write the result to the folder OUTPUT.
+
+    \b
+    qwen3nb average runs/ul2 runs/ul2-average --last 5
+    qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
+    qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
+    """
+    if (which["last"] is None) == (which["best"] is None):
+        raise click.UsageError("give either --last N or --best N")
+    from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+
+    selection = select_checkpoints(folder, lower_is_better=not higher_is_better, **which)
+    average_checkpoints(selection, output)
+    if selection.note:
+        click.echo(selection.note, err=True)
+    averaged = [str(each) for each in selection.folders]
+    answer(
+        {"folder": str(output), "rule": selection.rule, "checkpoints": averaged},
+        f"{output}: {selection.rule}: {', '.join(each.name for each in selection.folders)}",
+        as_json=as_json,
+    )
+
+
+@click.command(cls=Command)
+@paths_given(model="--model", texts=["model"], complete=complete_models)
+@ENCODER
+@JSON
+def quick(model: str, as_json: bool, **options: Any) -> None:
+    """Check within a minute whether MODEL works as an encoder.
+
+    Exits with 1 if a check FAILED; a WARNING is not a failure.
+
+    \b
+    qwen3nb quick encoder
+    qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
+    """
+    from qwen3nb.evaluation.embeddings.sanity_check import sanity_check
+    from qwen3nb.models.load import load_model
+    from qwen3nb.report.leaderboard.one_model import checks_table
+    from qwen3nb.report.render.console import print_table
+
+    hide_library_bars()
+    look = sanity_check(load_model(model, show_progress=not as_json, **options))
+    if not as_json:
+        print_table(checks_table(look))
+    answer(look.as_dict(), f"{look.model}: {look.verdict}", as_json=as_json)
+    if look.verdict == "FAILED":
+        sys.exit(1)
+
+
+@click.command(cls=Command)
+@paths_given(folder="--model", repository="--repository", texts=["repository"])
+@click.option("--dry-run", is_flag=True, help="List the files and upload nothing.")
+@click.option("--private", is_flag=True, help="Create a private repository.")
+@click.option("--revision", help="Branch to push to.  [default: main]")
+@click.option("--message", help="Commit message.")
+@JSON
+def push(folder: Path, repository: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
+
+    \b
+    qwen3nb push encoder my-lab/my-encoder --dry-run
+    qwen3nb push encoder my-lab/my-encoder --private
+    """
+    from qwen3nb.extraction.push_to_hub import plan_push
+    from qwen3nb.extraction.push_to_hub import push as run
+
+    if not dry_run:
+        url = str(run(folder, repository, **options))
+        answer({"repository": repository, "url": url}, url, as_json=as_json)
+        return
+    files = plan_push(folder)
+    listed = [{"path": file.path, "size": file.size} for file in files]
+    answer(
+        {"repository": repository, "files": listed, "url": None},
+        *(f"{file.size:>14,}  {file.path}" for file in files),
+        f"{len(files)} files would be uploaded to {repository}; nothing was uploaded",
+        as_json=as_json,
+    )

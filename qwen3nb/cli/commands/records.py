@@ -1,0 +1,316 @@
+"""Commands that read records: list, verify, compare, and measure interference."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qwen3nb import paths
+from qwen3nb.cli.completion import complete_labels, complete_tasks
+from qwen3nb.cli.options import (
+    ALPHA,
+    FILE,
+    JSON,
+    READ_LIMIT,
+    RESULTS,
+    TESTED,
+    THRESHOLD,
+    TIERS_CHOICE,
+    model_option,
+    out_option,
+    print_json,
+    seed_option,
+)
+from qwen3nb.cli.program import Command, readable_records
+from qwen3nb.utils.terminal import say
+
+REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
+_SEED = seed_option("Seed of the permutation draws.")
+_RESAMPLES = click.option(
+    "--resamples", "n_resamples", type=click.IntRange(min=100), default=10_000, show_default=True
+)
+
+
+@click.command(cls=Command, study=paths.results, unless=["folder"])
+@click.option(
+    "--out",
+    "--to",
+    "to",
+    type=FILE,
+    help="Write the score of every query to this .parquet or .csv file.",
+)
+@model_option(
+    "models",
+    several=True,
+    shell_complete=complete_labels,
+    help="Label or identity; repeatable.  [default: all]",
+)
+@click.option(
+    "--task", "tasks", multiple=True, shell_complete=complete_tasks, help="Name; repeatable."
+)
+@click.option("--tier", type=TIERS_CHOICE, help="Only tasks and runs of this tier.")
+@click.option("--results", "folder", type=FILE, help="Folder of the records.  [default: results/]")
+@JSON
+def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -> None:
+    """List the records with their main scores, or write the score of every query to a file.
+
+    \b
+    qwen3nb results --tier smoke
+    qwen3nb results --to scores.parquet
+
+    The file has a row per model, task, split, subset, query and metric. What reads Parquet or
+    CSV takes the scores on from there.
+    """
+    records = readable_records(folder).filter(
+        model=which["models"] or None, task=which["tasks"] or None, tier=which["tier"]
+    )
+    if to is not None:
+        click.echo(f"{records.write_scores(to)}: the scores of {len(records)} records")
+    elif as_json:
+        print_json(json.loads(records.to_frame().to_json(orient="records")))
+    else:
+        from qwen3nb.report.leaderboard.tables import record_list
+        from qwen3nb.report.render.console import print_table
+
+        print_table(record_list(records))
+
+
+@click.command(cls=Command, study=paths.results, unless=["files"])
+@click.argument("files", nargs=-1, type=FILE)
+@click.option("--checksums", is_flag=True, help="Compare the records' checksums only.")
+@JSON
+def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
+    """Check that the numbers of records follow from what they hold, and report what does not.
+
+    FILES are records or folders of records; by default all records in results/. A record is
+    compared with its checksum, with the list of all records ever written (checksums.jsonl), its
+    aggregates and intervals with the scores of its queries, these with the run and the qrels if
+    they are kept (--runs), all metrics, data, versions and times with MTEB's own result, and
+    all_results.json with the records.
+
+    Nothing is signed. Beyond it, if someone recomputes every checksum, in the list too: numbers
+    of documents and queries, counts, group, categories, run id, texts encoded, versions but
+    MTEB's, and cost and clock within MTEB's; scores exchanged between queries, without a run; the
+    means in all_results.json; all of a record that MTEB did not make, or if MTEB's result is
+    rewritten or removed as well. Nor is seen: scores wrong from the start, or a record and
+    its lines in the list removed together.
+
+    \b
+    qwen3nb verify
+    qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
+    """
+    from qwen3nb.records.store import check_files
+    from qwen3nb.records.verification import folder_problems
+    from qwen3nb.utils.progress import tqdm
+
+    records = [file for path in files or (None,) for file in _records(path)]
+    bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
+    problems: dict[Path, Sequence[str]] = {}
+    with bar, closing(check_files(records, checksums_only=checksums)) as checked:
+        for file, wrong in checked:
+            bar.update()
+            if wrong:
+                problems[file] = wrong
+    for folder in (path or paths.results() for path in files or (None,)):
+        problems |= folder_problems(folder) if folder.is_dir() else {}
+    if as_json:
+        failed = {str(file): list(messages) for file, messages in problems.items()}
+        print_json({"records": len(records), "problems": failed})
+    else:
+        _print_verified(records, problems)
+    if problems:
+        sys.exit(1)
+
+
+def _records(path: Path | None) -> list[Path]:
+    """The record, or those in a folder; a folder that is named must have some."""
+    from qwen3nb.records.store import result_files
+    from qwen3nb.records.verification import removed_records
+
+    if path is None or path.is_dir():
+        files = [*result_files(path), *removed_records(path or paths.results())]
+        if path is None or files:
+            return files
+        raise click.UsageError(
+            f"{path} has no records; expected a folder such as results/, with "
+            "MODEL/seed_N/TASK.json in it"
+        )
+    if not path.exists():
+        raise click.UsageError(f"{path}: no such file or folder")
+    return [path]
+
+
+def _print_verified(records: Sequence[Path], problems: Mapping[Path, Sequence[str]]) -> None:
+    for file, messages in problems.items():
+        for message in messages:
+            click.echo(f"{file}: {message}", err=True)
+    if not records:
+        click.echo("no records yet; `qwen3nb eval` makes some")
+        return
+    hold = sum(file not in problems for file in records)
+    click.echo(f"{hold} of {len(records)} records hold")
+
+
+@click.command(cls=Command, study=paths.results, unless=["results"])
+@click.option(
+    "--baseline",
+    "current",
+    required=True,
+    shell_complete=complete_labels,
+    help="Label of the model in use.",
+)
+@click.option("--task", default="", help="A task or its data set.  [default: your own data]")
+@model_option(
+    "models",
+    several=True,
+    shell_complete=complete_labels,
+    help="Label of a candidate; repeatable.  [default: all]",
+)
+@RESULTS
+@TESTED
+@ALPHA
+@THRESHOLD
+@click.option(
+    "--most",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Queries listed per model.",
+)
+@out_option("out", multiple=True, help="Write the report: .md or .json by its name; repeatable.")
+@JSON
+@click.option("--gate", is_flag=True, help=f"Exit with {REGRESSION} on a regression.")
+@_RESAMPLES
+@_SEED
+def compare(
+    results: Path | None, out: tuple[Path, ...], as_json: bool, gate: bool, **options: Any
+) -> None:
+    """Compare candidates with the model in use, on your own data.
+
+    \b
+    qwen3nb compare --baseline all-MiniLM-L6-v2
+    qwen3nb compare --baseline encoder --model encoder-new --task stars --out report.md
+    qwen3nb compare --baseline encoder --threshold 0.02 --out report.json --gate
+    qwen3nb compare --baseline encoder --json
+
+    Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
+    candidate is better or worse by the first metric if the corrected p-value is below alpha and
+    the interval leaves out 0. It is taken, or fails the gate, if the difference is larger than
+    the threshold, too; so does a newest run that is worse than the one before.
+    """
+    from qwen3nb.report.comparison.candidates import compare_candidates
+    from qwen3nb.report.render.console import print_table
+    from qwen3nb.utils.secrets import write_public
+
+    if wrong := [file for file in out if file.suffix not in (".md", ".json")]:
+        raise click.UsageError(f"expected a file that ends in .md or .json; got {wrong[0]}")
+    report = compare_candidates(readable_records(results), **options)
+    if as_json:
+        click.echo(report.to_json())
+    else:
+        for title, table in report.tables().items():
+            say(f"\n{title}", bold=True)
+            print_table(table)
+        say(report.headline, bold=True)
+    for file in out:
+        text = report.to_json() if file.suffix == ".json" else report.to_markdown()
+        click.echo(str(write_public(file, text)), err=True)
+    for each in report.regressions if gate else ():
+        say(f"regression: {each}", fg="red", err=True)
+    if gate and report.regressions:
+        sys.exit(REGRESSION)
+
+
+@click.command(cls=Command)
+@click.option(
+    "--outputs",
+    "output_dir",
+    required=True,
+    type=FILE,
+    help="Folder of trainings, with <configuration>/seed_<n>/results.",
+)
+@click.option(
+    "--results",
+    "also",
+    multiple=True,
+    type=FILE,
+    help="More results, such as results/; repeatable.",
+)
+@click.option("--task-steps", is_flag=True, help="Match runs by their steps per task.")
+@out_option("report", help="Folder to write to.  [default: analysis/ in OUTPUTS]")
+@click.option(
+    "--exit-code",
+    type=click.Choice(["evidence", "point"]),
+    is_flag=False,
+    flag_value="evidence",
+    help="Exit by the verdict; by evidence, if not said.",
+)
+@_RESAMPLES
+@_SEED
+@READ_LIMIT
+@JSON
+def analyze(
+    output_dir: Path,
+    also: tuple[Path, ...],
+    report: Path | None,
+    exit_code: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Measure task interference of jointly trained adapters: interference ratio and kill gate.
+
+    \b
+    qwen3nb analyze --outputs outputs
+    qwen3nb analyze --outputs outputs --results results --exit-code
+    qwen3nb analyze --outputs outputs --task-steps --out reports/interference
+
+    Joint adapters are compared with the specialists of the same seed, rank, base, data and
+    steps; if all differ in steps alone, with those of the same steps on the task, which is said.
+    Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
+    4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
+    """
+    from qwen3nb.report.training.interference import interference_report, write_interference
+
+    result = interference_report([output_dir, *also], **options)
+    folder = report or output_dir / "analysis"
+    files = write_interference(result, folder, outputs=output_dir)
+    if as_json:
+        click.echo((folder / "interference.json").read_text(encoding="utf-8"))
+    else:
+        _show_interference(result)
+        for file in files:
+            click.echo(str(file))
+    if exit_code:
+        sys.exit(result.interference.exit_code(by=exit_code))
+
+
+def _show_interference(report: Any) -> None:
+    from qwen3nb.analysis.training.interference import DEFINITION
+    from qwen3nb.report.render.console import print_table
+    from qwen3nb.report.render.table import transposed
+    from qwen3nb.report.training.interference import (
+        configuration_differences_table,
+        configurations_table,
+        interference_table,
+        refusals_table,
+        verdict_words,
+    )
+
+    click.echo(f"{DEFINITION}\n{report.interference.gate.text}\n")
+    for table in (
+        interference_table(report, rule=False),
+        transposed(configurations_table(report.scores), first="task"),
+        configuration_differences_table(report.differences),
+        refusals_table(report),
+    ):
+        if table.rows:
+            print_table(table)
+        else:
+            click.echo(f"{table.note}\n")
+    say(verdict_words(report.interference), bold=True)

@@ -1,0 +1,294 @@
+"""The program: its commands, the study they work in, and errors in one line.
+
+A summary is shown whole. What is wrong with a command line is one line, with the near choices and
+the command whose ``--help`` lists the rest. Whatever a command prints passes `guarded_streams`:
+escape sequences in names and messages are shown as text, and secrets are removed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qwen3nb import paths
+from qwen3nb.utils.atomic_files import explained
+from qwen3nb.utils.terminal import guarded_streams, say, traceback_here
+
+if TYPE_CHECKING:
+    from qwen3nb.records.results import Results
+
+__all__ = ["Command", "CommandGroup", "Program", "readable_records"]
+
+_COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
+_WHOLE = 1000  # characters: more than any first sentence
+# Options as REQUIREMENTS.md, the user's own document, spells them: they work and are not listed.
+_REQUIRED_SPELLINGS = {
+    "extract": {"--checkpoint": "--model", "--output": "--out"},
+    "average": {"--checkpoint-dir": "--training", "--output": "--out", "--last-n": "--last"},
+    "quick": {"--encoder-path": "--model"},
+    "report": {
+        "--encoder-path": "--model",
+        "--output-dir": "--out",
+        "--retrieval-num-docs": "--limit",
+    },
+    "card": {"--eval-results": "--results", "--output": "--out"},
+    "rerank-outputs": {"--checkpoint": "--adapter", "--eval-tier": "--tier"},
+    "rerank-suite": {"--eval-tier": "--tier"},
+    "analyze": {"--output-dir": "--outputs"},
+}
+# Expected errors that are not a ValueError, by the module that raises them. To load them all would
+# take a command seconds to start; an error that is raised comes from a module that is loaded.
+_EXPECTED = {
+    "qwen3nb.book.build": "BookError",
+    "qwen3nb.evaluation.run": "EvaluationError",
+    "qwen3nb.execution.notebook": "NotebookError",
+}
+
+
+class Command(click.Command):
+    """A command, which may work in a study.
+
+    What such a command writes lands in a folder that may be far from the working directory, since
+    `QWEN3NB_HOME` or a study above it decides. So it says on standard error where that is, before
+    it does anything; one that only reads says so if the study is not the one it is called in.
+
+    Attributes:
+        study: the folder it needs of a study; None for a command that needs no study.
+        writes: whether it writes there.
+        unless: parameters with which it needs no study, such as the folder of the records.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        study: Callable[[], Path] | None = None,
+        writes: bool = False,
+        unless: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.study = paths.results if writes and study is None else study
+        self.writes, self.unless = writes, unless
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, of which some may be spelled as in REQUIREMENTS.md."""
+        listed = _REQUIRED_SPELLINGS.get(self.name or "", {})
+        words = (str(each).partition("=") for each in args)
+        return super().parse_args(
+            ctx, [listed.get(name, name) + equals + value for name, equals, value in words]
+        )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command.
+
+        Raises:
+            NoStudyError: it needs a study, and there is none.
+        """
+        if self.study is not None and not any(ctx.params.get(name) for name in self.unless):
+            self._say_study(self.study())
+        return super().invoke(ctx)
+
+    def _say_study(self, folder: Path) -> None:
+        root = paths.find_root()
+        inside = root is not None and folder.is_relative_to(root)
+        if self.writes or not inside or root is None or not Path.cwd().is_relative_to(root):
+            parts = [f"study: {root}"] if root else []
+            parts += [] if inside else [f"{folder.name}: {folder}"]
+            say(", ".join(parts), err=True, dim=True)
+
+
+class CommandGroup(click.Group):
+    """A group that lists its commands with their first sentences whole, and knows near names."""
+
+    command_class = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands and their summaries."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [(name, each.get_short_help_str(_WHOLE)) for name, each in commands.items() if each]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is named; a mistyped one is answered with those near it."""
+        name = args[0]
+        parses = not ctx.resilient_parsing and not name.startswith("-")
+        if parses and self.get_command(ctx, name) is None:
+            known = self.list_commands(ctx)
+            meant = self.elsewhere(name) or _near(name, known) or known
+            ctx.fail(f"No such command {name!r}. Did you mean {_or(meant)}?")
+        return super().resolve_command(ctx, args)
+
+    def elsewhere(self, name: str) -> list[str]:
+        """Return what another command does under this name."""
+        return []
+
+
+class Program(CommandGroup):
+    """The top of the command line: output is guarded, errors are one line.
+
+    A command's module is imported when the command is used, so that ``--help`` imports none.
+
+    Attributes:
+        contents: by heading, the names of commands, each with its home, such as ``tasks:fetch``,
+            and a summary.
+        package: where the modules of homes are.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        contents: Mapping[str, Mapping[str, tuple[str, str]]],
+        package: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.contents, self.package = contents, package
+        self._homes = {
+            name: home for names in contents.values() for name, (home, _) in names.items()
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order of the help."""
+        return list(self._homes)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return a command, imported now; None if there is none of this name."""
+        if name not in self.commands and name in self._homes:
+            module, _, attribute = self._homes[name].partition(":")
+            home = importlib.import_module(f"{self.package}.{module}")
+            self.add_command(getattr(home, attribute), name)
+        return self.commands.get(name)
+
+    def elsewhere(self, name: str) -> list[str]:
+        """Return how to run the study's notebook of this name, if there is one."""
+        with suppress(paths.NoStudyError):
+            return [f"run {name}"] if name in paths.notebook_names() else []
+        return []
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands under their headings, aligned across them."""
+        width = max(map(len, self._homes))
+        for heading, names in self.contents.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in names.items()])
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command, with output and error messages guarded; or complete one for a shell."""
+        kwargs.setdefault("prog_name", self.name)
+        with nullcontext() if os.environ.get(_COMPLETING) else guarded_streams():
+            return super().main(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; as a program of its own, a traceback at its end is guarded, too."""
+        if args or kwargs or os.environ.get(_COMPLETING):
+            return self.main(*args, **kwargs)
+        with guarded_streams(), traceback_here():
+            return self.main()
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the options of the program itself."""
+        with _errors_in_one_line():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Read the command and its options, and run it."""
+        with _errors_in_one_line(), _interruptible():
+            return super().invoke(ctx)
+
+
+class _Mistake(click.ClickException):
+    """A command line that cannot be understood, in one line."""
+
+    exit_code = 2
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turn a signal to stop into an exception, and that into a message."""
+    from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
+
+    try:
+        with interrupted_by_signals():
+            yield
+    except KeyboardInterrupt as interruption:
+        message = "stopped. Repeat the command to resume; what was finished is kept"
+        raise Interrupted(message, interruption) from None
+
+
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    """Turn errors that users can act on into click's ``Error: …``, without a traceback.
+
+    These are those that the package raises on purpose, those of files, and a missing optional
+    library. A pipe that its reader has closed is left to click, which ends in silence.
+    """
+    try:
+        yield
+    except click.UsageError as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            raise  # its message is the help
+        context = error.ctx or click.get_current_context(silent=True)
+        text = " ".join(error.format_message().split()) + _near_choice(error)
+        if context is not None:
+            end = "" if text.endswith((".", "?", ")")) else "."
+            text += f"{end} See `{context.command_path} -h`."
+        raise _Mistake(text) from None
+    except (click.ClickException, BrokenPipeError):
+        raise
+    except OSError as error:
+        raise click.ClickException(" ".join(explained(error).splitlines())) from None
+    except Exception as error:
+        others = (
+            getattr(sys.modules[module], name)
+            for module, name in _EXPECTED.items()
+            if module in sys.modules
+        )
+        if isinstance(error, (ValueError, ImportError, paths.NoStudyError, *others)):
+            raise click.ClickException(str(error)) from None
+        raise
+
+
+def _near_choice(error: click.UsageError) -> str:
+    """The end of a message: the choices near a mistyped one."""
+    kind = getattr(getattr(error, "param", None), "type", None)
+    wrong = re.match(r"'(.*?)' is not one of", error.message)
+    if not isinstance(kind, click.Choice) or not wrong:
+        return ""
+    near = _near(wrong[1], [str(each) for each in kind.choices])
+    return f" Did you mean {_or(near)}?" if near else ""
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(name, known)
+
+
+def _or(names: Sequence[str]) -> str:
+    """The names as a choice: ``'a', 'b' or 'c'``."""
+    *first, last = map(repr, names)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:
+    """Return the records in a folder, as `load_results`; name those left out on the terminal."""
+    from qwen3nb.records.store import load_results
+
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder of records")
+    records = load_results(folder, adapters=adapters)
+    for reason in records.unreadable.values():
+        click.echo(f"left out: {reason}", err=True)
+    return records

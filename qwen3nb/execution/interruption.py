@@ -1,0 +1,66 @@
+"""Interruptions: signals that end a command as Ctrl-C does."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+__all__ = ["Interrupted", "SignalInterrupt", "interrupted_by_signals"]
+
+_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+
+
+class SignalInterrupt(KeyboardInterrupt):
+    """An interruption by a signal other than that of Ctrl-C.
+
+    Attributes:
+        number: the signal's number.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Interrupted(click.ClickException):
+    """A command was interrupted; the message says how to resume it.
+
+    Its status is that of a shell: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, message: str, interruption: KeyboardInterrupt | None = None) -> None:
+        super().__init__(message)
+        number = interruption.number if isinstance(interruption, SignalInterrupt) else signal.SIGINT
+        self.exit_code = 128 + number  # type: ignore[misc]
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Treat SIGTERM and a closed terminal as Ctrl-C; does so in the main thread alone.
+
+    A signal that is ignored, as SIGHUP is below ``nohup``, stays so.
+
+    Raises:
+        SignalInterrupt: as a KeyboardInterrupt of another signal.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise SignalInterrupt(number)
+
+    earlier = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
+    heeded = [number for number in earlier if earlier[number] is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, earlier[number])

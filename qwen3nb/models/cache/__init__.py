@@ -1,1 +1,0 @@
-"""The embedding cache: its files, its limit, and what a person does with it."""

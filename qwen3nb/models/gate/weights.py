@@ -1,0 +1,294 @@
+"""Compare the weights in a folder with those that its configuration expects, by headers alone.
+
+What an architecture expects, and under which names it accepts its weights, is decided by the
+library: its own loader runs on tensors without values (torch's ``meta`` device). A weight
+may only be absent if the states that are used do not depend on it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
+from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
+from qwen3nb.models.types import ModelFolderError, SpecError
+
+__all__ = [
+    "check_encoder_weights",
+    "check_finite",
+    "check_length",
+    "check_types",
+    "check_weights",
+    "own_weights",
+    "refusing",
+]
+
+_LAYER_KEYS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers")
+_POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
+_SHOWN = 3
+_LONGEST = 300
+
+
+def check_weights(
+    folder: ModelFolder, *, head: bool = False, encoder: bool = False, whole: bool = False
+) -> Any:
+    """Check the weights of an architecture of transformers; return the model without values.
+
+    Args:
+        folder: the model's folder; its settings are within bounds.
+        head: whether the output matrix of a causal language model is used.
+        encoder: whether only the encoder of an encoder-decoder is used.
+        whole: whether more than the last hidden states is used, so that no weight may be absent.
+
+    Raises:
+        ModelFolderError: an unknown architecture, or one that cannot be built from this
+            configuration; weights that are missing, unexpected, of another shape or not of a
+            float type; names file and tensor.
+    """
+    import transformers
+
+    file, tensors = folder.path / "config.json", folder.weights.tensors
+    if (model_type := folder.config.get("model_type")) not in transformers.CONFIG_MAPPING:
+        # transformers would guess it from the path.
+        raise ModelFolderError(
+            f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
+            "such as 'bert' or 'qwen3'"
+        )
+    for key in _LAYER_KEYS:  # which take long to build
+        layers = folder.config.get(key)
+        if isinstance(layers, int) and layers > len(tensors):
+            raise ModelFolderError(
+                f"{file}: {key} is {layers:,}, but the weights have only {len(tensors):,} tensors; "
+                "config.json belongs to another model"
+            )
+    with refusing(file, "no model can be built from it"):
+        model, report = _dry_run(folder, head=head)
+    problems = [
+        f"{name}: shape {list(came)}, config.json expects {list(expected)}"
+        for name, came, expected in sorted(report["mismatched_keys"])
+    ]
+    missing = set(report["missing_keys"])
+    if not head and not whole:
+        missing = _used(missing, model, model.get_encoder() if encoder else model)
+    problems += [f"{name}: missing" for name in sorted(missing)]
+    problems += [f"{name}: unexpected" for name in _own(report["unexpected_keys"], model, folder)]
+    _refuse(folder, problems)
+    constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
+    check_types(tensors.values(), constants | {"position_ids"})
+    return model
+
+
+def check_encoder_weights(folder: ModelFolder) -> None:
+    """Check the encoder in a Qwen3 encoder-decoder; its decoder is not used.
+
+    Raises:
+        ModelFolderError: see `check_weights`.
+    """
+    import torch
+
+    from qwen3nb.models.modeling.configuration import encoder_config
+    from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+
+    with refusing(folder, "no encoder can be built from it"):
+        config = encoder_config(folder.config)
+    tensors = folder.weights.tensors
+    stored = {new: name for name in tensors if (new := encoder_name(name)) is not None}
+    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
+        stored["embed_tokens.weight"] = embedding
+    if config.num_hidden_layers > len(tensors):
+        raise ModelFolderError(
+            f"{folder}: {config.num_hidden_layers} encoder layers in config.json, but the weights "
+            f"have only {len(tensors)} tensors; config.json belongs to another model"
+        )
+    with torch.device("meta"):
+        expected = {n: tuple(t.shape) for n, t in Qwen3EncoderModel(config).state_dict().items()}
+    problems = [f"{name}: missing" for name in expected.keys() - stored.keys()]
+    for new, name in stored.items():
+        if new not in expected:
+            problems.append(f"{name}: unexpected")
+        elif (shape := tensors[name].shape) != expected[new]:
+            problems.append(
+                f"{name}: shape {list(shape)}, config.json expects {list(expected[new])}"
+            )
+    _refuse(folder, sorted(problems))
+    check_types(tensors[name] for name in stored.values())
+
+
+def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ()) -> None:
+    """Refuse weights that are not of a float type, which a library would convert unseen.
+
+    Args:
+        entries: the tensors.
+        constants: last parts of names of tensors that are no weights, such as ``position_ids``.
+    """
+    for entry in entries:
+        if entry.dtype not in FLOATS and entry.stored_name.rpartition(".")[2] not in constants:
+            raise ModelFolderError(
+                f"{entry.file}: {entry.stored_name}: of type {entry.dtype}; expected one of "
+                f"{', '.join(FLOATS)}"
+            )
+
+
+def check_length(model: Any, length: int | None, name: str) -> None:
+    """Refuse a maximum ``length`` beyond the positions that a model has learned.
+
+    Args:
+        model: with or without values.
+        length: a maximum number of tokens; None for the model's own.
+        name: of the length in errors: a file and a key, or a model and an option.
+
+    Raises:
+        ModelFolderError: names the largest possible length.
+    """
+    for path, module in model.named_modules() if length is not None else ():
+        if path.rpartition(".")[2] not in _POSITIONS or not hasattr(module, "num_embeddings"):
+            continue
+        # RoBERTa and its kin count positions from behind that of padding.
+        first = 0 if module.padding_idx is None else module.padding_idx + 1
+        if length > module.num_embeddings - first:
+            raise ModelFolderError(
+                f"{name} is {length:,}; expected at most {module.num_embeddings - first:,}, the "
+                "number of positions that the model has learned"
+            )
+
+
+def own_weights(model: Any) -> None:
+    """Copy the weights of a torch ``model`` that are parts of a mapped file into memory.
+
+    Written to that file later, other numbers would become weights of this model.
+    """
+    for weight in (*model.parameters(), *model.buffers()):
+        if not weight.untyped_storage().resizable():  # torch does not own its memory
+            weight.data = weight.data.clone()
+
+
+def check_finite(model: Any, folder: ModelFolder) -> None:
+    """Refuse a loaded torch ``model`` with a weight that is NaN or infinite.
+
+    Each weight is summed, which costs a small part of loading it: a sum that is finite has only
+    finite terms. Sums that are not are looked at more closely, because finite weights may be
+    too large to be summed.
+
+    Raises:
+        ModelFolderError: names the tensor.
+    """
+    for name, weight in model.named_parameters():
+        if not weight.is_floating_point() or weight.sum().isfinite():
+            continue
+        if not weight.isfinite().all():
+            raise ModelFolderError(
+                f"{folder}: {name} contains NaN or infinity as {str(weight.dtype)[6:]}; expected "
+                "finite weights. Use an earlier checkpoint, or float32 if the weights are larger "
+                "than float16 can hold"
+            )
+
+
+@contextmanager
+def refusing(file: Path | ModelFolder, what: str) -> Iterator[None]:
+    """Translate whatever a library raises in the block into an error that names the file.
+
+    Args:
+        file: the file or folder that is at fault.
+        what: what could not be done, such as ``the tokenizer cannot be loaded``.
+
+    Raises:
+        ModelFolderError: anything was raised; errors of this package stay as they are.
+    """
+    try:
+        yield
+    except (SpecError, CheckpointError):
+        raise
+    except Exception as error:  # libraries raise bare Exceptions, too  # noqa: BLE001
+        reason = " ".join(str(error).split())[:_LONGEST]
+        raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
+
+
+def _refuse(folder: ModelFolder, problems: list[str]) -> None:
+    if problems:
+        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
+        raise ModelFolderError(
+            f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
+            f"{'; '.join(problems[:_SHOWN])}{more}. Copy both from the same checkpoint again, "
+            "unwrapped if names begin with a wrapper's"
+        )
+
+
+def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:
+    """Return the model without values, and the report of transformers' loader."""
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+    from transformers.utils import logging
+
+    auto = AutoModelForCausalLM if head else AutoModel
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config.get_text_config().to_dict()  # which an object in its place, unread, is not
+    kind = auto._model_mapping.get(type(config), None)
+    if kind is None:
+        raise ValueError(f"{auto.__name__} has no model of type {config.model_type!r}")
+    if isinstance(kind, tuple):  # several sizes of one architecture; the first is the default
+        kind = kind[0]
+    state = {
+        entry.stored_name: torch.empty(entry.shape, device="meta")
+        for entry in folder.weights.tensors.values()
+    }
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)  # what its loader reports is raised as an error here
+    logging.disable_progress_bar()
+    try:
+        model, report = kind.from_pretrained(
+            None,
+            config=config,
+            state_dict=state,
+            device_map={"": "meta"},
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # reported here, and refused
+            output_loading_info=True,
+        )
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+    return model, report
+
+
+def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
+    """Return the ``missing`` weights on which the last hidden states of ``part`` depend.
+
+    They depend neither on weights outside of ``part``, nor on a pooler over the first token:
+    transformers can build the same model without it.
+    """
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    inside = {id(weight) for weight in part.parameters()}
+    without_pooler = "add_pooling_layer" in inspect.signature(type(model)).parameters
+    return {
+        name
+        for name in missing
+        if not (without_pooler and name.startswith("pooler."))
+        and (name not in weights or id(weights[name]) in inside)
+    }
+
+
+def _own(unexpected: Collection[str], model: Any, folder: ModelFolder) -> list[str]:
+    """Return the ``unexpected`` weights that lie inside a module of the model.
+
+    Others belong to heads that this package does not use, such as ``cls.predictions``.
+    Constants, which older releases stored, are not of a float type, or have no dimension.
+    """
+    children = {name for name, _ in model.named_children()}
+    prefix = f"{model.base_model_prefix}."
+    constants = [
+        entry.stored_name
+        for entry in folder.weights.tensors.values()
+        if entry.dtype not in FLOATS or not entry.shape
+    ]
+    return sorted(
+        name
+        for name in unexpected
+        if name.removeprefix(prefix).split(".")[0] in children
+        and not any(constant.endswith(name) for constant in constants)
+    )

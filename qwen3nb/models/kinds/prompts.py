@@ -1,0 +1,212 @@
+"""Prompts under the names of sentence-transformers and MTEB, and under those of this package.
+
+Both sides prepend a text to an input and choose it by name. Roles differ in their names only:
+
+=========================================  =======================================
+sentence-transformers and MTEB             this package
+=========================================  =======================================
+``query``, ``STS12-query``                 the same
+``document``, ``STS12-document``           ``passage``, ``STS12-passage``
+the prompt that ``default_prompt_name``    ``symmetric``
+names, used where no prompt is requested
+names of tasks and task types              the same
+=========================================  =======================================
+
+A folder stores its prompts in ``config_sentence_transformers.json``. The authors of others, such as
+``intfloat/e5-large-v2``, name them in their model card only: without them, their scores are those
+of another use of the model. ``prompt_families.toml`` has them, for a warning.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.types import SpecError
+
+__all__ = [
+    "exported_prompts",
+    "mistyped_roles",
+    "named_prompts",
+    "prompt_families",
+    "prompt_warning",
+    "sentence_settings",
+    "stored_prompts",
+    "used_prompts",
+]
+
+FILE = "config_sentence_transformers.json"
+_CARD_BYTES = 100_000  # of a model card, whose front matter comes first
+_DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
+
+
+def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
+    """Return prompts that a user or the registry names, under this package's names.
+
+    ``document`` and ``passage`` mean the same. Empty prompts of roles are left out.
+
+    Raises:
+        SpecError: a prompt that is not a string, or ``document`` and ``passage`` that differ.
+
+    >>> named_prompts({"query": "query: ", "STS12-document": "d ", "document": ""})
+    {'query': 'query: ', 'STS12-passage': 'd '}
+    """
+    named: dict[str, str] = {}
+    for name, text in prompts.items():
+        if not isinstance(text, str):
+            raise SpecError(f"prompt {name!r} is {text!r:.80}; expected a string")
+        ours = _renamed(name, _DOCUMENT, _PASSAGE)
+        if named.setdefault(ours, text) != text:
+            raise SpecError(f"two prompts for {ours!r}: {named[ours]!r} and {text!r}; give one")
+    roles = ("query", _PASSAGE, _SYMMETRIC)
+    return {name: text for name, text in named.items() if text or name not in roles}
+
+
+def mistyped_roles(names: Iterable[str]) -> list[str]:
+    """Return a warning for each name of a prompt that is almost that of a role.
+
+    >>> mistyped_roles(["query", "qeury", "STS12"])
+    ["prompt 'qeury' is used only where a program names it; is it 'query'?"]
+    """
+    roles = ("query", _DOCUMENT, _PASSAGE, _SYMMETRIC)
+    near = {name: difflib.get_close_matches(name, roles, n=1, cutoff=0.7) for name in names}
+    return [
+        f"prompt {name!r} is used only where a program names it; is it {meant[0]!r}?"
+        for name, meant in near.items()
+        if meant and name not in roles
+    ]
+
+
+def stored_prompts(folder: ModelFolder) -> dict[str, str]:
+    """Return the prompts that sentence-transformers and MTEB use for the model in ``folder``.
+
+    Raises:
+        SpecError: a file that is not as sentence-transformers writes it.
+    """
+    fields = sentence_settings(folder)
+    prompts = fields.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise SpecError(f"{folder.path / FILE}: prompts is {prompts!r:.80}; expected an object")
+    try:
+        return used_prompts(prompts, default=fields.get("default_prompt_name"))
+    except SpecError as error:
+        raise SpecError(f"{folder.path / FILE}: {error}") from None
+
+
+def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str, str]:
+    """Return the prompts of a SentenceTransformer that are used, under this package's names.
+
+    Names that only this package or nobody uses are left out: sentence-transformers, whose
+    models always have a prompt called ``document``, never uses one called ``passage``.
+
+    Args:
+        prompts: those of the model, by name.
+        default: name of the prompt that is used where none is requested.
+
+    Raises:
+        SpecError: a prompt that is not a string, or a default that is no prompt.
+    """
+    theirs = {name: text for name, text in prompts.items() if text is not None}
+    kept = {
+        name: text
+        for name, text in theirs.items()
+        if name not in (_PASSAGE, _SYMMETRIC) and not name.endswith(f"-{_PASSAGE}")
+    }
+    if default is not None:
+        if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
+            raise SpecError(
+                f"default_prompt_name is {default!r}, which is no prompt; "
+                f"expected one of: {', '.join(theirs) or 'none, as there are no prompts'}"
+            )
+        kept[_SYMMETRIC] = theirs.get(default, "")
+    return named_prompts(kept)
+
+
+def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of ``config_sentence_transformers.json`` for ``prompts``.
+
+    >>> exported_prompts({"passage": "passage: "})
+    {'prompts': {'document': 'passage: '}, 'default_prompt_name': None}
+    """
+    named = named_prompts(prompts)
+    return {
+        "prompts": {_renamed(name, _PASSAGE, _DOCUMENT): text for name, text in named.items()},
+        "default_prompt_name": _SYMMETRIC if _SYMMETRIC in named else None,
+    }
+
+
+def sentence_settings(folder: ModelFolder) -> dict[str, Any]:
+    """Return the content of ``config_sentence_transformers.json``; empty without the file.
+
+    Raises:
+        SpecError: not a JSON object.
+    """
+    try:
+        return folder.object(FILE)
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+
+
+def _renamed(name: str, old: str, new: str) -> str:
+    """Return ``name`` with the role ``old``, alone or after a task, called ``new``."""
+    if name == old:
+        return new
+    return f"{name.removesuffix(old)}{new}" if name.endswith(f"-{old}") else name
+
+
+@functools.cache
+def prompt_families() -> Mapping[str, Mapping[str, Any]]:
+    """Return the pattern, prompts and model card of each family, by its name."""
+    return tomllib.loads(
+        Path(__file__).with_name("prompt_families.toml").read_text(encoding="utf-8")
+    )
+
+
+def prompt_warning(source: Source) -> str:
+    """Return what to say of a model that is used without the prompts of its family.
+
+    Its family follows from its hub id, the name of its folder, the ``_name_or_path`` of its
+    ``config.json`` or the ``base_model`` of its model card. Empty for models with prompts, of no
+    known family, or of this package.
+    """
+    if not source.kind.of_others or source.prompts:
+        return ""
+    names = [name.lower().replace("_", "-") for name in _names(source)]
+    for family, fields in prompt_families().items():
+        if any(re.search(fields["pattern"], name) for name in names):
+            prompts = fields["prompts"]
+            return (
+                f"{source.label}: used without prompts, but the authors of {family} prescribe "
+                f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
+                f"({fields['card']}), so its scores may be too low. Give "
+                f"load_encoder(..., prompts={prompts}), store them as the prompts of its "
+                "config_sentence_transformers.json, or give prompts={} for none"
+            )
+    return ""
+
+
+def _names(source: Source) -> Iterator[str]:
+    yield from (source.id or "", source.spec)
+    if source.folder is None:
+        return
+    yield "/".join(source.folder.path.resolve().parts[-2:])
+    yield str(source.folder.config.get("_name_or_path") or "")
+    card = source.folder.path / "README.md"
+    yield from _base_models(card) if card.is_file() else ()
+
+
+def _base_models(card: Path) -> list[str]:
+    """Return the models that the front matter of a model card names as its base."""
+    with card.open(encoding="utf-8", errors="replace") as file:
+        text = file.read(_CARD_BYTES)
+    front = text.split("\n---", 1)[0] if text.startswith("---") else ""
+    match = re.search(r"^base_model:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", front, re.MULTILINE)
+    return re.findall(r"[\w.-]+/[\w.-]+", match[1]) if match else []

@@ -1,0 +1,305 @@
+"""Resolve a model spec to its source, without loading the model.
+
+A *spec* is a folder, a name from ``registry.toml``, the id of a model on the Hugging Face
+hub, ``random`` or ``bm25``. `find_source` returns what kind of model it names and where it
+is; for an unknown spec, it raises an error that lists the known ones.
+
+The identity of a model is its content: weights, tokenizer, configuration and the settings
+it is used with. Its label is only a name.
+
+Prompts, pooling and maximum length: what the user gives applies before what the registry
+says, and that before what the model's folder stores. Prompts are replaced as a whole. A
+model of the registry has its settings however it is named: by its name there, by its hub
+id, or by a folder in the mirror or in a hub cache, whose path says which model it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.checkpoints.checkpoint import list_checkpoints
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.static_tables import static_files
+from qwen3nb.models.kinds.baselines import FUSION_KIND, ON_HUB
+from qwen3nb.models.kinds.lora import adapter_config, check_fit
+from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
+from qwen3nb.models.kinds.source import Source, registry, safe_label
+from qwen3nb.models.kinds.table import kind_of, named_source
+from qwen3nb.models.kinds.transformer import ADAPTER
+from qwen3nb.models.types import SpecError
+from qwen3nb.utils.atomic_files import recover_folder
+
+__all__ = ["adapter_source", "fetch_model", "find_source", "find_training"]
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+DEMO = "demo"
+
+
+def find_source(spec: str) -> Source:
+    """Return the source of the model that ``spec`` names.
+
+    Raises:
+        SpecError: no such model; lists the known ones.
+    """
+    spec = str(spec)
+    known = registry()
+    if spec == DEMO:
+        return _demo()
+    if source := named_source(spec):
+        return source
+    if spec in known:
+        return _registered(spec, known[spec])
+    if folder := _existing(spec):
+        return _registered_folder(_folder(paths.shown(folder), folder), spec, known)
+    if "+" in spec:
+        parts = tuple(find_source(each) for each in spec.split("+"))
+        return Source(spec, FUSION_KIND, "-plus-".join(p.label for p in parts), parts=parts)
+    if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
+        if name := _name_of(spec, known):
+            return replace(_registered(name, known[name]), spec=spec)
+        return Source(spec, ON_HUB, safe_label(spec), id=spec)
+    raise SpecError(_unknown(spec, known))
+
+
+def find_training(spec: str) -> Path:
+    """Return the folder of a training's checkpoints, given by its path or as ``demo``.
+
+    Raises:
+        SpecError: no such folder, or no ``checkpoint-N`` in it.
+    """
+    folder = paths.runs() / "demo" / "train" if spec == DEMO else _existing(spec)
+    if folder is None or not folder.is_dir():
+        hint = "; `qwen3nb demo` trains it" if spec == DEMO else ""
+        raise SpecError(f"no folder {spec!r} with the checkpoints of a training{hint}")
+    try:
+        list_checkpoints(folder)
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+    return folder
+
+
+def _existing(spec: str) -> Path | None:
+    """Return the folder called ``spec``, relative to the working directory or to the root.
+
+    Notebooks run in ``notebooks/``, commands at the top; both accept ``runs/x``.
+    """
+    if not spec:
+        return None
+    for folder in (Path(spec).expanduser(), paths.root() / spec):
+        recover_folder(folder)
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def fetch_model(source: Source) -> Source:
+    """Download a hub model to the hub's own cache and return the source of its folder.
+
+    Only safetensors weights, configuration and tokenizer files are downloaded, and compared
+    with the hub's digests.
+
+    Raises:
+        SpecError: the model is not available; says why.
+    """
+    from qwen3nb.hub.download import MODEL_FILES, cached_snapshot
+    from qwen3nb.hub.errors import HubError
+
+    assert source.id is not None  # noqa: S101 - a hub source has an id
+    if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():
+        if cut := next((mirror / source.id).rglob("*.incomplete"), None):
+            raise SpecError(
+                f"{cut}: this download was cut off; remove {mirror / source.id} and fetch it again "
+                f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
+            )
+        return _as_fetched(source, mirror / source.id)
+    try:
+        folder = cached_snapshot(
+            source.id, kind="model", revision=source.revision, files=MODEL_FILES
+        )
+    except HubError as error:
+        hint = (
+            ". On a machine without a network, give the folder of a copy instead, or set "
+            f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --model {source.spec} --mirror DIR` "
+            "fills one on a connected machine"
+        )
+        raise SpecError(
+            f"{source.id}: no folder of this name, and not available from the hub ({error})"
+            + hint * error.lasting
+        ) from None
+    return _as_fetched(source, folder)
+
+
+def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
+    """Return the source of the adapter in a folder, after checking that it fits its base.
+
+    The base is ``base``, else what ``adapter_config.json`` names: a folder next to the
+    adapter or further up, a folder relative to the working directory, or a hub id.
+
+    Raises:
+        SpecError: no adapter, no base, or an adapter that does not fit; names the tensor.
+    """
+    folder = ModelFolder(path)
+    config = adapter_config(folder)
+    named = str(base if base is not None else config.get("base_model_name_or_path") or "")
+    base_source = _adapter_base(path, named, given=base is not None)
+    if base_source.on_hub:
+        base_source = fetch_model(base_source)
+    if not base_source.kind.adaptable or base_source.folder is None:
+        raise SpecError(
+            f"{named}: not a causal language model, so it cannot be the base of {folder}"
+        )
+    source = Source(
+        paths.shown(path), ADAPTER, _adapter_label(path), folder=folder, base=base_source
+    )
+    check_fit(folder, config, base_source.folder)
+    return source
+
+
+def _as_fetched(source: Source, folder: Path) -> Source:
+    """Return the source of ``folder`` with the label and settings of the hub's ``source``."""
+    local = _folder(source.spec, folder)
+    return _with_settings(local, source)
+
+
+def _with_settings(local: Source, registered: Source) -> Source:
+    """Return ``local`` with label, id and settings of ``registered``, where it has any."""
+    return replace(
+        local,
+        label=registered.label,
+        prompts=registered.prompts or local.prompts,
+        instruction=registered.instruction,
+        pooling=registered.pooling,
+        max_length=registered.max_length,
+        revision=registered.revision,
+        id=registered.id,
+    )
+
+
+def _name_of(hub_id: str, known: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return the name in the registry of a hub model; the hub ignores case."""
+    return next(
+        (name for name, each in known.items() if each["id"].lower() == hub_id.lower()), None
+    )
+
+
+def _registered_folder(local: Source, spec: str, known: Mapping[str, Mapping[str, Any]]) -> Source:
+    """Return ``local`` with the registry's settings if its path says that it is such a model."""
+    assert local.folder is not None  # noqa: S101 - found by its folder
+    hub_id, revision = _hub_layout(local.folder.path)
+    name = _name_of(hub_id or spec, known)
+    if name is None:
+        return local
+    registered = _registered(name, known[name])
+    return replace(_with_settings(local, registered), revision=revision or registered.revision)
+
+
+def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
+    """Return the hub id and revision that a path in the mirror or a hub cache stands for."""
+    parts = folder.resolve().parts
+    if len(parts) > 2 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
+        return parts[-3].removeprefix("models--").replace("--", "/"), parts[-1]
+    mirror = paths.mirror()
+    if mirror is not None and folder.resolve().parent.parent == mirror.resolve():
+        return "/".join(parts[-2:]), None
+    return None, None
+
+
+def _unknown(spec: str, known: Mapping[str, Any]) -> str:
+    names = ["bm25", "random", DEMO, *known]
+    near = difflib.get_close_matches(spec, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return (
+        f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, "
+        f"nor a hub id (organisation/name).{hint}"
+    )
+
+
+def _demo() -> Source:
+    folder = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-400"
+    if not folder.is_dir():
+        raise SpecError(
+            f"the demo's model does not exist yet ({folder}); "
+            "`qwen3nb demo` trains and extracts it in a few minutes"
+        )
+    return _folder(DEMO, folder)
+
+
+def _registered(name: str, entry: Mapping[str, Any]) -> Source:
+    common: dict[str, Any] = {
+        "prompts": named_prompts(entry.get("prompts", {})),
+        "revision": entry["revision"],
+        "id": entry["id"],
+        **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
+    }
+    if package := entry.get("package"):
+        installed = importlib.util.find_spec(package)
+        if installed and installed.submodule_search_locations:
+            folder = ModelFolder(Path(installed.submodule_search_locations[0]) / entry["folder"])
+            common["prompts"] = common["prompts"] or stored_prompts(folder)
+            return Source(name, kind_of(folder), name, folder=folder, **common)
+    return Source(name, ON_HUB, name, **common)
+
+
+def _folder(spec: str, path: Path) -> Source:
+    folder = ModelFolder(path)
+    config, modules = folder.has("config.json"), folder.has("modules.json")
+    if folder.has("adapter_config.json") and not config:
+        if modules:
+            raise SpecError(
+                f"{folder}: a sentence-transformers model whose transformer is a PEFT adapter; "
+                "expected a whole model. Merge the adapter into it and save it again"
+            )
+        return adapter_source(path)
+    if not (config or modules or static_files(folder)):
+        raise SpecError(
+            f"{folder}: no config.json, so this is not a model{folder.unread_weights()}."
+            f"{folder.configured_inside()}"
+        )
+    try:
+        folder.check_files()
+        kind = kind_of(folder)
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+    return Source(spec, kind, _label(folder), folder=folder, prompts=stored_prompts(folder))
+
+
+def _label(folder: ModelFolder) -> str:
+    """Return the label given at extraction, else the last two parts of the folder's path."""
+    if folder.has(PROVENANCE):
+        label = str((read_provenance(folder) or {}).get("label", folder.path.name))
+    else:
+        path = folder.path.resolve()
+        label = f"{path.parent.name}-{path.name}" if path.parent.name else path.name
+    return safe_label(label).strip("-.") or "model"
+
+
+def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
+    if not named:
+        raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
+    if not given and not Path(named).is_absolute():
+        for above in folder.resolve().parents:
+            if (above / named / "config.json").is_file():
+                return find_source(str(above / named))
+    if (local := _existing(named)) and (local / "adapter_config.json").is_file():
+        raise SpecError(f"{folder}: its base {named!r} is an adapter; give a whole model as base")
+    try:
+        return find_source(named)
+    except SpecError as error:
+        hint = "" if given else " adapter_config.json names it; give its folder as base."
+        raise SpecError(f"{folder}: its base was not found: {error}.{hint}") from None
+
+
+def _adapter_label(folder: Path) -> str:
+    """Return ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
+    resolved = folder.resolve()
+    parts = [part for part in resolved.parts if part not in ("checkpoints", "final")][-2:]
+    return safe_label("-".join(parts)).strip("-.") or "adapter"

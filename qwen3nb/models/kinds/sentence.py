@@ -1,0 +1,138 @@
+"""Models of sentence-transformers: a transformer, a static table or word vectors, and modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
+from qwen3nb.checkpoints.weights import Weights
+from qwen3nb.models.gate.bounds import check_bounds, check_settings
+from qwen3nb.models.gate.static_tables import token_table
+from qwen3nb.models.gate.weights import check_length, check_types, check_weights
+from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.kinds.transformer import FolderKind, check_opened, check_reads_text
+from qwen3nb.models.types import ModelFolderError
+
+__all__ = ["SENTENCE"]
+
+_FILES = ("model.safetensors", "pytorch_model.bin")
+_TRANSFORMERS = ("CLIPModel", "Transformer")
+# Encoder-decoders of which sentence-transformers loads the encoder alone.
+_ENCODER_ONLY = {
+    *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
+    *("t5", "t5gemma", "t5gemma2", "udop", "umt5"),
+}
+# Arguments of transformers' loader with which it would read other weights than are checked here.
+_FOREIGN = {
+    *("adapter_kwargs", "cache_dir", "config", "gguf_file", "ignore_mismatched_sizes"),
+    *("key_mapping", "merges_file", "quantization_config", "revision", "subfolder"),
+    *("tokenizer_file", "variant", "vocab_file"),
+}
+_ARGUMENTS = (
+    *("config_args", "config_kwargs", "model_args", "model_kwargs"),
+    *("processor_kwargs", "tokenizer_args"),
+)
+
+
+class _SentenceTransformer(FolderKind):
+    """A model of sentence-transformers that gives a vector per text."""
+
+    name = "sentence-transformers"
+    library = "sentence_transformers"
+    of_others = True
+    cosine = True
+    adaptable = True
+
+    def matches(self, folder: ModelFolder) -> bool:
+        return bool(folder.modules)
+
+    def check(self, source: Source) -> None:
+        folder = source.model_folder
+        (check_opened if folder.has("config.json") else check_settings)(folder)
+        for module in folder.modules:
+            _check_settings(module)
+            if module.name in _TRANSFORMERS:
+                _check_transformer(module)
+            elif (weights := _module_weights(module)) is not None:
+                check_types(weights.tensors.values())
+                if module.name == "StaticEmbedding":
+                    token_table(weights)
+            # What else is wrong with weights, sentence-transformers refuses.
+
+    def weights(self, folder: ModelFolder) -> Weights:
+        if folder.has("config.json"):
+            return super().weights(folder)
+        return _module_weights(folder.modules[0]) or folder.weights
+
+    def modules(self, folder: ModelFolder) -> dict[str, Weights]:
+        weights = super().modules(folder)
+        for module in folder.modules:
+            path = module.folder.path.relative_to(folder.path).as_posix()
+            if path != "." and path not in weights and (opened := _module_weights(module)):
+                weights[path] = opened
+        return weights
+
+    def load(self, source: Source, options: dict[str, Any]) -> Any:
+        from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
+
+        kept = {k: v for k, v in options.items() if k not in ("seed", "bidirectional")}
+        return SentenceTransformerEncoder(source, **kept)
+
+
+SENTENCE = _SentenceTransformer()
+
+
+def _check_transformer(module: SentenceModule) -> None:
+    folder = module.folder
+    check_opened(folder)
+    encoder = folder.config.get("model_type") in _ENCODER_ONLY
+    alone = _states_alone(module)
+    model = check_weights(folder, encoder=encoder, whole=not alone)
+    if alone:
+        check_reads_text(model, folder, alone=False)
+    check_length(model, module.fields.get("max_seq_length"), f"{module.file}: max_seq_length")
+
+
+def _states_alone(module: SentenceModule) -> bool:
+    """Return whether a transformer's only output that is used are its last hidden states."""
+    uses = module.fields.get("modality_config", {"text": {}})
+    if module.fields.get("transformer_task", "feature-extraction") != "feature-extraction":
+        return False
+    return isinstance(uses, dict) and all(
+        isinstance(each, dict)
+        and each.get("method", "forward") == "forward"
+        and each.get("method_output_name", "last_hidden_state") == "last_hidden_state"
+        for each in uses.values()
+    )
+
+
+def _check_settings(module: SentenceModule) -> None:
+    """Refuse settings that cost time, or that read or run something else than is checked here."""
+    check_bounds(module.fields, module.file)
+    for key in _ARGUMENTS:
+        value = module.fields.get(key, {})
+        if not isinstance(value, dict):
+            raise ModelFolderError(f"{module.file}: {key} is {value!r:.60}; expected an object")
+        if foreign := sorted(_FOREIGN & value.keys()):
+            raise ModelFolderError(
+                f"{module.file}: {key}.{foreign[0]} would load other files or weights than those "
+                "that are checked; remove it"
+            )
+    if module.fields.get("tokenizer_name_or_path") is not None:
+        raise ModelFolderError(
+            f"{module.file}: tokenizer_name_or_path names another folder; expected the tokenizer "
+            "in this one"
+        )
+    activation = module.fields.get("activation_function")
+    if activation is not None and not str(activation).startswith("torch.nn."):
+        # sentence-transformers would leave it out, or import it.
+        raise ModelFolderError(
+            f"{module.file}: activation_function is {activation!r:.60}; expected a class of "
+            "torch, such as 'torch.nn.modules.activation.Tanh'"
+        )
+
+
+def _module_weights(module: SentenceModule) -> Weights | None:
+    """Return the weights next to the configuration of a module; None if there are none."""
+    name = next(filter(module.folder.has, _FILES), None)
+    return None if name is None else module.folder.weights_in(name)

@@ -1,0 +1,257 @@
+"""A resolved model spec, the kind of model that it names, and what its identity consists of."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.types import SpecError
+from qwen3nb.utils.atomic_files import sha256_json
+
+__all__ = [
+    "EXPECTED",
+    "IN_MEMORY",
+    "Kind",
+    "Source",
+    "fingerprint",
+    "folder_digests",
+    "registry",
+    "safe_label",
+    "unchanged",
+]
+
+# Environment variable of a run on another machine: what it was started for, see `folder_digests`.
+EXPECTED = "QWEN3NB_EXPECTED_MODELS"
+
+
+class Kind:
+    """What differs between kinds of models; `qwen3nb.models.kinds.table` lists them.
+
+    Attributes:
+        name: part of every identity.
+        library: the module that is imported first to run such a model; empty for none.
+        searches: whether it only searches, and has no vectors.
+        weightless: whether it has neither weights nor files.
+        of_others: whether its authors may prescribe prompts that its folder does not store.
+        cosine: whether vectors are compared by cosine if its folder says nothing.
+        directed: whether its direction, causal or not, is the user's choice.
+        adapts: whether it is a LoRA adapter of another model.
+        adaptable: whether LoRA adapters may have it as their base.
+        framework: MTEB's names of what it is written in, without the format of its weights.
+    """
+
+    name: str = "object"
+    library: str = "transformers.modeling_utils"
+    searches: bool = False
+    weightless: bool = False
+    of_others: bool = False
+    cosine: bool = False
+    directed: bool = False
+    adapts: bool = False
+    adaptable: bool = False
+    framework: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return repr(self.name)
+
+    def named(self, spec: str) -> Source | None:
+        """Return the source that ``spec`` names without a folder, if it is of this kind."""
+        return None
+
+    def matches(self, folder: ModelFolder) -> bool:
+        """Return whether ``folder``, which declares a model with a vector per text, is one."""
+        return False
+
+    def check(self, source: Source) -> None:
+        """Refuse a model that cannot be loaded as what it says it is, before anything is built.
+
+        Raises:
+            ModelFolderError: names the file and the key or tensor, what was expected, what it
+                contains, and what to do.
+            CheckpointError: a JSON or weight file that is malformed.
+        """
+
+    def content(self, source: Source, folder: ModelFolder) -> Any:
+        """Return what the vectors depend on in the ``folder`` of ``source``."""
+        raise NotImplementedError
+
+    def fingerprint(self, source: Source) -> dict[str, Any]:
+        """Return what the vectors of ``source`` depend on, apart from its settings."""
+        if source.folder is None:
+            return {"kind": self.name, "spec": source.spec, "revision": source.revision}
+        content = self.content(source, source.folder.current())
+        require_expected(source.folder.path, content)
+        return dict(content)
+
+    def stored(self, folder: ModelFolder) -> dict[str, Any]:
+        """Return the pooling, normalisation and maximum length stored with the model."""
+        return {}
+
+    def model(self, source: Source, dtype: Any, *, bidirectional: bool = False) -> Any:
+        """Load the transformer whose states are pooled, without a head.
+
+        Raises:
+            SpecError: there is none, it cannot be loaded, a weight is not finite, or it should be
+                bidirectional, but runs causally.
+        """
+        raise SpecError(f"{source.label} is of kind {self.name!r}, which is not a transformer")
+
+    def check_causal(self, source: Source) -> None:
+        """Check a causal language model whose output matrix is used; see `check`.
+
+        Raises:
+            SpecError: another kind of model.
+        """
+        dense = "" if source.folder is None else f"{source.folder}: "
+        raise SpecError(
+            f"{dense}{source.label} is of kind {self.name!r}; a yes/no reranker is a causal "
+            "language model, with or without a LoRA adapter. `qwen3nb eval` runs dense encoders"
+        )
+
+    def causal(self, source: Source, dtype: Any) -> Any:
+        """Load a causal language model with its output matrix, which has been checked.
+
+        Raises:
+            SpecError: it cannot be loaded, or a weight is not finite.
+        """
+        raise NotImplementedError
+
+    def load(self, source: Source, options: dict[str, Any]) -> Any:
+        """Return the `Encoder`, or search model, that runs ``source``.
+
+        Args:
+            source: the model, with the prompts and the label that the user gave.
+            options: the keyword arguments of `load_encoder` that its encoder takes, and
+                ``content``, the `fingerprint` before it is loaded.
+        """
+        raise SpecError(f"{source.label} is of kind {self.name!r}, which has no vectors")
+
+
+IN_MEMORY = Kind()  # an object of the user's
+
+
+@dataclass(frozen=True)
+class Source:
+    """A resolved model spec.
+
+    Attributes:
+        spec: the spec as given.
+        kind: the kind of model.
+        label: a name that is safe in file names and tables.
+        folder: the model's folder, if it has one, opened once for all that load the model.
+        prompts: text prepended to an input, per role or task; see `prompt_for`, and
+            `qwen3nb.models.kinds.resolve` for where they come from.
+        instruction: default replacement for ``{instruction}`` in a prompt.
+        pooling: the registry's pooling, for a model that does not define one.
+        max_length: the registry's maximum length, likewise.
+        revision: the pinned revision of a hub model.
+        id: its id on the hub.
+        base: the base model of an adapter; see `qwen3nb.models.kinds.lora`.
+        parts: the parts of a fusion (``a+b``).
+    """
+
+    spec: str
+    kind: Kind
+    label: str
+    folder: ModelFolder | None = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    revision: str | None = None
+    id: str | None = None
+    base: Source | None = None
+    parts: tuple[Source, ...] = ()
+    instruction: str = ""
+    pooling: str | None = None
+    max_length: int | None = None
+
+    @property
+    def on_hub(self) -> bool:
+        """Whether it is known by its hub id alone, and must be fetched to show what it is."""
+        return self.id is not None and self.folder is None
+
+    @property
+    def model_folder(self) -> ModelFolder:
+        """The folder of the model itself, of an adapter that of its base.
+
+        Raises:
+            SpecError: a model without a folder.
+        """
+        folder = (self.base or self).folder
+        if folder is None:
+            raise SpecError(f"{self.label} is of kind {self.kind.name!r}, which has no folder")
+        return folder
+
+
+@functools.cache
+def registry() -> Mapping[str, Mapping[str, Any]]:
+    """Return the baselines, by name."""
+    return tomllib.loads(Path(__file__).with_name("registry.toml").read_text(encoding="utf-8"))
+
+
+def safe_label(text: str) -> str:
+    """Return ``text`` without what file names may not contain."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
+
+
+def fingerprint(source: Source) -> dict[str, Any]:
+    """Return what the vectors of ``source`` depend on, apart from the settings it is used with.
+
+    It identifies content (weights, tokenizer and configuration), not paths.
+
+    Raises:
+        CheckpointError: weights that cannot be read, or that could run code; an export that
+            is not as it was written; in a run that was started for other content, that.
+    """
+    return source.kind.fingerprint(source)
+
+
+def unchanged(source: Source, content: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the fingerprint of ``source``, which has been loaded since its ``content`` was taken.
+
+    Raises:
+        SpecError: a file has changed since it was first read, so that what was loaded has neither
+            the one content nor the other for sure.
+        CheckpointError: see `fingerprint`.
+    """
+    if content is None:
+        return fingerprint(source)
+    for each in (source, source.base):
+        if each is not None and each.folder is not None and each.folder.changed() is not None:
+            raise SpecError(
+                f"{each.folder}: its files changed while the model was loaded; load it again when "
+                "whatever writes them has finished"
+            )
+    return dict(content)
+
+
+def folder_digests(source: Source) -> dict[str, str]:
+    """Return the digest of what each folder of a model holds, by the folder's path.
+
+    As JSON in the environment variable `EXPECTED`, it lets `fingerprint` refuse anything else.
+    """
+    others = (*source.parts, *([source.base] if source.base else []))
+    digests = {path: each for other in others for path, each in folder_digests(other).items()}
+    if source.folder is not None:
+        folder = source.folder.current()
+        digests[str(folder.path.absolute())] = sha256_json(source.kind.content(source, folder))
+    return digests
+
+
+def require_expected(folder: Path, content: Any) -> None:
+    """Refuse other content than a run on several machines was started for; see `EXPECTED`."""
+    expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.absolute()))
+    if expected not in (None, digest := sha256_json(content)):
+        raise CheckpointError(
+            f"node {platform.node()}: {folder}: expected the model of identity {expected[:12]}…, "
+            f"which this run was started for; found one of {digest[:12]}…. Make the folder the "
+            "same on all nodes"
+        )

@@ -1,1 +1,0 @@
-"""A model specification resolved once: its kind, its folder, its identity."""

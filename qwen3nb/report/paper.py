@@ -1,0 +1,388 @@
+r"""Every figure and table that results allow, as files of a LaTeX article.
+
+The folder of a paper compiles as it is (``pdflatex paper && bibtex paper && pdflatex paper``),
+and its parts go into an article of one's own by ``\input{figures}`` and ``\input{tables}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.records.record import Result
+from qwen3nb.records.results import richest_tier
+from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.figures import (
+    differences_figure,
+    pairs_figure,
+    task_differences_figure,
+    wins_figure,
+)
+from qwen3nb.report.comparison.tables import differences_table, overview_table, tasks_by_type
+from qwen3nb.report.leaderboard.figures import (
+    bars_figure,
+    comparison_figure,
+    per_query_figure,
+    similarity_figure,
+)
+from qwen3nb.report.leaderboard.ranking import rank_figure, standings
+from qwen3nb.report.leaderboard.tables import cost_table, headline_table, leaderboard, task_tables
+from qwen3nb.report.render.figure import PAPER_STYLES, Figure
+from qwen3nb.report.render.format import not_shown
+from qwen3nb.report.render.latex import latex_text
+from qwen3nb.report.render.sections import MANY
+from qwen3nb.report.render.table import TABLE_FORMATS, Table, transposed
+from qwen3nb.report.studies.reranking import METRIC, gain_figure
+from qwen3nb.report.training.interference import (
+    InterferenceReport,
+    configuration_differences_table,
+    configurations_figure,
+    configurations_table,
+    interference_figure,
+    interference_report,
+    interference_table,
+)
+from qwen3nb.report.training.trainings import (
+    conflict_figure,
+    loss_figure,
+    read_trainings,
+    trajectory_figure,
+)
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.secrets import write_public
+
+__all__ = ["Choice", "PaperContents", "write_paper", "write_tables"]
+
+_OF_MANY = 4  # of more than `MANY` models that are not named, how many have figures of their own
+# Figures of one panel, which are legible in one column; others span the page.
+_NARROW = re.compile(r"differences-.|wins-.|ranks|interference|per-query")
+_CLASSES = {
+    "plain": r"\documentclass[twocolumn]{article}" "\n" r"\usepackage[margin=.75in]{geometry}",
+    "acl": r"\documentclass[11pt]{article}"
+    "\n"
+    r"\IfFileExists{acl.sty}{\usepackage{acl}}"
+    r"{\usepackage[a4paper,margin=2.5cm,columnsep=.6cm,twocolumn]{geometry}\usepackage{mathptmx}}",
+    "neurips": r"\documentclass{article}"
+    "\n"
+    r"\IfFileExists{neurips_2025.sty}{\usepackage{neurips_2025}}"
+    r"{\usepackage[textwidth=5.5in,textheight=9in]{geometry}\usepackage{mathptmx}}",
+}
+_ARTICLE = r"""
+\usepackage{booktabs,graphicx,natbib,url}
+\usepackage[T1]{fontenc}
+\setcounter{totalnumber}{20}\setcounter{dbltopnumber}{10}
+\renewcommand{\floatpagefraction}{.6}\renewcommand{\dblfloatpagefraction}{.6}
+\extrafloats{200}
+\title{Results}\author{}\date{\today}
+\begin{document}
+\maketitle\sloppy
+Every figure and table of the results; \texttt{figures.tex} and \texttt{tables.tex} go
+into an article of one's own.\nocite{*}
+\input{tables}
+\clearpage
+\input{figures}
+\clearpage
+\bibliographystyle{plainnat}
+\bibliography{references}
+\end{document}
+"""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of the results a paper is about.
+
+    Attributes:
+        tier: by default the richest with results; where none has, only trainings are shown.
+        models: names of the models to show; by default all.
+        tasks: keys of the tasks to show in place of the tier's.
+        seed: of the draws.
+    """
+
+    tier: str = ""
+    models: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def is_part(self) -> bool:
+        """Whether models or tasks are named; trainings and adapters are then left out."""
+        return bool(self.models or self.tasks)
+
+
+_ALL = Choice()
+
+
+@dataclass(frozen=True, repr=False)
+class PaperContents:
+    """Every figure and table that the chosen records, trainings and adapters allow.
+
+    Trainings and adapters are shown from all records and the logs below `paths.runs`. What needs a
+    model (spectra, indexes, ablations) is only on its page. Figures and tables show one
+    comparison, which is computed once.
+
+    Attributes:
+        results: any records.
+        choice: what of them the paper is about.
+    """
+
+    results: Sequence[Result]
+    choice: Choice = _ALL
+
+    @cached_property
+    def _tier(self) -> str:
+        return self.choice.tier or richest_tier(self.results)
+
+    @property
+    def _has_means(self) -> bool:
+        """Whether means over benchmarks are shown, rather than tasks."""
+        return bool(TIERS[self._tier].benchmarks) and not self.choice.tasks
+
+    @cached_property
+    def _shown(self) -> list[Result]:
+        """The newest records of the choice; adapters, runs of one training, have own tables."""
+        models, tasks = self.choice.models, self.choice.tasks
+        newest = latest(r for r in self.results if models or "training" not in r.config)
+        names = model_names(newest)
+        kept = [each for each in newest if not models or names[each.model.identity] in models]
+        for kind, given, known in (
+            ("model", models, set(names.values())),
+            ("task", tasks, {each.task.key for each in kept}),
+        ):
+            for name in given:
+                one_of(f"{kind} with results", name, sorted(known))
+        keys = tasks or TIERS[self._tier].task_keys
+        return [each for each in kept if each.task.key in keys]
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        choice = self.choice
+        return compare(self._shown, tier=self._tier, tasks=choice.tasks, seed=choice.seed)
+
+    @property
+    def _compared_tasks(self) -> list[str]:
+        """The tasks on which models are compared query by query."""
+        return list(
+            dict.fromkeys(each.task for each in self._comparison.tasks if each.with_baseline)
+        )
+
+    @cached_property
+    def _interference(self) -> InterferenceReport:
+        return interference_report(seed=self.choice.seed)
+
+    def figures(self) -> list[tuple[str, Figure]]:
+        """Return every figure, each with the name of its file.
+
+        Raises:
+            ValueError: no records on the tier, or of a model or task; lists those there are.
+        """
+        trained = [] if self.choice.is_part else list(self._of_trainings())
+        shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
+        if not shown:
+            return trained
+        figures = [
+            comparison_figure(shown, tier=tier, tasks=tasks),
+            bars_figure(shown, tier=tier, tasks=tasks),
+        ]
+        if not tasks:
+            boards = standings(shown, tier=tier, seed=self.choice.seed, first_only=True)
+            figures.append(rank_figure(boards))
+        comparison = self._comparison
+        for task in () if self._has_means else self._compared_tasks:
+            figures.append(task_differences_figure(comparison, task=task))
+            figures.append(wins_figure(comparison, task=task))
+        figures += [differences_figure(comparison), pairs_figure(comparison)]
+        named = [(figure.name, figure) for figure in figures if figure is not None]
+        return named + trained + list(self._per_model())
+
+    def tables(self) -> list[Table]:
+        """Return every table, each with name and caption.
+
+        Raises:
+            ValueError: as for `figures`.
+        """
+        trained = [] if self.choice.is_part else self._trained_tables()
+        shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
+        if not shown:
+            return trained
+        comparison = self._comparison
+        boards = [leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)]
+        if not tasks:
+            headline = headline_table(shown, tier=tier)
+            caption = f"The scores in front on the tier {tier}."
+            boards.append(replace(headline, name=f"headline-{tier}", caption=caption))
+        if self._has_means:
+            boards = [transposed(board, first="mean") for board in boards]
+            compared = list(self._of_benchmarks())
+        else:
+            compared = [differences_table(comparison, task=each) for each in self._compared_tasks]
+        cost = replace(cost_table(shown), name="cost", caption="Cost of the results.")
+        return [*boards, cost, *compared, *trained]
+
+    def _shown_beside(self, others: Sequence[object]) -> list[Result]:
+        """Return the records; none only if nothing is named and there are ``others``."""
+        shown = self._shown
+        if not shown and (self.choice.is_part or self.choice.tier or not others):
+            raise ValueError(
+                f"no results on the tier {self._tier!r}; run `qwen3nb eval --tier {self._tier}` "
+                "first"
+            )
+        return shown
+
+    def _of_trainings(self) -> Iterator[tuple[str, Figure]]:
+        trainings = read_trainings(self.results, tier=self.choice.tier, seed=self.choice.seed)
+        reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
+        for figure in (
+            trajectory_figure(trainings),
+            loss_figure(trainings),
+            conflict_figure(trainings),
+            interference_figure(self._interference),
+            configurations_figure(self._interference.scores),
+            gain_figure(reranked) if reranked else None,
+        ):
+            if figure is not None:
+                yield figure.name, figure
+
+    def _trained_tables(self) -> list[Table]:
+        """Return the tables of trained adapters that have rows."""
+        tables = (
+            configurations_table(self._interference.scores),
+            configuration_differences_table(self._interference.differences),
+            interference_table(self._interference),
+        )
+        return [each for each in tables if each.rows]
+
+    def _of_benchmarks(self) -> Iterator[Table]:
+        """Yield the tables of all tasks by benchmark and type, and the differences by type."""
+        comparison = self._comparison
+        tables = task_tables(self._shown, tier=self._tier)
+        if tables is None:
+            return
+        *sections, (title, missing) = tables.tables
+        for name, table in sections:
+            yield replace(transposed(table, first="task"), caption=f"{name}.")
+        yield replace(missing, name="missing", caption=f"{title}.")
+        yield replace(
+            overview_table(comparison, most=len(comparison.names)),
+            caption="Tasks won and lost, by type.",
+        )
+        for kind, tasks in tasks_by_type(comparison).items():
+            if keys := [each.task for each in tasks if each.with_baseline]:
+                table = differences_table(comparison, tasks=keys)
+                caption = f"{kind}: paired differences from {comparison.baseline}."
+                yield replace(table, name=f"differences-{kind}", caption=caption)
+
+    def _per_model(self) -> Iterator[tuple[str, Figure]]:
+        """Yield the figures of each model; of many that are not named, of the best alone."""
+        models: dict[str, list[Result]] = {}
+        for each in self._shown:
+            models.setdefault(each.model.identity, []).append(each)
+
+        def rank(identity: str) -> tuple[int, float]:
+            values = [each.main.value for each in models[identity] if each.main.value is not None]
+            return -len(values), -fmean(values or [0.0])
+
+        all_named = self.choice.models or len(models) <= MANY
+        kept = set(models) if all_named else set(sorted(models, key=rank)[:_OF_MANY])
+        names = model_names(self._shown)
+        for identity, name in names.items():
+            if identity in kept:
+                own, _ = newest_records(models[identity])
+                for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
+                    if figure is not None:
+                        caption = figure.caption + not_shown(len(names) - len(kept))
+                        yield f"{figure.name}-{name}", replace(figure, caption=caption)
+
+
+def write_paper(
+    results: Sequence[Result], folder: Path, *, style: str = "plain", choice: Choice = _ALL
+) -> list[Path]:
+    r"""Write figures, tables, their captions, references, and an article that shows them all.
+
+    The folder gets ``figures/*.pdf``, ``tables/*.tex``, ``figures.tex`` and ``tables.tex``
+    (environments with captions and labels, for ``\input``), ``references.bib``, and
+    ``paper.tex``.
+
+    Raises:
+        ValueError: an unknown style, or as for `PaperContents.figures`.
+    """
+    one_of("paper style", style, PAPER_STYLES)
+    spans = PAPER_STYLES[style].widths[0] < PAPER_STYLES[style].widths[1]
+    contents = PaperContents(results, choice)
+    figures = dict(_named_figures(contents.figures()))
+    tables = _write_tables(contents, folder / "tables", format="latex")
+    written = [
+        figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
+        for name, figure in figures.items()
+    ]
+    references = paths.book() / "references.bib"  # a study without a book has none
+    parts = {
+        "figures.tex": "\n".join(_float(n, f, spans=spans) for n, f in figures.items()),
+        "tables.tex": "\n".join(rf"\input{{tables/{file.stem}}}" for file in tables) + "\n",
+        "references.bib": references.read_text(encoding="utf-8") if references.is_file() else "",
+        "paper.tex": _CLASSES[style] + _ARTICLE,
+    }
+    return [*written, *tables, *(write_public(folder / n, text) for n, text in parts.items())]
+
+
+def _named_figures(figures: Sequence[tuple[str, Figure]]) -> Iterator[tuple[str, Figure]]:
+    """Yield each figure with a free, safe name of its file."""
+    taken: set[str] = set()
+    for name, figure in figures:
+        safe, count = _file_name(name), 2
+        free = safe
+        while free in taken:
+            free, count = f"{safe}-{count}", count + 1
+        taken.add(free)
+        yield free, figure
+
+
+def _columns(figure: Figure) -> int:
+    return 1 if _NARROW.match(figure.name) else figure.columns
+
+
+def _float(name: str, figure: Figure, *, spans: bool) -> str:
+    r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page."""
+    wide = spans and _columns(figure) == 2
+    float_ = "figure*" if wide else "figure"
+    width = r"\textwidth" if wide else r"\columnwidth"
+    return rf"""\begin{{{float_}}}
+\centering
+\includegraphics[width={width}]{{figures/{name}}}
+\caption{{{latex_text(figure.caption)}}}
+\label{{fig:{re.sub("[^A-Za-z0-9]+", "-", name)}}}
+\end{{{float_}}}
+"""
+
+
+def write_tables(
+    results: Sequence[Result], folder: Path, *, format: str, choice: Choice = _ALL
+) -> list[Path]:
+    """Write the tables of a paper into a folder.
+
+    Raises:
+        ValueError: as for `PaperContents.tables`, or the format is unknown.
+    """
+    return _write_tables(PaperContents(results, choice), folder, format=format)
+
+
+def _write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[Path]:
+    return [
+        write_public(
+            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
+        )
+        for table in contents.tables()
+    ]
+
+
+def _file_name(name: str) -> str:
+    """Return ``name`` with only the characters that are safe in a file name."""
+    return re.sub(r"[^A-Za-z0-9.@+]+", "-", name).strip("-.")[:120] or "unnamed"

@@ -1,0 +1,684 @@
+"""The page of trainings: learning curves, best checkpoints, losses and logs, and a conclusion."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.differences import ALPHA, significant
+from qwen3nb.analysis.inventory.training_logs import (
+    CONFLICTS,
+    Conflicts,
+    TrainingLog,
+    find_logs,
+    find_outputs,
+    read_conflicts,
+    read_log,
+    read_trainer_state,
+)
+from qwen3nb.analysis.training.checkpoint_scores import (
+    TrainingSummary,
+    Trajectory,
+    training_summaries,
+    trajectories,
+    trajectory_curve,
+)
+from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
+from qwen3nb.analysis.training.origins import objective_of, training_folder
+from qwen3nb.analysis.training.seed_variance import seed_curve
+from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
+from qwen3nb.evaluation.mteb.select import split_names
+from qwen3nb.metrics.intervals import Array, Interval, interval_words
+from qwen3nb.records.record import Result
+from qwen3nb.records.results import richest_tier
+from qwen3nb.records.store import latest
+from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MplFigure
+    from pandas import DataFrame
+
+__all__ = ["Trainings", "logged_series", "read_trainings", "series_title"]
+
+_Log = TypeVar("_Log")
+_TITLES = {
+    "loss": "training loss",
+    "eval_loss": "evaluation loss",
+    "loss_rerank": "loss, reranking",
+    "loss_emb": "loss, embedding",
+    "lr": "learning rate",
+}
+_SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
+_UNLIKE = 8  # times longer than the shortest: from here on, steps are on a logarithmic scale
+_LABELLED = 60  # most cells of a heat map that have room for numbers
+_MOST = 3  # trainings in the conclusion
+_COURSE = {
+    "rising": ", rising at every checkpoint",
+    "falling": ", falling at every checkpoint",
+    "uneven": ", with ups and downs on the way",
+    "": "",
+}
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Scores by step, logs and gradient conflicts of trainings.
+
+    Attributes:
+        trajectories: one per task and training.
+        logs: losses and learning rates, one per run.
+        conflicts: gradient conflicts of joint runs.
+        problems: unreadable files and truncated lines.
+        seed: of the draws.
+        objectives: what the training of each log did, where its folder says so.
+    """
+
+    trajectories: tuple[Trajectory, ...]
+    logs: tuple[TrainingLog, ...]
+    conflicts: tuple[Conflicts, ...]
+    problems: tuple[str, ...]
+    seed: int
+    objectives: Mapping[str, str] = field(default_factory=dict)
+
+    def curves(self) -> dict[tuple[str, str, int], Curve]:
+        """Learning curves by task, training and seed, of those with two or more steps."""
+        return {
+            (each.task, each.training, number): trajectory_curve(steps, metric=each.metric)
+            for each in self.trajectories
+            for number, steps in each.records.items()
+            if len(steps) > 1
+        }
+
+    @cached_property
+    def summaries(self) -> tuple[TrainingSummary, ...]:
+        """What each training changed on each task, tested once for all that shows it."""
+        return training_summaries(self.trajectories, seed=self.seed)
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per task, training, seed and step: the score and its 95 % interval."""
+        from pandas import DataFrame
+
+        names = ("task", "metric", "training", "seed", "step", "score", "low", "high", "n")
+        rows = [
+            (short_task(each.task), each.metric, each.training, seed, step, *ends, score.n)
+            for each in self.trajectories
+            for seed, steps in each.records.items()
+            for step, score in ((s, steps[s].metrics[each.metric]) for s in sorted(steps))
+            for ends in [(score.value, score.low, score.high)]
+        ]
+        return DataFrame(rows, columns=names)
+
+    def per_query(self, *, task: str = "", training: str = "") -> DataFrame:
+        """Return one training's scores on one task: a row per query, a column per step.
+
+        Queries that a step lacks are left out. Without such scores, the frame is empty.
+
+        Args:
+            task: its name, with or without ``PyDocsSample``; by default the first.
+            training: its name; by default the first with two or more steps.
+        """
+        from pandas import DataFrame
+
+        for each in self.trajectories:
+            named = task in ("", each.task, short_task(each.task))
+            steps = next(iter(each.scores.values()), {})
+            if named and training in ("", each.training) and len(steps) > 1:
+                return DataFrame({step: dict(steps[step]) for step in sorted(steps)}).dropna()
+        return DataFrame()
+
+
+def read_trainings(
+    results: Iterable[Result],
+    *,
+    tier: str = "",
+    task: str = "",
+    metric: str = "",
+    outputs: Path | str = "",
+    adapters_only: bool = False,
+    seed: int = 0,
+) -> Trainings:
+    """Gather scores from records, and logs from folders of trainings.
+
+    Args:
+        results: any records; the newest of each model and task is used.
+        tier: name of the tier whose tasks are included; by default the richest with results.
+        task: comma-separated task names, in place of the tier's and those of adapters.
+        metric: by default each task's main metric.
+        outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
+            `paths.runs`.
+        adapters_only: leave out logs of transformers' Trainer.
+        seed: of the draws.
+
+    Raises:
+        FileNotFoundError: ``outputs`` does not exist.
+    """
+    base = Path(outputs).expanduser() if outputs else paths.runs()
+    if outputs and not base.is_dir():
+        raise FileNotFoundError(f"{outputs}: no such folder")
+    given = latest(results)
+    tasks = split_names(task) or list(TIERS[tier or richest_tier(given)].task_keys)
+    if not task:  # adapters are evaluated on their own tasks
+        adapters = {r.task.key for r in given if isinstance(r.config.get("training"), dict)}
+        tasks += sorted(adapters - set(tasks))
+    problems: list[str] = []
+    last = {} if adapters_only else _last_checkpoints(base)
+    logs = [
+        log
+        for folder, checkpoint in sorted(last.items())
+        for log in _read(checkpoint, partial(_state_log, name=_shown(folder)), problems)
+    ]
+    for file in find_logs(find_outputs(base)):
+        logs += _read(file, read_log, problems)
+    conflicts = [
+        each
+        for file in find_logs(find_outputs(base), CONFLICTS)
+        for each in _read(file, read_conflicts, problems)
+    ]
+    cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
+    problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
+    return Trainings(
+        tuple(trajectories(given, tasks=tasks, metric=metric)),
+        tuple(logs),
+        tuple(conflicts),
+        tuple(problems),
+        seed,
+        {_shown(folder): objective_of(folder) for folder in last},
+    )
+
+
+def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> list[_Log]:
+    try:
+        return [reader(file)]
+    except (ValueError, OSError) as error:
+        problems.append(str(error))
+        return []
+
+
+def _last_checkpoints(base: Path) -> dict[Path, Path]:
+    """The last checkpoint with a log of transformers' Trainer, by the folder of its training."""
+    last: dict[Path, Path] = {}
+    for file in base.rglob("checkpoint-*/trainer_state.json"):
+        step, other = step_of(file.parent), last.get(file.parents[1])
+        if step is not None and (other is None or step > (step_of(other) or 0)):
+            last[file.parents[1]] = file.parent
+    return last
+
+
+def _state_log(checkpoint: Path, *, name: str) -> TrainingLog:
+    return read_trainer_state(trainer_state(checkpoint), name=name)
+
+
+def _shown(folder: Path) -> str:
+    return paths.shown(folder).removeprefix("runs/")
+
+
+def gains_table(trainings: Trainings) -> Table:
+    """A row per task and training: the last step against the first, tested."""
+    rows = [
+        {
+            "task": (short_task(each.task), each.metric),
+            "training": each.name,
+            "first step": number(each.gain.first_mean, detail=f"step {each.gain.first}"),
+            "last step": number(each.gain.last_mean, detail=f"step {each.gain.last}"),
+            "last − first\n95 % interval": number(
+                each.gain.difference, "+.3f", interval=each.gain.interval, detail="no interval"
+            ),
+            "p\nHolm": Cell(
+                p_value_text(each.gain.p_value), strong=_is_shown(each), value=each.gain.p_value
+            ),
+            "queries": number(each.gain.n, "d"),
+        }
+        for each in trainings.summaries
+    ]
+    return Table.of(
+        rows,
+        note=f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation "
+        f"tests over the queries, p by Holm over these {len(rows)}; p < {ALPHA:g}, and an "
+        "interval that leaves out 0, in bold. First and last are not selected by score, so the "
+        "difference is not biased; training again gives another model, which a single training "
+        "cannot show.",
+        empty="No training has two or more evaluated steps with scores per query.",
+        name="gains",
+        caption="What each training changed: its last step against its first, on the same queries.",
+    )
+
+
+def best_table(trainings: Trainings) -> Table:
+    """The best checkpoint per task and training, and whether it differs from the others."""
+    return Table.of(
+        _best_rows(trainings),
+        note="Paired permutation test, Holm over the best against each of the others. The mean of "
+        "the best checkpoint is biased upwards by the selection.",
+        empty="No training has two or more evaluated steps with scores per query.",
+        kind="words",
+        name="best-checkpoints",
+        caption="The checkpoint with the highest mean of each training, and whether it differs "
+        "from the others by more than noise.",
+    )
+
+
+def _best_rows(trainings: Trainings) -> Iterator[dict[str, Any]]:
+    for each in trainings.trajectories:
+        for seed, steps in each.scores.items():
+            if len(steps) > 1:
+                best = best_checkpoint(steps, seed=trainings.seed)
+                difference = number_text(best.difference, sign=True)
+                yield {
+                    "task": (short_task(each.task), each.metric),
+                    "training": (each.training, f"seed {seed}" if len(each.records) > 1 else ""),
+                    "best step": (best.step, f"mean {best.mean:.3f}"),
+                    "above the next\n95 % interval": (difference, interval_text(best.interval)),
+                    "separable": best.significant,
+                    "in words": best.statement,
+                }
+
+
+def variance_table(trainings: Trainings) -> Table:
+    """Variance components of the mean per task, training and step: seeds and queries."""
+    rows, alone = [], []
+    for each in trainings.trajectories:
+        scores = {seed: steps for seed, steps in each.scores.items() if steps}
+        if len(scores) < 2:
+            alone.append(each.training)
+            continue
+        for point in seed_curve(scores).points:
+            shares, notes = point.split.shares, point.split.notes
+            mean = f"{point.mean:.3f} ± {point.std:.3f}"
+            ends = interval_text(point.interval, sign=False)
+            rows.append(
+                (
+                    (short_task(each.task), each.metric),
+                    (each.training, f"step {point.step}, {len(point.means)} seeds"),
+                    Cell(mean, ends, value=point.mean, interval=point.interval),
+                    (
+                        " / ".join(f"{100 * share:.0f} %" for share in shares or ()) or "no spread",
+                        "; ".join(f"{note.split(':')[0]} set to 0" for note in notes),
+                    ),
+                )
+            )
+    names = ", ".join(dict.fromkeys(alone))
+    one = f"With one seed: {names}." if alone else ""
+    return Table.of(
+        rows,
+        (
+            "task",
+            "training",
+            "mean ± std\n95 %, seeds and queries",
+            "error from\nseeds / queries / both",
+        ),
+        note="Crossed random-effects model: shares of the squared error of the mean over seeds "
+        f"and queries; negative estimates are set to 0. {one}",
+        empty=f"Variance components need two or more seeds of a training. {one}",
+        name="variance",
+        caption="How uncertain the mean over seeds and queries is, and which of the two it comes "
+        "from.",
+    )
+
+
+def loss_correlation_table(trainings: Trainings) -> Table:
+    """Correlation of evaluation loss and score over the checkpoints of each training."""
+    return Table.of(
+        _correlation_rows(trainings),
+        note="Of evaluation loss and score. Checkpoints of one training are not independent, so "
+        "the interval (Fisher's) is too narrow; with few points it means little, with two nothing.",
+        empty="No training has two checkpoints with an evaluation loss and a score.",
+        name="loss-correlation",
+        caption="Rank correlation of evaluation loss and score over the checkpoints of a training; "
+        "below 0, a lower loss goes with a higher score.",
+    )
+
+
+def _correlation_rows(trainings: Trainings) -> Iterator[dict[str, Any]]:
+    for each in trainings.trajectories:
+        for steps in each.records.values():
+            # The log of the training from which the records' models were extracted, if known.
+            folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
+            names = {each.training, *([_shown(folder)] if folder else [])}
+            log = next((log for log in trainings.logs if log.name in names), None)
+            losses = dict(log.series.get("eval_loss", ())) if log else {}
+            shared = [step for step in sorted(steps) if step in losses]
+            values = [steps[step].metrics[each.metric].value for step in shared]
+            points = [(losses[s], v) for s, v in zip(shared, values, strict=True) if v is not None]
+            if len(points) > 1:
+                value = correlation(*zip(*points, strict=True))
+                yield {
+                    "task": (short_task(each.task), each.metric),
+                    "training": each.training,
+                    "Spearman\n95 % interval": (
+                        number_text(value.value, sign=True, digits=2),
+                        interval_text(value.interval) if value.interval else value.undefined,
+                    ),
+                    "checkpoints": value.n,
+                    "steps": ", ".join(map(str, shared)),
+                }
+
+
+def logged_series(logs: Iterable[TrainingLog]) -> list[str]:
+    """Names of the logged series worth showing: losses, development scores, learning rate."""
+    given = {name for log in logs for name in log.series}
+    others = (name for name in given - {*_TITLES} if name.startswith("eval_"))
+    scores = sorted(name for name in others if not name.endswith(_SPEED))
+    *losses, rate = _TITLES
+    return [name for name in (*losses, *scores, rate) if name in given]
+
+
+def series_title(name: str) -> str:
+    """Return a logged series' name in words.
+
+    >>> series_title("eval_ndcg_at_10"), series_title("lr")
+    ('development nDCG@10', 'learning rate')
+    """
+    words = name.removeprefix("eval_").replace("_at_", "@").replace("_", " ")
+    return _TITLES.get(name) or "development " + re.sub(r"\bndcg\b", "nDCG", words)
+
+
+def logs_table(trainings: Trainings) -> Table:
+    """Last step and values of each log, and problems with reading the files."""
+    rows: list[dict[str, Any]] = []
+    for log in trainings.logs:
+        last = [
+            f"{series_title(name)} {log.series[name][-1][1]:.3f}"
+            for name in logged_series([log])
+            if name != "lr"
+        ]
+        rows.append(
+            {
+                "training": (log.name, trainings.objectives.get(log.name, "")),
+                "last step": max((s for v in log.series.values() for s, _ in v), default=0),
+                "last values": "; ".join(last) or "no loss",
+            }
+        )
+    rows += [
+        {"training": None, "last step": None, "last values": ("cannot be read", line)}
+        for line in trainings.problems
+    ]
+    return Table.of(
+        rows,
+        empty="No log of a training was found.",
+        kind="words",
+        name="logs",
+        caption="Each training that left a log: what it did, and the last values logged.",
+    )
+
+
+def trajectory_figure(trainings: Trainings) -> Figure | None:
+    """Learning curves with 95 % intervals, one panel per task; None if there are none."""
+    curves = trainings.curves()
+    if not curves:
+        return None
+    tasks = list(dict.fromkeys(task for task, _, _ in curves))
+    metrics = {each.task: each.metric for each in trainings.trajectories}
+    lines = dict.fromkeys((training, seed) for _, training, seed in curves)
+    seeds = Counter(training for training, _ in lines)
+    names = {
+        (training, seed): f"{training}, seed {seed}" if seeds[training] > 1 else training
+        for training, seed in lines
+    }
+
+    def draw(width: float) -> MplFigure:
+        styles = model_styles(names.values())
+        figure, panels = _panels(len(tasks), width)
+        for axis, task in zip(panels, tasks, strict=True):
+            own = {key[1:]: curve for key, curve in curves.items() if key[0] == task}
+            for line, curve in own.items():
+                look, label = styles[names[line]], plain(names[line]) if len(names) > 1 else None
+                steps, means = zip(*((p.step, p.mean) for p in curve.points), strict=True)
+                axis.plot(steps, means, look.marker, ls="-", c=look.color, ms=4, label=label)
+                known = [(point.step, *point.interval) for point in curve.points if point.interval]
+                if known:
+                    at, low, high = zip(*known, strict=True)
+                    axis.vlines(at, low, high, color=look.color, linewidth=1.8)
+            axis.set_title(plain(short_task(task), most=24))
+            n = max(curve.n for curve in own.values())
+            axis.set(xlabel="training step", ylabel=f"{metrics[task]}, n = {n}")
+            grid(axis, which="y")
+        _legend(figure, panels)
+        return figure
+
+    words = "; ".join(
+        f"{short_task(task)}, {training}: "
+        + ", ".join(f"{point.step} {point.mean:.3f}" for point in curve.points)
+        for (task, training, _), curve in curves.items()
+    )
+    return Figure(
+        name="trajectory",
+        draw=draw,
+        caption="Score by training step: mean and 95 % interval over the n given at each panel "
+        f"({' and '.join(sorted({curve.interval for curve in curves.values()}))}). "
+        "One line per training; step 0 is before training, or the checkpoint that it started from.",
+        alt=f"Score by training step. {words}.",
+    )
+
+
+def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
+    """A grid of ``count`` panels, three per row, or one per row in narrow figures."""
+    import matplotlib.pyplot as plt
+
+    columns = min(3 if width > 5 else 1, count)
+    lines = -(-count // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(width, 1.9 * lines), squeeze=False)
+    panels = list(axes.flat)
+    for axis in panels[count:]:
+        axis.remove()
+    return figure, panels[:count]
+
+
+def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
+    """Draw one legend below all panels if their lines have labels."""
+    drawn = {str(line.get_label()): line for axis in panels for line in axis.lines}
+    shown = {label: line for label, line in drawn.items() if not label.startswith("_")}
+    if shown:
+        columns = 3 if figure.get_figwidth() > 5 else 1
+        lines, labels = list(shown.values()), list(shown)
+        figure.legend(lines, labels, loc="outside lower center", ncols=columns, fontsize=SMALL)
+
+
+def loss_figure(trainings: Trainings) -> Figure | None:
+    """Losses and learning rate by step, one line per training; None without logs."""
+    logs = trainings.logs
+    keys = logged_series(logs)
+    if not keys:
+        return None
+
+    def draw(width: float) -> MplFigure:
+        styles = model_styles(log.name for log in logs)
+        figure, panels = _panels(len(keys), width)
+        for axis, key in zip(panels, keys, strict=True):
+            own = {log.name: log.series[key] for log in logs if log.series.get(key)}
+            for name, values in own.items():
+                look = styles[name]
+                steps, heights = zip(*values, strict=True)
+                style: dict[str, Any] = {"c": look.color, "marker": look.marker, "lw": 1.3, "ms": 3}
+                axis.plot(steps, heights, label=plain(name), **style)
+            axis.set(title=series_title(key), xlabel="training step")
+            _fit_steps(axis, list(own.values()))
+            grid(axis, which="y")
+        _legend(figure, panels)
+        return figure
+
+    words = "; ".join(
+        f"{log.name}: {series_title(key)} {log.series[key][0][1]:.3f} to "
+        f"{log.series[key][-1][1]:.3f}"
+        for log in logs
+        for key in keys
+        if key in log.series and key != "lr"
+    )
+    return Figure(
+        name="losses",
+        draw=draw,
+        caption="Losses, development scores and learning rate by step, as logged, one line per "
+        "training; single values, so without intervals. Values that were not logged have no line.",
+        alt=f"Losses by training step. {words}.",
+    )
+
+
+def _fit_steps(axis: Axes, series: Sequence[Sequence[tuple[int, float]]]) -> None:
+    """Scale the steps by logarithm if a short training would be a dot next to a long one."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    steps = [step for values in series for step, _ in values if step > 0]
+    lasts = [values[-1][0] for values in series]
+    if not steps or max(lasts) < _UNLIKE * min(lasts):
+        return
+    axis.set_xscale("symlog", linthresh=min(steps))
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_xlabel("training step, logarithmic")
+
+
+def conflict_figure(trainings: Trainings) -> Figure | None:
+    """Cosine of the two objectives' gradients: by layer and step, by layer and module, by step.
+
+    One row per joint training on a common colour scale; unmeasured cells are hatched. None if
+    there are no measurements.
+    """
+    given = [each for each in trainings.conflicts if each.cosines]
+    if not given:
+        return None
+
+    def draw(width: float) -> MplFigure:
+        import matplotlib.pyplot as plt
+
+        tables = [table for each in given for table in (each.by_step(), each.by_module())]
+        largest = max(float(np.nanmax(np.abs(table))) for table in tables)
+        height = min(5.0, 1.6 + 0.15 * max(len(each.layers) for each in given))
+        lines, columns = (len(given), 3) if width > 5 else (3 * len(given), 1)
+        ratios = (1.2, 1.3, 1) if width > 5 else (1,)
+        size = (width, height * lines)
+        figure, axes = plt.subplots(
+            lines, columns, figsize=size, squeeze=False, width_ratios=ratios
+        )
+        for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
+            _heat(left, each.by_step(), each.layers, each.steps, largest=largest, bar=False)
+            _heat(middle, each.by_module(), each.layers, each.modules, largest=largest, bar=True)
+            left.set_title(plain(each.name, most=40), loc="left", fontsize=8)
+            left.set(xlabel="training step, mean over modules", ylabel="layer")
+            middle.set_title("mean over steps", fontsize=8)
+            table = np.ma.masked_invalid(each.by_step())
+            ends = table.min(axis=0), table.max(axis=0)
+            right.axhline(0, color=GREY, linewidth=1)
+            right.fill_between(each.steps, *ends, alpha=0.2, linewidth=0)
+            right.plot(each.steps, table.mean(axis=0), "o-", markersize=3.5)
+            right.set_title("mean over layers", fontsize=8)
+            right.set_xlabel("training step")
+        return figure
+
+    words = "; ".join(
+        f"{each.name}: mean {float(np.nanmean(each.by_step())):+.3f}, from "
+        f"{float(np.nanmin(each.by_step())):+.3f} to {float(np.nanmax(each.by_step())):+.3f}"
+        for each in given
+    )
+    return Figure(
+        name="conflicts",
+        draw=draw,
+        caption="Cosine of the gradients of two objectives, one row per joint training: by layer "
+        "and step (mean over modules), by layer and module (mean over steps), and over time (line: "
+        "mean over layers, band: lowest to highest layer). Hatched: not measured.",
+        alt=f"Cosines of gradients by layer, module and step. {words}.",
+    )
+
+
+def _heat(
+    axis: Axes,
+    table: Array,
+    rows: Sequence[str],
+    columns: Sequence[object],
+    *,
+    largest: float,
+    bar: bool,
+) -> None:
+    """Draw a heat map with hatched gaps, and with numbers if there is room."""
+    from pandas import DataFrame
+    from seaborn import heatmap
+
+    labelled = table.size <= _LABELLED and len(columns) <= 7
+    axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
+    axis.patch.set(hatch="///", edgecolor=GREY)
+    index, heads = ([plain(str(each), most=12) for each in names] for names in (rows, columns))
+    heatmap(
+        DataFrame(table, index=index, columns=heads),
+        ax=axis,
+        cmap="RdBu",
+        vmin=-largest,
+        vmax=largest,
+        annot=labelled,
+        fmt="+.2f",
+        annot_kws={"fontsize": SMALL, "rotation": 90},
+        rasterized=not labelled,  # a page of thousands of rectangles is slow
+        cbar=bar,
+        cbar_kws={"label": "cosine", "shrink": 0.9},
+    )
+    axis.tick_params(length=0)
+    axis.tick_params(axis="y", rotation=0)
+
+
+def training_conclusion(trainings: Trainings) -> Conclusion:
+    """Say what each training changed on the first task, and whether one checkpoint is the best."""
+    every = trainings.summaries
+    if not every:
+        return Conclusion(
+            "No training has two evaluated checkpoints with scores per query, so nothing can be "
+            "said about its course: extract and evaluate several checkpoints of one training."
+        )
+    own = [each for each in every if each.task == every[0].task]
+    sentences = [f"{_change(each, every)} {_best(each)}" for each in own[:_MOST]]
+    if len(own) > _MOST:
+        sentences.append(f"{len(own) - _MOST} more trainings are in the tables.")
+    return Conclusion(" ".join(sentences))
+
+
+def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
+    """What one training changed on its task, and on which others."""
+    change, of = each.gain, f"{each.metric} on {short_task(each.task)}"
+    effect = _effect(change.difference, change.interval)
+    numbers = f"{effect}, p {p_value_text(change.p_value, relation=True)}"
+    start = f"{number_text(change.first_mean)} at step {change.first}"
+    end = f"{number_text(change.last_mean)} at step {change.last}"
+    if _is_shown(each):
+        verb = "raised" if change.difference > 0 else "lowered"
+        text = f"Training {each.name} {verb} {of} from {start} to {end} ({numbers})"
+    else:
+        text = f"Training {each.name} shows no effect on {of}: {start}, {end} ({numbers})"
+    elsewhere = " and ".join(
+        f"{short_task(other.task)} by {_effect(other.gain.difference, None)}"
+        for other in every
+        if other.name == each.name and other.task != each.task and _is_shown(other)
+    )
+    return text + _COURSE[change.course] + (elsewhere and f"; it also changed {elsewhere}") + "."
+
+
+def _best(each: TrainingSummary) -> str:
+    """Say which step is the best, and whether that is more than noise."""
+    best = each.best
+    verdict = "and that is" if best.significant else "but that is not"
+    return (
+        f"Step {best.step} scores best, {verdict} more than noise: "
+        f"{_effect(best.difference or 0.0, best.interval)} above step {best.next_step}, "
+        f"the next best (p {p_value_text(best.p_value, relation=True)})."
+    )
+
+
+def _is_shown(course: TrainingSummary) -> bool:
+    """Whether the last step differs significantly from the first."""
+    return significant(course.gain.p_value, course.gain.interval)
+
+
+def _effect(difference: float, interval: Interval | None) -> str:
+    """A difference with its interval, if it has one."""
+    return f"{difference:+.3f} {interval_text(interval, absent='')}".strip()

@@ -1,0 +1,174 @@
+"""Bounded types for what files hold, and pydantic's errors as one line with the field's name.
+
+A file may be damaged, or written by another program. A value that passes these types can be shown,
+sorted, compared and looked up as a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from reprlib import Repr
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, Strict, StringConstraints, ValidationError
+from pydantic_core import core_schema
+
+from qwen3nb.utils.choices import one_of
+
+__all__ = [
+    "Amount",
+    "Count",
+    "FileName",
+    "Label",
+    "Moment",
+    "Name",
+    "Names",
+    "Number",
+    "PathText",
+    "Text",
+    "Unicode",
+    "WrittenAs",
+    "bounded_json",
+    "choice",
+    "field_problem",
+    "shortened",
+]
+
+_PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"  # no control characters
+_LARGEST = 1 << 63  # of a whole number
+_LARGEST_NUMBER = 1e15
+_DEEPEST = 32  # levels of free JSON
+_LONGEST = 200  # characters of a message
+_PART_OF_PATH = 255  # bytes
+
+# pydantic speaks of Python's types, a file has those of JSON.
+_WORDS = {
+    "Input should be": "expected",
+    "a valid tuple": "a list",
+    "a valid dictionary": "an object",
+    "an instance of": "fields of",
+}
+
+# Surrogates are refused wherever a length is checked.
+Unicode = Annotated[str, Strict(), StringConstraints(max_length=1 << 40)]
+Name = Annotated[str, Strict(), StringConstraints(max_length=255, pattern=_PLAIN)]
+Label = Annotated[str, Strict(), StringConstraints(min_length=1, max_length=255, pattern=_PLAIN)]
+Text = Annotated[str, Strict(), StringConstraints(max_length=4096, pattern=_PLAIN)]
+FileName = Annotated[
+    str, Strict(), StringConstraints(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+]
+Names = tuple[Name, ...]
+Count = Annotated[int, Strict(), Field(ge=0, le=_LARGEST)]
+# A number keeps the type that it is written with.
+Number = (
+    Annotated[float, Strict(), Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)]
+    | Annotated[int, Strict(), Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)]
+)
+Amount = (
+    Annotated[float, Strict(), Field(ge=0, le=_LARGEST_NUMBER)]
+    | Annotated[int, Strict(), Field(ge=0, le=_LARGEST_NUMBER)]
+)
+
+
+def _path(text: str) -> str:
+    if max(len(part.encode()) for part in text.split("/")) > _PART_OF_PATH:
+        raise ValueError(f"expected names of at most {_PART_OF_PATH} bytes in a path")
+    return text
+
+
+def _moment(text: str) -> str:
+    try:
+        datetime.fromisoformat(text or "2026-01-01")
+    except ValueError:
+        raise ValueError("expected a time in ISO 8601") from None
+    return text
+
+
+# A model's spec, which may be a path; with its folder, no longer than any system takes.
+PathText = Annotated[
+    str,
+    Strict(),
+    StringConstraints(max_length=2048, pattern=_PLAIN),
+    AfterValidator(_path),
+]
+Moment = Annotated[Text, AfterValidator(_moment)]
+
+
+def choice(*names: str) -> AfterValidator:
+    """Return the check, for an annotation, of a text that is one of ``names``."""
+    return AfterValidator(lambda text: one_of("value", text, names))
+
+
+class WrittenAs:
+    """Marks a field that keeps its value as it is written, if that is valid as another type."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Return the schema of the other type, whose result is not used."""
+
+        def check(value: Any, validate: Any) -> Any:
+            validate(value)
+            return value
+
+        schema = handler.generate_schema(self._kind)
+        return core_schema.no_info_wrap_validator_function(check, schema)
+
+
+def bounded_json(value: Any) -> Any:
+    """Return free JSON, such as settings, if its depth, texts and numbers are bounded.
+
+    Raises:
+        ValueError: nested too deeply, text that is not valid Unicode, or a number above 2^63.
+    """
+    rest = [(value, 0)]
+    while rest:
+        each, depth = rest.pop()
+        if depth > _DEEPEST:
+            raise ValueError(f"expected at most {_DEEPEST} levels")
+        if isinstance(each, dict):
+            rest += [(part, depth + 1) for pair in each.items() for part in pair]
+        elif isinstance(each, list):
+            rest += [(part, depth + 1) for part in each]
+        elif isinstance(each, str):
+            each.encode()
+        elif isinstance(each, int | float) and not abs(each) <= _LARGEST:
+            raise ValueError("expected a number of at most 2^63")
+    return value
+
+
+def shortened(value: object) -> str:
+    """Return the start of a value's repr, whatever its size."""
+    short = Repr()
+    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, 60, 40, 60
+    return short.repr(value)
+
+
+def field_problem(error: ValidationError, value: Any, *, within: Iterable[str] = ()) -> str:
+    """Return pydantic's first error as ``field.name: expected …; got …``.
+
+    Args:
+        error: the error.
+        value: what was validated, which tells fields from pydantic's names of its types.
+        within: the fields that ``value`` is in.
+    """
+    first = error.errors(include_url=False, include_context=False)[0]
+    path = [*within]
+    for part in first["loc"]:
+        is_item = isinstance(value, list | tuple) and isinstance(part, int)
+        if is_item or (isinstance(value, dict) and part in value):
+            value = value[part]
+        elif first["type"] != "missing":
+            continue  # pydantic's name of a type
+        path.append(f"[{part}]" if isinstance(part, int) else str(part))
+    where = ".".join(path).replace(".[", "[")
+    if first["type"] == "missing":
+        text = f"{where}: is missing"
+    else:
+        what = first["msg"].removeprefix("Value error, ")
+        for theirs, ours in _WORDS.items():
+            what = what.replace(theirs, ours)
+        text = f"{where}: {what}; got {shortened(first['input'])}"
+    return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"

@@ -1,0 +1,720 @@
+"""The embedding cache: vectors kept between runs, a folder per encoder identity.
+
+    <cache>/embeddings/<identity>/manifest.json    what the identity stands for
+                                  <w>-<r>-<D>.npy  a segment: vectors, in order of arrival
+                                  <w>-<r>-<D>.keys of each row, its CRC-32 and its key
+
+A vector's key is the SHA-256 of the text as the encoder sees it, prompt included. Everything else
+that could change the vector (weights, tokenizer, pooling, precision, …) is part of the identity,
+which names the folder. A role affects a vector only through its prompt, so two roles share a
+vector only if they share the whole input.
+
+A segment is a block file (`qwen3nb.vectors.block_file`) that only ever grows, by one writer at
+a time, which holds a lock on it. ``w`` names the running machine (a lock is trusted only there:
+network file systems differ), ``r`` is random, ``D`` the dimension. Vectors are synced before their
+keys are written, so a kill loses at most the vectors of the `put` it interrupts, and the next
+writer cuts off what it left. The CRC covers identity, key and vector: a row that is damaged, or of
+another model, fails it, is counted, and is computed and stored again.
+
+A cache that cannot be read or written never stops a run: it logs one warning, and vectors are
+computed instead. It is safe to delete, and so are files of other names in its folders.
+
+``QWEN3NB_CACHE_LIMIT`` (``--cache-limit``), such as ``50GB``, bounds the vectors of all models.
+When they reach it, the segments that were unused for longest are removed, of whatever model,
+but none that was used since this process began, nor one that is being written. If those alone
+reach the limit, nothing more is stored: what is there then serves the next run, while vectors
+that displace each other would serve none. Without a limit, the disk is one: `RESERVE` of it, or
+`SHARE`, stays free. A file's modification time is the time of its last use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import FileIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb import paths
+from qwen3nb.utils.atomic_files import sync_folder
+from qwen3nb.utils.byte_sizes import parse_size
+from qwen3nb.utils.files.turns import lock
+from qwen3nb.vectors.block_file import (
+    HEADER,
+    Floats,
+    fill,
+    npy_header,
+    read_manifest_fields,
+    write_all,
+    write_manifest_fields,
+)
+
+__all__ = [
+    "EmbeddingCache",
+    "ModelVectors",
+    "bytes_per_vector",
+    "cache_folder",
+    "list_caches",
+    "prune",
+    "prune_to",
+    "text_key",
+    "to_prune",
+    "verify_cache",
+]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+MANIFEST = "manifest.json"
+LIMIT = "QWEN3NB_CACHE_LIMIT"
+RESERVE = 10**9  # bytes of the disk that stay free
+SHARE = 0.02  # or this share of a small disk
+MOST_ROWS, MOST_BYTES = 1 << 18, 1 << 30  # of a segment
+_PARTS = 16  # segments that a limit holds at least
+_STEP = 64  # the folder is measured again after 1/64 of the limit
+_RECENT = 60.0  # seconds in which a segment's time of use is not written again
+_BLOCK = 1 << 18  # bytes read at once, at most
+_GAP = 1 << 14  # bytes between two rows above which they are read apart
+_DAY = 24 * 60 * 60
+_ROW = np.dtype([("crc", "<u4"), ("key", "u1", (32,))])
+_NUMBER = np.uint64(MOST_ROWS - 1)  # mask of a row's number in an entry
+_NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})\.npy")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+Bools = NDArray[np.bool_]
+Keys = NDArray[np.uint8]  # (N, 32)
+Rows = NDArray[np.int64]
+Entries = NDArray[np.uint64]  # the first 46 bits of a key, and 18 bits for the number of its row
+
+
+def text_key(text: str) -> bytes:
+    """Return the key of a text, prompt included: 32 bytes."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def bytes_per_vector(dimension: int) -> int:
+    """Return the bytes on disk of one stored vector, with its key and checksum.
+
+    >>> bytes_per_vector(1024)
+    4132
+    """
+    return 4 * dimension + _ROW.itemsize
+
+
+class Segment:
+    """A block file with the keys of its rows; keeps 8 bytes a row in memory, sorted."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.keys_file = file, file.with_suffix(".keys")
+        match = _NAME.fullmatch(file.name)
+        self.dimension = int(match["dimension"]) if match else 0
+        self._seed = np.uint32(crc32(file.parent.name.encode()))
+        self._entries: Entries = np.empty(0, dtype=np.uint64)
+
+    def __len__(self) -> int:
+        """The number of whole rows, those stored twice included."""
+        vectors = (self.file.stat().st_size - HEADER) // (4 * self.dimension)
+        keys = self.keys_file.stat().st_size // _ROW.itemsize
+        return max(0, min(MOST_ROWS, vectors, keys))
+
+    def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
+        """Return (rows, positions in ``wanted``) of the rows that may have the wanted keys.
+
+        Args:
+            wanted: the first bits of the keys, ascending.
+        """
+        self._learn_new_rows()
+        left = np.searchsorted(self._entries, wanted)
+        counts = np.searchsorted(self._entries, wanted | _NUMBER, side="right") - left
+        positions = np.repeat(np.arange(len(wanted)), counts)
+        offsets = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = (self._entries[left[positions] + offsets] & _NUMBER).astype(np.int64)
+        order = np.argsort(rows)
+        return rows[order], positions[order]
+
+    def _learn_new_rows(self) -> None:
+        """Add the entries of the rows that were appended since the last call."""
+        known, count = len(self._entries), len(self)
+        if count < known:  # cut or replaced by hand
+            known, self._entries = 0, np.empty(0, dtype=np.uint64)
+        if count == known:
+            return
+        offset = known * _ROW.itemsize
+        new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
+        numbers = np.arange(known, known + len(new), dtype=np.uint64)
+        entries = np.sort(_first_bits(new["key"]) | numbers)
+        if known:
+            entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
+        self._entries = entries
+
+    def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
+        """Yield (part of ``rows``, keys, vectors, which are sound) of ascending ``rows``.
+
+        Keys and vectors are valid until the next part. Ends early where a file does; rows that
+        are near each other are read at once.
+        """
+        size = 4 * self.dimension
+        most = max(1, _BLOCK // size)
+        apart = (np.diff(rows) > max(1, _GAP // size)) | (np.diff(rows // most) > 0)
+        bounds = [0, *(np.flatnonzero(apart) + 1).tolist(), len(rows)]
+        vectors = np.empty((most, self.dimension), dtype=np.float32)
+        heads = np.empty(most, dtype=_ROW)
+        with (
+            self.file.open("rb", buffering=0) as vector_file,
+            self.keys_file.open("rb", buffering=0) as key_file,
+        ):
+            for start, end in pairwise(bounds):
+                part = rows[start:end]
+                first, count = int(part[0]), int(part[-1] - part[0]) + 1
+                vector_file.seek(HEADER + first * size)
+                key_file.seek(first * _ROW.itemsize)
+                if not (fill(vectors[:count], vector_file) and fill(heads[:count], key_file)):
+                    return
+                which: Any = slice(count) if count == len(part) else part - first
+                own, values = heads[which], vectors[which]
+                sound = np.equal(self.checksums(own["key"], values), own["crc"])
+                yield slice(start, end), own["key"], values, sound
+
+    def checksums(self, keys: Keys, vectors: Floats) -> NDArray[np.uint32]:
+        """Return the CRC-32 of each vector, which starts at the words of its key and the identity.
+
+        The words are joined by exclusive or, so that one flipped bit of a key changes it too.
+        """
+        starts = np.bitwise_xor.reduce(keys.view("<u4"), axis=1) ^ self._seed
+        sums = map(crc32, vectors, starts.tolist())
+        return np.fromiter(sums, dtype=np.uint32, count=len(vectors))
+
+    def sound(self) -> int:
+        """Return the number of rows that match their checksum."""
+        rows = np.arange(len(self))
+        return sum(int(sound.sum()) for *_, sound in self.read(rows)) if len(rows) else 0
+
+    def remove(self) -> bool:
+        """Delete both files, unless a process is writing them; return whether they are gone."""
+        try:
+            with self.file.open("r+b", buffering=0) as handle:
+                if lock(handle.fileno()) is False:
+                    return False
+                self.keys_file.unlink(missing_ok=True)
+                self.file.unlink(missing_ok=True)
+        except FileNotFoundError:
+            self.keys_file.unlink(missing_ok=True)
+        except PermissionError:
+            return False
+        return True
+
+
+def _first_bits(keys: Keys) -> Entries:
+    """Return the first 46 bits of keys (N, 32), as entries of the row 0."""
+    return keys[:, :8].view(">u8")[:, 0].astype(np.uint64) & ~_NUMBER
+
+
+def find_segments(folder: Path) -> list[Segment]:
+    """Return the segments in ``folder`` that have both files."""
+    try:
+        names = {each.name for each in folder.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    whole = (name for name in sorted(names) if name.removesuffix(".npy") + ".keys" in names)
+    return [Segment(folder / name) for name in whole if _NAME.fullmatch(name)]
+
+
+class SegmentWriter:
+    """Appends rows to a segment that no other process writes."""
+
+    def __init__(self, segment: Segment, vectors: FileIO) -> None:
+        """Take over a locked file: cut what a kill left behind."""
+        self.segment, self._vectors = segment, vectors
+        self._keys = segment.keys_file.open("a+b", buffering=0)
+        self.rows = len(segment)
+        self._cut()
+
+    def _cut(self) -> None:
+        """Leave whole rows, and a header that says how many."""
+        self._vectors.truncate(self.size)
+        self._keys.truncate(self.rows * _ROW.itemsize)
+        self._vectors.seek(0)
+        self._vectors.write(npy_header(self.rows, self.segment.dimension))
+
+    @classmethod
+    def open(cls, folder: Path, dimension: int, *, full: int) -> SegmentWriter:
+        """Continue a segment of this machine that nobody writes, or begin a new one.
+
+        Without locks, every writer begins a new one.
+
+        Args:
+            folder: where the segments are.
+            dimension: of the vectors.
+            full: bytes from which a segment is full.
+        """
+        name = _BOOT.read_text(encoding="ascii") if _BOOT.is_file() else platform.node()
+        machine = hashlib.sha256(name.encode()).hexdigest()[:8]  # another one after a restart
+        for segment in find_segments(folder):
+            if segment.dimension == dimension and segment.file.name.startswith(f"{machine}-"):
+                with contextlib.suppress(FileNotFoundError):  # just removed
+                    if len(segment) < MOST_ROWS and segment.file.stat().st_size < full:
+                        handle: Any = segment.file.open("r+b", buffering=0)
+                        if lock(handle.fileno()) and os.fstat(handle.fileno()).st_nlink:
+                            return cls(segment, handle)
+                        handle.close()
+        segment = Segment(folder / f"{machine}-{secrets.token_hex(4)}-{dimension}.npy")
+        handle = segment.file.open("x+b", buffering=0)
+        lock(handle.fileno())
+        segment.keys_file.touch()
+        sync_folder(folder)
+        return cls(segment, handle)
+
+    def append(self, keys: Keys, vectors: Floats) -> None:
+        """Write rows, all or none, of which there are at most `room`.
+
+        Raises:
+            OSError: the disk is full, or fails.
+        """
+        heads = np.empty(len(keys), dtype=_ROW)
+        heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
+        try:
+            self._vectors.seek(self.size)
+            write_all(vectors, self._vectors)
+            os.fsync(self._vectors.fileno())
+            if hasattr(os, "posix_fadvise"):
+                # Give back the memory of what is on the disk, which is rarely read at once: where
+                # the system has to find fresh memory for every page, writing slows down tenfold.
+                os.posix_fadvise(self._vectors.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            write_all(heads, self._keys)
+        except OSError:
+            with contextlib.suppress(OSError):  # the next writer cuts it off
+                self._cut()
+            raise
+        self.rows += len(heads)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file of vectors."""
+        return HEADER + 4 * self.rows * self.segment.dimension
+
+    @property
+    def room(self) -> int:
+        """The number of rows that still fit."""
+        return MOST_ROWS - self.rows
+
+    @property
+    def removed(self) -> bool:
+        """Whether the file was deleted in the meantime."""
+        return os.fstat(self._vectors.fileno()).st_nlink == 0
+
+    def close(self) -> None:
+        """Let other processes write the segment."""
+        with contextlib.suppress(OSError):
+            self._cut()
+        self._keys.close()
+        self._vectors.close()
+
+
+class EmbeddingCache:
+    """The cached vectors of one encoder; within a ``with`` block, its segment stays open.
+
+    Attributes:
+        folder: its files; created on the first write.
+        about: description of the encoder, stored as the manifest.
+        damaged: number of stored vectors that failed their checksum so far.
+    """
+
+    def __init__(self, folder: Path, *, about: Mapping[str, Any] | None = None) -> None:
+        """Refer to the cache in ``folder``; neither reads nor writes it.
+
+        Raises:
+            ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
+        """
+        self.folder = folder
+        self.about = dict(about) if about is not None else None
+        self.damaged = 0
+        self._budget = CacheBudget(folder.parent)
+        self._segments: dict[Path, Segment] = {}
+        self._writer: SegmentWriter | None = None
+        self._stay_open = False
+        self._off: set[str] = set()  # actions disabled after an error: "read", "store"
+        self._described = False
+
+    def __enter__(self) -> EmbeddingCache:
+        self._stay_open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stay_open = False
+        self._close()
+
+    def fill(self, keys: Sequence[bytes], vectors: Floats) -> Bools:
+        """Copy stored vectors into the rows of ``vectors`` (N, D); return which were filled, (N,).
+
+        Args:
+            keys: N distinct keys.
+            vectors: changed in place.
+        """
+        filled = np.zeros(len(keys), dtype=bool)
+        if vectors.size:
+            self._attempt("read", lambda: self._fill(_joined(keys), vectors, filled), None)
+        return filled
+
+    def _fill(self, keys: Keys, vectors: Floats, filled: Bools) -> None:
+        damaged = np.zeros(len(keys), dtype=bool)
+        by_key = np.argsort(_first_bits(keys))
+        # What is known of the segments that are still there is kept.
+        present = {each.file: each for each in find_segments(self.folder)}
+        self._segments = {file: self._segments.get(file, each) for file, each in present.items()}
+        for segment in self._segments.values():
+            if segment.dimension != vectors.shape[1]:
+                continue
+            wanted = by_key[~filled[by_key]]
+            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
+                rows, positions = segment.candidates(_first_bits(keys[wanted]))
+                targets = wanted[positions]
+                for part, names, values, sound in segment.read(rows) if len(rows) else ():
+                    target = targets[part]
+                    damaged[target[~sound]] = True
+                    right = sound & (names == keys[target]).all(axis=1)
+                    if right.all():
+                        vectors[target] = values
+                    else:
+                        vectors[target[right]] = values[right]
+                    filled[target[right]] = True
+                # The time of use, by which segments are removed.
+                if len(rows) and time.time() - segment.file.stat().st_mtime > _RECENT:
+                    with contextlib.suppress(OSError):
+                        os.utime(segment.file)
+        if count := int((damaged & ~filled).sum()):
+            log.warning("%s: %d damaged vectors, which will be computed again", self.folder, count)
+            self.damaged += count
+
+    def put(self, vectors: Mapping[bytes, Floats]) -> bool:
+        """Store vectors durably, beside damaged ones of the same keys.
+
+        Returns whether they were stored. After an error such as a full disk, a read-only
+        folder or a limit that is reached, which is logged once, nothing more is stored.
+        """
+        if not vectors:
+            return True
+        keys, values = _joined(list(vectors)), np.stack(list(vectors.values()))
+        return self._attempt("store", lambda: self._store(keys, values), False)
+
+    def _store(self, keys: Keys, vectors: Floats) -> bool:
+        self._budget.reserve(len(keys) * bytes_per_vector(vectors.shape[1]))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._describe()
+        while len(keys):
+            writer = self._opened(vectors.shape[1])
+            part = slice(writer.room)
+            writer.append(keys[part], vectors[part])
+            keys, vectors = keys[part.stop :], vectors[part.stop :]
+            if not writer.room or writer.size >= self._budget.segment_bytes:
+                self._close()
+        return True
+
+    def _opened(self, dimension: int) -> SegmentWriter:
+        if self._writer is not None and (
+            self._writer.removed or self._writer.segment.dimension != dimension
+        ):
+            self._close()
+        if self._writer is None:
+            full = self._budget.segment_bytes
+            self._writer = SegmentWriter.open(self.folder, dimension, full=full)
+        return self._writer
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    @property
+    def limit(self) -> int | None:
+        """The bytes that the vectors of all models may fill, or None."""
+        return self._budget.limit
+
+    @property
+    def manifest(self) -> Path:
+        """The description; its modification time is that of the last use."""
+        return self.folder / MANIFEST
+
+    def touch(self) -> None:
+        """Record that the vectors were used, so that pruning by age keeps them."""
+        if self.manifest.is_file():
+            self._attempt("store", self._describe, None)
+
+    def _describe(self) -> None:
+        """Write the description if it is missing or another one, and update the time of use."""
+        if self.about is None or self._described:
+            return
+        if _described(self.folder) != self.about:
+            write_manifest_fields(self.manifest, self.about)
+        os.utime(self.manifest)
+        self._described = True
+
+    def __len__(self) -> int:
+        """The number of stored vectors, those stored twice counted twice."""
+        return self._attempt("read", lambda: sum(map(len, find_segments(self.folder))), 0)
+
+    def _attempt(self, what: str, action: Callable[[], T], otherwise: T) -> T:
+        """Run ``action``; after an error, which is logged, it is not tried again."""
+        if what in self._off:
+            return otherwise
+        try:
+            return action()
+        except OSError as error:
+            self._off.add(what)
+            log.warning("%s: cannot %s vectors (%s); continuing without", self.folder, what, error)
+            return otherwise
+        finally:
+            if not self._stay_open:
+                self._close()
+
+
+def _joined(keys: Sequence[bytes]) -> Keys:
+    return np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of ``folder`` says of its encoder; empty without one."""
+    try:
+        return read_manifest_fields(folder / MANIFEST)
+    except FileNotFoundError:
+        return {}
+    except ValueError:  # truncated or overwritten: it is written again
+        return {"label": "unknown: its description is damaged"}
+
+
+class CacheBudget:
+    """The bytes that may still be written to a cache's folder.
+
+    Attributes:
+        limit: bytes, or None.
+        segment_bytes: bytes from which a segment is full; a limit makes segments smaller.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Bound ``folder``, which holds the folders of all models.
+
+        Raises:
+            ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
+        """
+        text = os.environ.get(LIMIT, "")
+        try:
+            self.limit = parse_size(text) if text else None
+        except ValueError as error:
+            raise ValueError(f"{LIMIT}: {error}") from None
+        self.segment_bytes = min(MOST_BYTES, (self.limit or MOST_BYTES * _PARTS) // _PARTS)
+        self._folder = folder
+        self._granted = 0  # bytes that may be written before the folder is measured again
+
+    def reserve(self, size: int) -> None:
+        """Make room for ``size`` bytes, removing what was unused for longest if needed.
+
+        Raises:
+            OSError: there is none; nothing was removed that this process uses.
+        """
+        folder = self._folder
+        disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
+        reserve = min(RESERVE, int(SHARE * disk.total))
+        if disk.free - size < reserve:
+            raise OSError(
+                f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, and "
+                f"{reserve / 1e9:.2f} GB stay so"
+            )
+        if self.limit is None:
+            return
+        if size > self._granted:
+            import psutil
+
+            step = max(size, self.limit // _STEP)
+            began = min(float(psutil.Process().create_time()), time.time())
+            total = shrink(folder, to=self.limit - step, before=began)
+            self._granted = min(step, self.limit - total)
+        if size > self._granted:
+            raise OSError(
+                f"what this run uses fills the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
+                "--cache-limit)"
+            )
+        self._granted -= size
+
+
+def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
+    """Remove segments, least recently used first, until ``folder`` holds at most ``to`` bytes.
+
+    Those that a process is writing are kept. Files of other names, but manifests, go like segments.
+
+    Args:
+        folder: holds the folders of all models.
+        to: bytes.
+        before: keep what was used since this time, in seconds since 1970.
+
+    Returns:
+        The bytes that are left.
+    """
+    files = {}
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
+                files[Path(parent, name)] = Path(parent, name).stat()
+    total = sum(each.st_size for each in files.values())
+    for file, status in sorted(files.items(), key=lambda each: each[1].st_mtime):
+        if total <= to or (before is not None and status.st_mtime >= before):
+            break
+        keys = file.with_suffix(".keys")
+        if _NAME.fullmatch(file.name):
+            if Segment(file).remove():
+                total -= status.st_size + (files[keys].st_size if keys in files else 0)
+        elif file.name != MANIFEST and file.with_suffix(".npy") not in files:
+            file.unlink(missing_ok=True)
+            total -= status.st_size
+    return total
+
+
+@dataclass(frozen=True)
+class ModelVectors:
+    """The cached vectors of one encoder.
+
+    Attributes:
+        path: the folder.
+        label: the model's label; ``unknown`` without a description.
+        identity: the encoder's SHA-256, or its first 32 digits.
+        settings: everything its vectors depend on.
+        files: all files that belong to it.
+        bytes: their size.
+        used: time of the last use, in seconds since 1970.
+    """
+
+    path: Path
+    label: str
+    identity: str
+    settings: dict[str, Any]
+    files: tuple[Path, ...]
+    bytes: int
+    used: float
+
+    def texts(self) -> int:
+        """Return the number of stored vectors."""
+        return sum(map(len, find_segments(self.path)))
+
+
+def cache_folder() -> Path:
+    """Return the folder of the cache's files."""
+    return paths.cache() / "embeddings"
+
+
+def list_caches(folder: Path | None = None) -> list[ModelVectors]:
+    """Return what the cache holds, the most recently used first."""
+    folder = folder or cache_folder()
+    caches = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        files = sorted(path.iterdir()) if path.is_dir() else []
+        states = {file: file.stat() for file in files if file.is_file()}
+        if states:  # else it is being removed
+            about = _described(path)
+            cache = ModelVectors(
+                path=path,
+                label=str(about.get("label", "unknown")),
+                identity=str(about.get("identity", path.name)),
+                settings=dict(about.get("settings", {})),
+                files=tuple(states),
+                bytes=sum(each.st_size for each in states.values()),
+                used=max(each.st_mtime for each in states.values()),
+            )
+            caches.append(cache)
+    return sorted(caches, key=lambda each: -each.used)
+
+
+def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
+    """Return the number of intact vectors, and the problems, each naming its file."""
+    problems, intact = [], 0
+    for segment in find_segments(cache.path):
+        sound = segment.sound()
+        intact += sound
+        if damaged := len(segment) - sound:
+            problems.append(
+                f"{segment.file.name}: {damaged} vectors fail their checksum and will be computed "
+                "again"
+            )
+    return intact, problems
+
+
+def to_prune(
+    caches: Iterable[ModelVectors],
+    *,
+    older_than: float | None = None,
+    label: str | None = None,
+    everything: bool = False,
+    damaged: bool = False,
+) -> list[ModelVectors]:
+    """Return what meets all given conditions.
+
+    Args:
+        caches: what to select from.
+        older_than: days since the last use.
+        label: label of the model.
+        everything: all of it, without a condition.
+        damaged: of each model, the segments with damaged vectors.
+
+    Raises:
+        ValueError: no condition, or ``everything`` combined with a condition.
+    """
+    if everything == (damaged or older_than is not None or label is not None):
+        raise ValueError(
+            "expected --all, or one or more of --older-than DAYS, --model LABEL and --damaged; "
+            "or --to SIZE"
+        )
+    oldest = time.time() - (older_than or 0) * _DAY
+    selected = [
+        cache
+        for cache in caches
+        if label in (None, cache.label) and (older_than is None or cache.used < oldest)
+    ]
+    return [part for each in selected for part in _damaged(each)] if damaged else selected
+
+
+def _damaged(cache: ModelVectors) -> Iterator[ModelVectors]:
+    """Yield the damaged segments of a model, if there are any."""
+    bad = {each.file.stem for each in find_segments(cache.path) if each.sound() < len(each)}
+    if files := tuple(file for file in cache.files if file.stem in bad):
+        yield replace(cache, files=files, bytes=sum(file.stat().st_size for file in files))
+
+
+def prune(caches: Iterable[ModelVectors]) -> int:
+    """Remove files and return the bytes freed; a process that uses them continues without."""
+    freed = 0
+    for cache in caches:
+        for file in cache.files:
+            freed += file.stat().st_size if file.is_file() else 0
+            file.unlink(missing_ok=True)
+        _remove_empty(cache.path)
+    return freed
+
+
+def prune_to(size: int, *, folder: Path | None = None) -> int:
+    """Remove the segments unused for longest until ``size`` bytes are left; return those freed.
+
+    What a process is writing is kept.
+    """
+    folder = folder or cache_folder()
+    before = sum(cache.bytes for cache in list_caches(folder))
+    freed = before - shrink(folder, to=size)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        _remove_empty(path)
+    return freed
+
+
+def _remove_empty(path: Path) -> None:
+    """Remove the folder of a model that has no vectors left, and its description."""
+    if path.is_dir() and not find_segments(path):
+        (path / MANIFEST).unlink(missing_ok=True)
+        if not any(path.iterdir()):
+            path.rmdir()

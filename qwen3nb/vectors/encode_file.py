@@ -1,0 +1,550 @@
+"""Encode texts into vectors on disk in constant memory: to one .npy file, or in parts.
+
+`encode_blocks` yields the vectors of any number of texts block by block; `encode_to_file`
+writes them to a .npy file.
+
+`encode_shards` writes a folder of parts, laid out as in `qwen3nb.vectors.shards`; it can stop
+and resume anywhere. The folder may be written by several processes of several machines at once
+if they share a file system: a part is written under a name of its own and appears, whole, under
+its final one, which the first writer gets. Object storage is not supported, as it cannot rename.
+
+    done = encode_shards(encoder, Path("texts.jsonl"), Path("vectors"), shards=8)
+
+The plan is made in one reading of the input, which checks every line, and one that computes
+its digests; neither holds it in memory. A later call keeps the plan, refuses another model,
+role or input, and encodes only the parts that are not there.
+
+Vectors are those of `encode_to_file`, to the last bit, however many parts there are. The last
+bits of a vector may depend on its neighbours in a batch (not those of BERT on this package's
+fast path, but those of Qwen3, and of padded models), so parts begin at multiples of the 4,096
+texts that `encode_to_file` batches together, and there are fewer if the texts are too few.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.prompts import ROLES
+from qwen3nb.models.types import EncoderError, Vectors
+from qwen3nb.utils.atomic_files import named, new_file, sha256_file, sweep_leftovers
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.progress import tqdm
+from qwen3nb.vectors.block_file import npy_header, write_all
+from qwen3nb.vectors.shards import (
+    MANIFEST,
+    PLAN,
+    Shard,
+    ShardedVectors,
+    ShardModel,
+    ShardSource,
+    read_manifest,
+    read_shard_plan,
+    stored_digests,
+)
+
+__all__ = [
+    "EncodedFile",
+    "EncodedShards",
+    "TextCuts",
+    "block_size",
+    "check_folder",
+    "check_output",
+    "check_texts",
+    "cut_texts",
+    "encode_blocks",
+    "encode_shard",
+    "encode_shards",
+    "encode_to_file",
+    "finish_shards",
+    "model_of",
+    "read_texts",
+    "start_shards",
+    "text_bar",
+]
+
+AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
+TEXTS_PER_SHARD = 65_536  # by default
+_BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
+_MOST = 32_768  # texts of a block, which are in memory too
+_LONGEST = 64 << 20  # bytes of a line; longer lines are refused
+
+
+def block_size(dimension: int) -> int:
+    """Return the number of texts of a block."""
+    return max(1, min(_MOST, _BLOCK // (4 * max(1, dimension))))
+
+
+def encode_blocks(
+    encoder: Encoder,
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    total: int | None = None,
+    first: int = 0,
+    **options: Any,
+) -> Iterator[Vectors]:
+    """Yield the vectors of ``texts``, in order, in blocks (n, D) of float32.
+
+    The vectors depend neither on ``size`` nor on the texts of the same block.
+
+    Args:
+        encoder: any encoder.
+        texts: any number of strings.
+        size: texts per block; None for 32 MiB of vectors.
+        total: number of texts, if known; if it takes several blocks, a bar shows them.
+        first: position of the first text in a larger input, for errors.
+        options: options of `Encoder.encode`, such as ``role``.
+
+    Raises:
+        EncoderError: a text that cannot be encoded; the message says where its block starts.
+    """
+    size = size or block_size(encoder.dimension)
+    source = iter(texts)
+    shown = encoder.show_progress and total is not None and total > size
+    with tqdm(
+        total=total, desc=f"{encoder.label}: corpus", unit=" texts", leave=False, disable=not shown
+    ) as bar:
+        while part := list(itertools.islice(source, size)):
+            try:
+                vectors: Vectors = encoder.encode(part, **options)
+            except EncoderError as error:
+                if not first:
+                    raise
+                raise EncoderError(f"counting from text {first}: {error}") from None
+            yield vectors
+            first += len(part)
+            bar.update(len(part))
+
+
+@dataclass(frozen=True)
+class EncodedFile:
+    """The file that `encode_to_file` wrote.
+
+    Attributes:
+        file: the .npy file.
+        rows: number of rows, one per text.
+        dimension: number of columns.
+        hits: texts read from the cache; equal texts count once per 4,096.
+        misses: texts computed by the model.
+    """
+
+    file: Path
+    rows: int
+    dimension: int
+    hits: int
+    misses: int
+
+
+def encode_to_file(
+    encoder: Encoder,
+    texts: Iterable[str],
+    file: Path,
+    *,
+    role: str | None = None,
+    total: int | None = None,
+    first: int = 0,
+    replace: bool = True,
+    advance: Callable[[int], object] | None = None,
+) -> EncodedFile:
+    """Write the vectors of ``texts``, in order, to a .npy file of float32 (N, D).
+
+    Texts are read 4,096 at a time. The file appears under its name when it is complete; an
+    earlier file stays until then. After a kill, an encoder with a cache resumes and encodes
+    at most 512 texts again, on a GPU at most 4,096.
+
+    Args:
+        encoder: any encoder.
+        texts: any number of strings.
+        file: the .npy file to write.
+        role: ``query`` or ``passage``; selects the prompt.
+        total: number of texts, if known; shown in the progress bar and checked at the end.
+        first: position of the first text in a larger input, for errors.
+        replace: whether to replace a file that is there by the end.
+        advance: called with the number of texts done, instead of a progress bar.
+
+    Raises:
+        EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
+    """
+    before = (encoder.stats.cached, encoder.stats.encoded)
+    rows = 0
+    with new_file(file, replace=replace) as handle, _progress(encoder, total, advance) as done:
+        handle.write(npy_header(0, encoder.dimension))
+        for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, role=role):
+            write_all(vectors, handle)
+            rows += len(vectors)
+            done(len(vectors))
+        if total not in (None, rows):
+            raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
+        handle.seek(0)
+        handle.write(npy_header(rows, encoder.dimension))
+    return EncodedFile(
+        file=file,
+        rows=rows,
+        dimension=encoder.dimension,
+        hits=encoder.stats.cached - before[0],
+        misses=encoder.stats.encoded - before[1],
+    )
+
+
+@contextmanager
+def _progress(
+    encoder: Encoder, total: int | None, advance: Callable[[int], object] | None
+) -> Iterator[Callable[[int], object]]:
+    """Show one bar for all texts instead of the encoder's bar for each part, or none."""
+    shown, encoder.show_progress = encoder.show_progress, False
+    try:
+        with text_bar(encoder.label, total, show=shown and advance is None) as bar:
+            yield advance or bar.update
+    finally:
+        encoder.show_progress = shown
+
+
+def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:
+    """Return a bar that counts the texts of a file."""
+    return tqdm(total=total, desc=label, unit=" texts", delay=2, leave=False, disable=not show)
+
+
+def read_texts(file: Path) -> Iterator[str]:
+    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse empty lines.
+
+    Raises:
+        ValueError: any other line; names the line number.
+    """
+    with file.open("rb") as handle:
+        yield from _texts_from(handle, file)
+
+
+def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
+    """Yield the texts from where ``handle`` stands; errors count lines from there."""
+    with named(file):
+        for number in itertools.count(1):
+            line = handle.readline(_LONGEST + 1)
+            if not line:
+                return
+            yield _text(line, where=f"{file}:{number}")
+
+
+def _text(line: bytes, *, where: str) -> str:
+    if len(line) > _LONGEST:
+        raise ValueError(f"{where}: a line of more than {_LONGEST >> 20} MiB")
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({error})") from None
+    text = value.get("text") if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        kind = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
+        raise ValueError(f'{where}: expected {{"text": "…"}}; got {kind}')
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: the text is not valid Unicode (a lone surrogate)") from None
+    return text
+
+
+def check_texts(file: Path) -> int:
+    """Read and check every line of ``file``; return the number of texts.
+
+    Raises:
+        ValueError: no such file, no texts, or a malformed line; names the line number.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file}: no such file")
+    count = sum(1 for _ in read_texts(file))
+    if not count:
+        raise ValueError(f'{file} is empty; expected one {{"text": "…"}} per line')
+    return count
+
+
+def check_output(file: Path) -> None:
+    """Refuse an output file that cannot be written, before any work is done.
+
+    Raises:
+        ValueError: not a .npy file, a folder, or in a folder that is missing or read-only.
+    """
+    if file.suffix != ".npy" or file.is_dir():
+        raise ValueError(f"{file}: expected the name of a .npy file")
+    if not file.parent.is_dir():
+        raise ValueError(f"{file.parent}: no such folder to write to")
+    if not os.access(file.parent, os.W_OK):
+        raise ValueError(f"{file.parent}: this folder is not writable")
+
+
+@dataclass(frozen=True)
+class EncodedShards:
+    """The folder that was written.
+
+    Attributes:
+        folder: its path.
+        vectors: its manifest.
+        kept: number of parts that were there before.
+    """
+
+    folder: Path
+    vectors: ShardedVectors
+    kept: int
+
+
+@dataclass(frozen=True)
+class TextCuts:
+    """A file of texts and where it is cut."""
+
+    source: ShardSource
+    shards: tuple[Shard, ...]
+
+
+def encode_shards(
+    encoder: Encoder,
+    source: Path,
+    folder: Path,
+    *,
+    shards: int | None = None,
+    role: str | None = None,
+) -> EncodedShards:
+    """Write the vectors of a file of texts to a folder, one part after another.
+
+    Args:
+        encoder: any encoder; its cache is of little use, as finished parts are kept anyway.
+        source: a file with one ``{"text": ...}`` per line.
+        folder: the folder to write, or to finish.
+        shards: number of parts; None for that of the folder, else one per 65,536 texts.
+            At most one per 4,096 texts.
+        role: ``query`` or ``passage``; selects the prompt.
+
+    Raises:
+        EncoderError: a text that cannot be encoded.
+        ValueError: a malformed line, or a folder that holds other things, or vectors of
+            another model, role or input.
+    """
+    check_folder(folder)
+    cuts = cut_texts(source, folder, shards=shards)
+    vectors = start_shards(folder, cuts, model_of(encoder, role))
+    done: dict[str, str] = {}
+    kept = 0
+    with text_bar(encoder.label, vectors.texts, show=encoder.show_progress) as bar:
+        for shard in vectors.shards:
+            done[shard.file], was_there = encode_shard(
+                encoder, shard, source=source, folder=folder, vectors=vectors, advance=bar.update
+            )
+            kept += was_there
+    return EncodedShards(folder, finish_shards(folder, vectors, done), kept)
+
+
+def model_of(encoder: Encoder, role: str | None) -> ShardModel:
+    """Return what a plan says of ``encoder`` and ``role``.
+
+    Raises:
+        ValueError: an unknown role.
+    """
+    if role is not None:
+        one_of("role", role, ROLES)
+    return ShardModel(
+        label=encoder.label,
+        identity=encoder.identity,
+        dimension=encoder.dimension,
+        similarity=encoder.similarity_name,
+        role=role,  # type: ignore[arg-type]
+    )
+
+
+def check_folder(folder: Path) -> None:
+    """Create the folder; refuse one that holds other things than vectors in parts.
+
+    Raises:
+        ValueError: it does, or it cannot be written.
+    """
+    if folder.suffix == ".npy" or (folder.exists() and not folder.is_dir()):
+        raise ValueError(f"{folder}: expected the name of a folder, for vectors in parts")
+    if not folder.absolute().parent.is_dir():
+        raise ValueError(f"{folder.parent}: no such folder to write to")
+    folder.mkdir(exist_ok=True)
+    # Files first: another writer may put the plan and a part in between.
+    files = any(each.name[0] != "." for each in folder.iterdir())
+    if files and not (folder / PLAN).is_file():
+        raise ValueError(f"{folder}: holds files but no {PLAN}; choose a new folder")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder}: this folder is not writable")
+
+
+def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> TextCuts:
+    """Check the input and cut it into ``shards`` parts, or as the plan of ``folder`` says.
+
+    Without a number or a plan, a part has 65,536 texts, and there are ``at_least`` so many. In
+    any case, there is at most one per 4,096 texts.
+
+    Raises:
+        ValueError: a malformed line; a plan of another input, or with other parts.
+    """
+    if (folder / PLAN).is_file():
+        plan = read_shard_plan(folder)
+        if not source.is_file() or sha256_file(source) != plan.source.sha256:
+            raise ValueError(
+                f"{folder} holds vectors of another input: expected {plan.source.file} of "
+                f"{plan.source.bytes:,} bytes, SHA-256 {plan.source.sha256[:12]}…; got {source}. "
+                "Choose a new folder"
+            )
+        if shards and len(_firsts(plan.texts, shards, grain=AT_ONCE)) != len(plan.shards):
+            raise ValueError(
+                f"{folder} is planned in {len(plan.shards)} parts; got --shards {shards}. Leave "
+                "it out to resume, or choose a new folder"
+            )
+        return TextCuts(plan.source, plan.shards)
+    texts = check_texts(source)
+    wanted = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
+    return _with_digests(source, [*_firsts(texts, wanted, grain=AT_ONCE), texts])
+
+
+def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
+    """Return the first text of each part: at multiples of ``grain``, in parts of equal size.
+
+    >>> _firsts(10, 3, grain=1), _firsts(10, 3, grain=2), _firsts(2, 3, grain=1)
+    ([0, 3, 6], [0, 2, 6], [0, 1])
+    """
+    grains = -(-texts // grain)
+    shards = min(shards, grains)
+    return [grain * (number * grains // shards) for number in range(shards)]
+
+
+def _with_digests(source: Path, bounds: Sequence[int]) -> TextCuts:
+    """Read the input once more for its digest and those of its parts."""
+    whole, shards = hashlib.sha256(), []
+    with source.open("rb") as handle:
+        for number, (first, end) in enumerate(itertools.pairwise(bounds)):
+            own, offset = hashlib.sha256(), handle.tell()
+            for line in itertools.islice(handle, end - first):
+                whole.update(line)
+                own.update(line)
+            shards.append(
+                Shard(
+                    file=f"part-{number:06d}.npy",
+                    first=first,
+                    texts=end - first,
+                    offset=offset,
+                    bytes=handle.tell() - offset,
+                    source_sha256=own.hexdigest(),
+                )
+            )
+        size = handle.tell()
+    return TextCuts(ShardSource(source.name, size, whole.hexdigest(), bounds[-1]), tuple(shards))
+
+
+def start_shards(folder: Path, cuts: TextCuts, model: ShardModel) -> ShardedVectors:
+    """Write the plan if there is none yet; return that of the folder, with digests if finished.
+
+    Raises:
+        ValueError: the folder is planned for another model, role or input.
+    """
+    own = ShardedVectors(source=cuts.source, model=model, shards=cuts.shards)
+    if not (folder / PLAN).is_file():
+        own.write(folder / PLAN, replace=False)
+    plan = read_shard_plan(folder)
+    if plan.model != model:
+        expected, got = (
+            f"{each.label}, identity {each.identity[:12]}, "
+            + (f"role {each.role}" if each.role else "no role")
+            for each in (plan.model, model)
+        )
+        raise ValueError(
+            f"{folder} holds vectors of another model: expected {expected}; got {got}. "
+            "Choose a new folder"
+        )
+    if plan != replace(own, source=plan.source) or plan.source.sha256 != own.source.sha256:
+        raise ValueError(f"{folder}: planned for another input at the same time; choose a new one")
+    digests = stored_digests(folder)
+    shards = tuple(replace(each, sha256=digests.get(each.file, "")) for each in plan.shards)
+    return replace(plan, shards=shards)
+
+
+def encode_shard(
+    encoder: Encoder,
+    shard: Shard,
+    *,
+    source: Path,
+    folder: Path,
+    vectors: ShardedVectors,
+    advance: Callable[[int], object],
+) -> tuple[str, bool]:
+    """Encode a part unless it is there; return its SHA-256 and whether it was there.
+
+    A part that is there but not whole, or not what the manifest says, was damaged later; it is
+    moved aside.
+
+    Raises:
+        ValueError: the texts are not those of the plan.
+    """
+    file = folder / shard.file
+    was_there = _is_whole(vectors, shard, folder)
+    if was_there:
+        advance(shard.texts)
+    else:
+        try:
+            encode_to_file(
+                encoder,
+                _texts_of(shard, source),
+                file,
+                role=vectors.model.role,
+                total=shard.texts,
+                first=shard.first,
+                replace=False,
+                advance=advance,
+            )
+        except FileNotFoundError:  # a faster writer finished the folder and cleared it
+            vectors.check(shard, folder)
+    return sha256_file(file), was_there
+
+
+def _is_whole(vectors: ShardedVectors, shard: Shard, folder: Path) -> bool:
+    file = folder / shard.file
+    if not file.exists():
+        return False
+    try:
+        vectors.check(shard, folder)
+        whole = shard.sha256 in ("", sha256_file(file))
+    except ValueError:
+        whole = False
+    if not whole:
+        file.replace(file.with_name(f"{file.name}.damaged"))
+    return whole
+
+
+def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
+    """Yield the texts of a part, after a look at their digest."""
+    digest = hashlib.sha256()
+    with source.open("rb") as handle:
+        handle.seek(shard.offset)
+        for line in itertools.islice(handle, shard.texts):
+            digest.update(line)
+        if digest.hexdigest() != shard.source_sha256:
+            raise ValueError(
+                f"{source}: the texts of {shard.file} are not those of the plan; "
+                "did the file change, or is it another one on this machine?"
+            )
+        handle.seek(shard.offset)
+        yield from itertools.islice(_texts_from(handle, source), shard.texts)
+
+
+def finish_shards(
+    folder: Path, vectors: ShardedVectors, digests: Mapping[str, str]
+) -> ShardedVectors:
+    """Write the manifest, after a look at every part, and remove what killed writers left.
+
+    Raises:
+        ValueError: a part that is missing or not whole.
+    """
+    shards = tuple(replace(each, sha256=digests[each.file]) for each in vectors.shards)
+    for shard in shards:
+        vectors.check(shard, folder)
+    replace(vectors, shards=shards).write(folder / MANIFEST)
+    sweep_leftovers(folder / PLAN)
+    for left in folder.glob(".part-*.tmp"):  # of slower writers too, which notice
+        left.unlink(missing_ok=True)
+    return read_manifest(folder)

@@ -1,0 +1,279 @@
+"""Vectors in parts: a folder of .npy files and a manifest, as ``encode --shards`` writes it.
+
+    vectors/
+      plan.json          what is encoded, by which model, in which parts; written first
+      part-000000.npy    float32 (n, D), in the order of the input; appears whole
+      part-000001.npy
+      manifest.json      the plan and the SHA-256 of every part; written last
+
+A folder without a manifest is not finished, and is not read. To write one, see
+`qwen3nb.vectors.encode_file`; to search one, give its path to
+`qwen3nb.models.search.exact.search`, as you would a .npy file.
+
+    vectors = read_manifest(folder)             # refuses missing and truncated parts by name
+    vectors.texts, vectors.dimension, vectors.model.identity, vectors.model.similarity
+    for block in shard_blocks(folder, 8192):    # float32 (n, D), n <= 8192, in order
+        ...
+
+Shapes: N texts, D dimensions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from qwen3nb.utils.atomic_files import file_stamp, sha256_file
+from qwen3nb.utils.files.digest_memory import known_digest, remember_digest, remembered_digest
+from qwen3nb.vectors.block_file import (
+    Floats,
+    check_npy,
+    read_blocks,
+    read_manifest_fields,
+    write_manifest_fields,
+)
+
+__all__ = [
+    "MANIFEST",
+    "PLAN",
+    "Shard",
+    "ShardModel",
+    "ShardSource",
+    "ShardedVectors",
+    "check_content",
+    "damaged_shards",
+    "read_manifest",
+    "read_shard_plan",
+    "shard_blocks",
+    "stored_digests",
+]
+
+log = logging.getLogger(__name__)
+PLAN, MANIFEST = "plan.json", "manifest.json"
+_Count = Annotated[int, Field(ge=0)]
+# A name in the folder, never a path.
+_PartName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.npy$")]
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ShardSource:
+    """The file of texts.
+
+    Attributes:
+        file: its name.
+        bytes: its size.
+        sha256: its digest.
+        texts: N.
+    """
+
+    file: str
+    bytes: _Count
+    sha256: str
+    texts: _Count
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ShardModel:
+    """The model that the vectors are of, and how it was used.
+
+    Attributes:
+        label: its name.
+        identity: SHA-256 of everything its vectors depend on but the role.
+        dimension: D.
+        similarity: ``cosine`` or ``dot``.
+        role: ``query``, ``passage`` or None; selects the prompt.
+    """
+
+    label: str
+    identity: str
+    dimension: Annotated[int, Field(ge=1)]
+    similarity: str
+    role: Literal["query", "passage"] | None
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Shard:
+    """A part: its texts in the input, and its file.
+
+    Attributes:
+        file: name of the .npy file.
+        first: position of its first text.
+        texts: number of texts, n.
+        offset: where its lines begin in the input.
+        bytes: their length.
+        source_sha256: their digest.
+        sha256: digest of the .npy file; empty in a plan.
+    """
+
+    file: _PartName
+    first: _Count
+    texts: _Count
+    offset: _Count
+    bytes: _Count
+    source_sha256: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class ShardedVectors:
+    """What a plan or a manifest says.
+
+    Attributes:
+        source: the file of texts.
+        model: the model.
+        shards: the parts, in order.
+    """
+
+    source: ShardSource
+    model: ShardModel
+    shards: tuple[Shard, ...]
+
+    @property
+    def texts(self) -> int:
+        """N, the number of vectors."""
+        return self.source.texts
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return self.model.dimension
+
+    def write(self, file: Path, *, replace: bool = True) -> None:
+        """Write the plan or the manifest; without ``replace``, unless there is one."""
+        write_manifest_fields(file, asdict(self), replace=replace)
+
+    def check(self, shard: Shard, folder: Path) -> None:
+        """Refuse a part whose file is missing, truncated or of another shape.
+
+        Raises:
+            ValueError: it is; names the file.
+        """
+        check_npy(folder / shard.file, rows=shard.texts, dimension=self.dimension)
+
+
+def read_manifest(folder: Path) -> ShardedVectors:
+    """Return the manifest of a finished folder, whose parts are there and have their size.
+
+    Their content is read by `damaged_shards`.
+
+    Raises:
+        ValueError: no such folder, one that is not finished, or a part that is missing,
+            truncated or of another shape; names the file.
+    """
+    if not (folder / MANIFEST).is_file():
+        if not (folder / PLAN).is_file():
+            raise ValueError(
+                f"{folder}: expected a .npy file, or a folder with a {MANIFEST} (qwen3nb encode "
+                "--shards)"
+            )
+        shards = read_shard_plan(folder).shards
+        done = sum((folder / shard.file).is_file() for shard in shards)
+        raise ValueError(
+            f"{folder}: not finished: {done} of {len(shards)} parts and no {MANIFEST}; "
+            "run the same `qwen3nb encode` again, which resumes"
+        )
+    vectors = _read(folder / MANIFEST)
+    for shard in vectors.shards:
+        vectors.check(shard, folder)
+    return vectors
+
+
+def read_shard_plan(folder: Path) -> ShardedVectors:
+    """Return the plan of a folder.
+
+    Raises:
+        ValueError: not a plan of this release.
+    """
+    return _read(folder / PLAN)
+
+
+def _read(file: Path) -> ShardedVectors:
+    try:
+        fields = read_manifest_fields(file)
+    except ValueError as error:
+        again = "encode to a new folder"
+        if file.name == MANIFEST:
+            again = "run the same `qwen3nb encode` again, which writes it again and keeps the parts"
+        raise ValueError(f"{error}; {again}") from None
+    try:
+        return TypeAdapter(ShardedVectors).validate_json(json.dumps(fields))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(
+            f"{file}: {where}: {first['msg']}; expected parts named such as part-000000.npy"
+        ) from None
+
+
+def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
+    """Yield blocks (n, D), n at most ``size``, of the vectors of a folder, in order.
+
+    The digest of each part is checked unless that was done before.
+
+    Raises:
+        ValueError: see `read_manifest`; or a part whose content is not what the manifest says,
+            which shows when all of it is read.
+    """
+    vectors = read_manifest(folder)
+    for shard in vectors.shards:
+        file = folder / shard.file
+        if known_digest([file]) == shard.sha256:
+            yield from read_blocks(file, size)
+            continue
+        stamp, digest = file_stamp(file), hashlib.sha256()
+        with file.open("rb") as handle:
+            digest.update(handle.read(file.stat().st_size - 4 * shard.texts * vectors.dimension))
+        for block in read_blocks(file, size):
+            digest.update(block.data)
+            yield block
+        _require_digest(shard, file, digest.hexdigest())
+        if file_stamp(file) == stamp:
+            remember_digest([file], digest.hexdigest())
+
+
+def check_content(shard: Shard, folder: Path) -> None:
+    """Refuse a part whose content is not what the manifest says; read it unless that was done.
+
+    Raises:
+        ValueError: it is not; names the file.
+    """
+    file = folder / shard.file
+    _require_digest(shard, file, remembered_digest([file], lambda: sha256_file(file)))
+
+
+def _require_digest(shard: Shard, file: Path, digest: str) -> None:
+    if digest != shard.sha256:
+        raise ValueError(
+            f"{file}: expected SHA-256 {shard.sha256[:12]}… ({MANIFEST}), got {digest[:12]}…; "
+            "run the same `qwen3nb encode` again, which replaces it"
+        )
+
+
+def stored_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each part by the manifest; of an unfinished folder, none."""
+    if not (folder / MANIFEST).is_file():
+        return {}
+    try:
+        return {each.file: each.sha256 for each in _read(folder / MANIFEST).shards}
+    except ValueError as error:
+        log.warning("%s; it is written again", error)
+        return {}
+
+
+def damaged_shards(folder: Path) -> list[str]:
+    """Return the parts whose content is not what the manifest says.
+
+    Raises:
+        ValueError: see `read_manifest`.
+    """
+    shards = read_manifest(folder).shards
+    return [each.file for each in shards if sha256_file(folder / each.file) != each.sha256]

@@ -1,0 +1,108 @@
+"""The stored simulations of tests and intervals, and the page that shows them."""
+
+from pathlib import Path
+
+import pytest
+
+from qwen3nb.analysis.calibration import read_calibration
+from qwen3nb.metrics.intervals import INTERVALS
+
+SHARES = read_calibration()
+SHOWN = INTERVALS["widened"]
+USUAL = ("search", "normal")
+SYMMETRIC = (*USUAL, "rare wins", "accuracy")  # under the null hypothesis of the test
+ROWS = {  # of the methods page
+    "search": "difference of nDCG@10, 40 % tied",
+    "rare wins": "difference, one of eight queries won, none lost",
+    "accuracy": "difference of accuracy, 15 % won, 5 % lost",
+    "large wins": "difference, 5 % won by 1, the others tied",
+    "noisy wins": "the same, with noise of .01",
+}
+SCORES = {
+    "nDCG@10": "nDCG@10",
+    "hard nDCG@10": "hard nDCG@10",
+    "MRR@10": "MRR@10",
+    "AP": "average precision",
+    "accuracy .9": "accuracy .9",
+    "tied": ".5, but 5 % at 1",
+    "nearly equal": "the same, with noise of .01",
+    "two kinds": ".9, but 10 % at .1",
+    "skewed": "skewed, beta(.5, 5)",
+}
+
+
+def of(method, *, world="search", n, shares=SHARES):
+    (share,) = (s for s in shares if (s.method, s.world, s.n) == (method, world, n))
+    return share
+
+
+def test_the_intervals_that_are_shown_hold_their_level_from_ten_queries_on():
+    """The percentile bootstrap does not."""
+    shown = [
+        share
+        for share in SHARES
+        if (share.kind == "coverage" and share.method == SHOWN)
+        or (share.kind == "score coverage" and share.method in (SHOWN, "Fisher's z"))
+    ]
+    assert {*SCORES, "Spearman", *ROWS, "normal"} == {share.world for share in shown}
+    assert {"10", "20", "50", "200"} <= {share.n for share in shown}
+    assert min(share.share for share in shown) >= 0.94
+    bold = [s for s in SHARES if s.method == "percentile bootstrap" and s.n == "20"]
+    assert {s.world for s in bold if s.verdict != "too bold"} == {"accuracy", "Spearman"}
+
+
+def test_the_test_holds_its_level_and_equivalence_is_never_said_too_often():
+    test = [s for s in SHARES if s.method == "permutation test"]
+    assert max(s.share for s in test if s.world in SYMMETRIC) <= 0.06
+    assert of("permutation test", world="large wins", n="10", shares=test).share > 0.5  # published
+    called = [s for s in SHARES if s.kind == "false equivalence"]
+    assert {s.n for s in called} == {"3", "5", "10", "20", "50", "200"}
+    assert {s.world for s in called} == {*ROWS, "normal"}
+    assert max(s.share for s in called if s.method == SHOWN) <= 0.05
+    assert max(s.share for s in called if s.method == "two one-sided t-tests") > 0.5
+
+
+def test_differences_are_not_wider_than_they_must_be():
+    """Where many queries differ, the interval shown is near its level; Student's is not enough."""
+    covered = [s for s in SHARES if (s.method, s.kind) == (SHOWN, "coverage") and s.world in USUAL]
+    assert max(s.share for s in covered) <= 0.965
+    assert of("Student's", world="rare wins", n="10").share < 0.72
+    assert of("Student's", world="rare wins", n="50").verdict == "too bold"
+
+
+def test_the_table_of_the_methods_page_is_the_stored_one():
+    """Each row, number by number, as the page prints them."""
+    page = (Path(__file__).parents[2] / "book" / "methods.md").read_text()
+    shares = [s for s in SHARES if "coverage" in s.kind]
+    for world, title in (ROWS | SCORES).items():
+        for method in (SHOWN, "Student's", "percentile bootstrap"):
+            sizes = ("10", "20", "50", "200")
+            held = [of(method, world=world, n=n, shares=shares).share for n in sizes]
+            cells = " | ".join(f"{share:.3f}".lstrip("0") for share in held)
+            name = f"**{method}**" if method == SHOWN else method
+            assert f"| {title} | {name} | {cells} |" in page
+
+
+@pytest.mark.parametrize(
+    ("method", "n", "verdict"),
+    [
+        *((m, n, "holds") for m in ("permutation test", "t-test") for n in ("200", "1000")),
+        *((m, n, "holds") for m in ("percentile bootstrap", "Student's") for n in ("200", "1000")),
+        ("BCa bootstrap", "1000", "holds"),
+        # Methods that do not hold are stored as well.
+        ("BCa bootstrap", "200", "too bold"),  # .942, with 40 % ties
+        ("percentile bootstrap", "20", "too bold"),
+        ("permutation test", "10", "cautious"),
+    ],
+)
+def test_what_is_stored_of_search(method, n, verdict):
+    assert of(method, n=n).verdict == verdict
+    assert verdict != "holds" or of(method, world="normal", n=n).verdict == "holds"
+
+
+def test_a_few_seeds_hold_their_level_and_one_does_not():
+    stored = [share for share in SHARES if " x " in share.n]
+    several = [share for share in stored if not share.n.startswith("1 ")]
+    assert {share.n for share in several} == {f"{seeds} x 300" for seeds in (2, 3, 5, 9)}
+    assert {share.verdict for share in several} <= {"holds", "cautious"}
+    assert [share.verdict for share in stored if share not in several] == ["too bold"] * 2

@@ -1,0 +1,59 @@
+"""Linear layers of a training in the faster library."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from qwen3nb.demo import trainer
+from qwen3nb.demo.trainer import faster_linear_layers
+from qwen3nb.models.inference.onednn_linear import LINEAR, linear_library
+
+
+@pytest.fixture
+def onednn(monkeypatch):
+    monkeypatch.setenv(LINEAR, "onednn")
+    try:
+        linear_library()
+    except ValueError as error:
+        pytest.skip(str(error))
+
+
+def gradients(states, weights):
+    """Loss and gradients of two layers, the second with a frozen weight."""
+    states = states.clone().requires_grad_()
+    first, second = (each.clone() for each in weights)
+    first.requires_grad_()
+    loss = F.linear(F.silu(F.linear(states, first, None)), second, None).square().mean()
+    loss.backward()
+    return loss.detach(), states.grad, first.grad, second.grad
+
+
+@pytest.mark.parametrize("shape", [(7, 48), (3, 5, 48)])
+def test_gradients_are_those_of_pytorch(onednn, monkeypatch, shape):
+    random = torch.Generator().manual_seed(0)
+    states = torch.randn(*shape, generator=random)
+    weights = torch.randn(40, 48, generator=random), torch.randn(24, 40, generator=random)
+    expected = gradients(states, weights)
+    products = []
+    product = trainer._product
+    monkeypatch.setattr(trainer, "_product", lambda *args: products.append(1) or product(*args))
+    with faster_linear_layers():
+        ours = gradients(states, weights)
+    # Two forward, two by the states, one by the weight that is trained.
+    assert len(products) == 5
+    for mine, theirs in zip(ours[:3], expected[:3], strict=True):
+        assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
+    assert ours[3] is None
+    assert expected[3] is None
+
+
+def test_layers_with_a_bias_and_other_libraries_are_left_alone(monkeypatch):
+    layer, states = nn.Linear(8, 4), torch.ones(2, 8)
+    monkeypatch.setattr(trainer, "_product", None)  # a call of it would fail
+    with faster_linear_layers():
+        assert torch.equal(layer(states), F.linear(states, layer.weight, layer.bias))
+    monkeypatch.setenv(LINEAR, "mkl")
+    with faster_linear_layers():
+        plain = nn.Linear(8, 4, bias=False)
+        assert torch.equal(plain(states), F.linear(states, plain.weight))

@@ -1,0 +1,114 @@
+"""A model's identity is all that decides its vectors, and nothing else."""
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from helpers.archetypes import between, sentence, static, words
+from helpers.checkpoints import without_checksums
+from helpers.malformed_models import write_model
+from safetensors.torch import load_file
+
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import fingerprint
+from qwen3nb.models.load import load_encoder
+
+
+def test_the_identity_changes_with_everything_that_changes_a_vector(
+    checkpoint, encoder_folder, tmp_path
+):
+    def identity(folder=encoder_folder, **options):
+        return load_encoder(folder, cache=False, **options).identity
+
+    base = identity()
+    assert identity() == base
+    others = [
+        identity(pooling="last"),
+        identity(max_length=16),
+        identity(dtype="bfloat16"),
+        load_encoder("random", cache=False).identity,
+        load_encoder("random", seed=1, cache=False).identity,
+        load_encoder("random:64", cache=False).identity,
+    ]
+    for name, old, new in (
+        ("tokenizer.json", '"ignore_merges"', '"ignore_merges" '),
+        ("config.json", '"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'),
+    ):
+        copy = without_checksums(Path(shutil.copytree(encoder_folder, tmp_path / name)))
+        text = (copy / name).read_text()
+        assert old in text
+        (copy / name).write_text(text.replace(old, new))
+        others.append(identity(copy))
+    weights = without_checksums(Path(shutil.copytree(encoder_folder, tmp_path / "weights")))
+    data = bytearray((weights / "model.safetensors").read_bytes())
+    data[-3] ^= 1
+    (weights / "model.safetensors").write_bytes(data)
+    others.append(identity(weights))
+    assert len({base, *others}) == len(others) + 1
+
+
+def test_the_same_content_elsewhere_is_the_same_model(encoder_folder, tmp_path):
+    shutil.copytree(encoder_folder, tmp_path / "copy")
+    first, second = (
+        load_encoder(folder, cache=False) for folder in (encoder_folder, tmp_path / "copy")
+    )
+    assert first.identity == second.identity
+
+
+def test_weights_of_later_modules_change_the_identity(encoder_folder, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    fingerprints = []
+    for value in (1.0, 2.0):
+        folder = shutil.copytree(encoder_folder, tmp_path / str(value))
+        (folder / "2_Dense").mkdir()
+        save_file(
+            {"linear.weight": torch.full((2, 2), value)}, folder / "2_Dense/model.safetensors"
+        )
+        fingerprints.append(fingerprint(find_source(str(folder))))
+    assert fingerprints[0] != fingerprints[1]
+    assert fingerprints[0]["weights"] == fingerprints[1]["weights"]
+
+
+def test_weights_of_modules_count_in_either_format(tokenizer_folder, tmp_path):
+    folder = write_model("bert", tmp_path / "bert", tokenizer_folder)
+    first = fingerprint(find_source(str(folder)))
+    dense = folder / "2_Dense"
+    tensors = load_file(dense / "model.safetensors")
+    torch.save(tensors, dense / "pytorch_model.bin")
+    (dense / "model.safetensors").unlink()
+    pickled = fingerprint(find_source(str(folder)))
+    assert pickled == first
+    tensors["linear.bias"] += 1
+    torch.save(tensors, dense / "pytorch_model.bin")
+    assert fingerprint(find_source(str(folder)))["modules"] != first["modules"]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        sentence(lambda m: m.Dense(32, 16), lambda m: m.Normalize()),
+        between(lambda m: m.CNN(32, 8, [1, 3]), width=16),
+        partial(words, middle="WordWeights"),
+        partial(words, middle="LSTM", width=16),
+        static,
+    ],
+)
+def test_every_file_of_a_folder_is_part_of_its_identity(write, tokenizer_folder, tmp_path):
+    folder = write(tmp_path / "model", tokenizer_folder)
+    source = find_source(str(folder))
+    before = fingerprint(source)
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    assert len(files) >= 4
+    for file in files:
+        content = file.read_bytes()
+        if file.suffix == ".safetensors":
+            file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        else:
+            file.write_bytes(content + b"\n")
+        assert fingerprint(source) != before, file.name
+        file.write_bytes(content)
+    assert fingerprint(source) == before

@@ -1,0 +1,233 @@
+"""LoRA adapters: resolved with their base, checked, and computed as PEFT does."""
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from helpers.malformed_files import cut, linked, replaced, secret
+from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
+from safetensors.torch import load_file, save_file
+
+from qwen3nb.models.kinds.resolve import adapter_source, find_source
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.types import SpecError
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
+
+
+CONFIGURATIONS = ("rank_only_r4", "emb_only_r4", "joint_single_r4")
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_stored_embeddings_of_real_adapters(adapters, name):
+    inputs = json.loads((adapters / "expected" / "inputs.json").read_text())
+    expected = load_file(adapters / "expected" / f"{name}-seed_42.safetensors")
+    trained = adapters / "outputs" / name / "seed_42" / "checkpoints" / "final"
+
+    encoder = load_encoder(trained, base=adapters / "base", cache=False)
+
+    for role, column in (("query", "embed.query"), ("passage", "embed.document")):
+        vectors = encoder.encode(inputs["texts"], role=role)
+        np.testing.assert_allclose(vectors, expected[column].numpy(), atol=1e-6, rtol=0)
+
+
+@pytest.fixture(scope="session")
+def adapter(folder, tmp_path_factory):
+    """A tiny LoRA adapter of the tiny model, as PEFT writes it, with an effect."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    target = tmp_path_factory.mktemp("lora") / "final"
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        adapted = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "down_proj"]))
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.3)
+        adapted.save_pretrained(target)
+    return target
+
+
+def copy(adapter, target, **changes):
+    shutil.copytree(adapter, target)
+    config = json.loads((target / "adapter_config.json").read_text())
+    (target / "adapter_config.json").write_text(json.dumps({**config, **changes}))
+    return target
+
+
+def test_an_adapter_changes_scores_and_identity_and_finds_its_base(folder, adapter, tmp_path):
+    plain = load_reranker(folder, device="cpu", template="double-newline")
+    adapted = load_reranker(folder, adapter=adapter, device="cpu")
+    alone = load_reranker(adapter, device="cpu")  # the base is named by its full path
+    assert (
+        abs(plain.score(QUERY, DOCUMENTS).p_yes - adapted.score(QUERY, DOCUMENTS).p_yes).max()
+        > 0.01
+    )
+    assert len({plain.identity, adapted.identity}) == 2
+    assert alone.identity == adapted.identity
+    shutil.copytree(folder, tmp_path / "tiny-base")
+    near = copy(adapter, tmp_path / "runs" / "final", base_model_name_or_path="tiny-base")
+    assert find_source(str(near)).base.folder.path == tmp_path / "tiny-base"
+
+
+def test_an_adapter_by_its_hub_id_embeds_as_one_in_a_folder(adapter, tmp_path, monkeypatch):
+    shutil.copytree(adapter, tmp_path / "mirror" / "lab" / "adapter")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path / "mirror"))
+    options = {"device": "cpu", "cache": False, "show_progress": False}
+    named = load_encoder("lab/adapter", **options)
+    local = load_encoder(adapter, **options)
+    assert (named.settings["pooling"], named.settings["append_eos"]) == ("last", True)
+    assert named.settings["prompts"] == local.settings["prompts"] != {}
+    np.testing.assert_array_equal(named.encode(DOCUMENTS), local.encode(DOCUMENTS))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"base_model_name_or_path": "nowhere"}, "base was not found.*give its folder as base"),
+        ({"base_model_name_or_path": None}, "names no base"),
+        ({"r": 8}, r"lora_[AB] of .* has shape .*; rank 8 .* need \["),
+        ({"r": 0}, "r is 0, expected a positive"),
+        ({"target_modules": ["q_proj"]}, "down_proj is not a target"),
+        ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "v_proj has no tensors"),
+        ({"target_modules": ["q_proj", "down_proj", "c_attn"]}, "'c_attn' is not in the base"),
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only plain LoRA"),
+        ({"use_dora": True}, "use_dora is True"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save is"),
+        ({"r": True}, "r is True, expected a positive"),
+        ({"r": 10**9}, "r is 1000000000, expected a positive"),
+        ({"r": "4"}, "r is '4', expected a positive"),
+        ({"rank_pattern": {"q_proj": "4"}}, "r is '4', expected a positive"),
+        ({"rank_pattern": {"q_proj": 8}}, r"rank 8 .* need \["),
+        ({"rank_pattern": ["q_proj"]}, "rank_pattern is .*, expected an object"),
+        ({"rank_pattern": {"(": 4}}, r"adapter_config\.json: .* is not a regular expression"),
+        ({"lora_alpha": "16"}, "lora_alpha is '16', expected a positive number"),
+        ({"lora_alpha": -8}, "lora_alpha is -8, expected a positive number"),
+        ({"lora_alpha": 0}, "lora_alpha is 0, expected a positive number"),
+        ({"lora_alpha": None}, "lora_alpha is None, expected a positive number"),
+        ({"lora_alpha": float("inf")}, "Infinity is not JSON"),
+        ({"lora_alpha": 1e300}, "lora_alpha is 1e.300, expected a positive number"),
+        ({"alpha_pattern": {"q_proj": -1}}, "lora_alpha is -1, expected a positive number"),
+        ({"target_modules": None}, "target_modules is None, expected names"),
+        ({"target_modules": [1]}, r"target_modules is \[1\], expected names"),
+        ({"target_modules": "("}, r"adapter_config\.json: .* is not a regular expression"),
+        ({"target_modules": ".*(q|v)_proj"}, "(q|down)_proj"),
+        ({"lora_bias": True}, "lora_bias is True; only plain LoRA"),
+        ({"megatron_config": {"a": 1}, "megatron_core": "antigravity"}, "megatron_config is"),
+        ({"init_lora_weights": "pissa_niter_100000000"}, "init_lora_weights is"),
+        ({"base_model_name_or_path": [1]}, "expected a model"),
+        ({"base_model_name_or_path": "a\0b"}, "base was not found"),
+        ({"base_model_name_or_path": "x" * 5000}, "expected a model"),
+    ],
+)
+def test_an_invalid_adapter_is_refused_with_the_reason(adapter, tmp_path, changes, message):
+    with pytest.raises(SpecError, match=message):
+        adapter_source(copy(adapter, tmp_path / "bad", **changes))
+
+
+def test_a_pattern_that_never_ends_is_refused(adapter, tmp_path, monkeypatch):
+    monkeypatch.setattr("qwen3nb.models.kinds.lora._PATTERN_SECONDS", 0.05)
+    forever = "(.*)" * 9 + r"\1\2\3(?<!j)"
+    with pytest.raises(SpecError, match="takes more than .* list the names"):
+        adapter_source(copy(adapter, tmp_path / "bad", target_modules=forever))
+
+
+def test_patterns_mean_what_they_mean_to_peft(folder, adapter, tmp_path):
+    """Targets by a pattern, and rank and alpha of a layer, as PEFT itself merges them."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    changed = copy(
+        adapter,
+        tmp_path / "patterns",
+        target_modules=r".*\.(q_proj|down_proj)",
+        r=2,
+        rank_pattern={"q_proj": 4, r"mlp\.down_proj": 4},
+        alpha_pattern={r"layers\.1\.self_attn\.q_proj": 3},
+    )
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        merged = PeftModel.from_pretrained(base, changed).merge_and_unload().state_dict()
+    source = adapter_source(changed, base=folder)
+    ours = source.kind.causal(source, torch.float32).state_dict()
+    assert all(torch.equal(ours[name], tensor) for name, tensor in merged.items())
+
+
+def test_an_adapter_is_no_base(adapter, tmp_path):
+    bad = copy(adapter, tmp_path / "bad", base_model_name_or_path=str(tmp_path / "bad"))
+    with pytest.raises(SpecError, match="is an adapter; give a whole model"):
+        find_source(str(bad))
+    copy(adapter, tmp_path / "one", base_model_name_or_path=str(tmp_path / "two"))
+    copy(adapter, tmp_path / "two", base_model_name_or_path=str(tmp_path / "one"))
+    with pytest.raises(SpecError, match="is an adapter; give a whole model"):
+        find_source(str(tmp_path / "one"))
+
+
+ADAPTER_FILES = {
+    "weights linked": linked("adapter_model.safetensors"),
+    "configuration linked": linked("adapter_config.json"),
+    "weights a pipe": replaced("adapter_model.safetensors", "pipe"),
+    "configuration a pipe": replaced("adapter_config.json", "pipe"),
+    "a secret": secret("README.md"),
+    "half of the weights": cut("adapter_model.safetensors"),
+    "half of the configuration": cut("adapter_config.json"),
+}
+
+
+@pytest.mark.parametrize("case", ADAPTER_FILES)
+def test_files_of_an_adapter_lie_inside_and_are_whole(adapter, tmp_path, case):
+    bad = shutil.copytree(adapter, tmp_path / "bad")
+    ADAPTER_FILES[case](bad)
+    with pytest.raises(SpecError) as raised:
+        find_source(str(bad))
+    assert str(bad) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_tokenizer_next_to_the_adapter_is_that_of_the_base(folder, adapter, tmp_path):
+    bad = shutil.copytree(adapter, tmp_path / "bad")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    (bad / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
+    assert find_source(str(bad)).kind.adapts
+    tokenizer["added_tokens"][-1]["content"] = "<another>"
+    (bad / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(SpecError, match="was the adapter trained on another base"):
+        find_source(str(bad))
+
+
+def test_an_adapter_of_another_model_is_refused(adapter, tmp_path):
+    other = write_reranker(tmp_path / "other", hidden_size=64)
+    with pytest.raises(SpecError, match=r"lora_[AB] of .* has shape"):
+        adapter_source(adapter, base=other)
+    shallow = write_reranker(tmp_path / "shallow", num_hidden_layers=1)
+    with pytest.raises(SpecError, match="which the base does not have"):
+        adapter_source(adapter, base=shallow)
+
+
+def test_a_pickled_adapter_is_refused(adapter, tmp_path):
+    bad = copy(adapter, tmp_path / "bad")
+    (bad / "adapter_model.safetensors").rename(bad / "adapter_model.bin")
+    with pytest.raises(SpecError, match=r"adapter_model.bin is not read.*run code"):
+        find_source(str(bad))
+
+
+def test_a_broken_adapter_is_refused(folder, adapter, tmp_path):
+    bad = copy(adapter, tmp_path / "bad")
+    weights = load_file(bad / "adapter_model.safetensors")
+    weights[next(iter(weights))][0, 0] = float("nan")
+    save_file(weights, bad / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        load_reranker(folder, adapter=bad, device="cpu")
+    (bad / "adapter_model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(SpecError, match="adapter_model.safetensors"):
+        find_source(str(bad))

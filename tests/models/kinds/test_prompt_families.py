@@ -1,0 +1,142 @@
+"""A prompt that the authors of a model prescribe is not dropped in silence."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+from helpers.archetypes import edit
+from helpers.sentence_models import write_sentence_bert
+
+from qwen3nb.models.kinds.prompts import prompt_families, prompt_warning
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import registry
+from qwen3nb.models.load import load_encoder
+
+TASK = "Given a web search query, retrieve relevant passages that answer the query"
+SENTENCE = "Represent this sentence for searching relevant passages: "
+# Hub ids outside the registry, and the start of a query and of a passage by their model cards.
+PRESCRIBED = {
+    "intfloat/e5-large-v2": ("query: ", "passage: "),
+    "intfloat/e5-base": ("query: ", "passage: "),
+    "intfloat/multilingual-e5-small": ("query: ", "passage: "),
+    "intfloat/multilingual-e5-large-instruct": (f"Instruct: {TASK}\nQuery: ", None),
+    "intfloat/e5-mistral-7b-instruct": (f"Instruct: {TASK}\nQuery: ", None),
+    "BAAI/bge-large-en-v1.5": (SENTENCE, None),
+    "BAAI/bge-small-en": (SENTENCE, None),
+    "BAAI/bge-base-zh-v1.5": ("为这个句子生成表示以用于检索相关文章：", None),
+    "BAAI/bge-multilingual-gemma2": (f"<instruct>{TASK}.\n<query>", None),
+    "Alibaba-NLP/gte-Qwen2-1.5B-instruct": (f"Instruct: {TASK}\nQuery: ", None),
+    "Qwen/Qwen3-Embedding-4B": (f"Instruct: {TASK}\nQuery:", None),
+    "google/embeddinggemma-300m-qat-q8_0-unquantized": (
+        "task: search result | query: ",
+        "title: none | text: ",
+    ),
+    "hkunlp/instructor-large": (
+        "Represent the question for retrieving supporting documents: ",
+        "Represent the document for retrieval: ",
+    ),
+    "Snowflake/snowflake-arctic-embed-m": (SENTENCE, None),
+    "Snowflake/snowflake-arctic-embed-l-v2.0": ("query: ", None),
+    "mixedbread-ai/mxbai-embed-large-v1": (SENTENCE, None),
+    "WhereIsAI/UAE-Large-V1": (SENTENCE, None),
+    "nomic-ai/nomic-embed-text-v1.5": ("search_query: ", "search_document: "),
+    "Salesforce/SFR-Embedding-Mistral": (f"Instruct: {TASK}\nQuery: ", None),
+    "Linq-AI-Research/Linq-Embed-Mistral": (f"Instruct: {TASK}\nQuery: ", None),
+}
+NONE = (
+    "thenlper/gte-large",
+    "Alibaba-NLP/gte-base-en-v1.5",
+    "BAAI/bge-m3",
+    "sentence-transformers/all-mpnet-base-v2",
+    "sentence-transformers/paraphrase-MiniLM-L6-v2",
+    "Qwen/Qwen3-0.6B",
+    "Qwen/Qwen2.5-7B-Instruct",
+    "lab/node5-base",
+    "bm25",
+    "random",
+)
+
+
+@pytest.mark.parametrize("hub_id", PRESCRIBED)
+def test_a_hub_id_outside_the_registry_gets_the_prompts_of_its_card(hub_id):
+    warning = prompt_warning(find_source(hub_id))
+    query, passage = PRESCRIBED[hub_id]
+    assert repr(query) in warning
+    assert (passage is None) == ("for a passage" not in warning)
+    assert passage is None or f"{passage!r} for a passage" in warning
+    assert "https://huggingface.co/" in warning
+
+
+@pytest.mark.parametrize("spec", [*NONE, *registry()])
+def test_other_models_and_those_of_the_registry_get_no_warning(spec):
+    source = find_source(spec)
+    if not source.folder or source.prompts:
+        assert prompt_warning(source) == ""
+
+
+def test_each_family_is_met_and_prompts_silence_it():
+    met = [prompt_warning(find_source(hub_id)) for hub_id in PRESCRIBED]
+    for name, fields in prompt_families().items():
+        assert any(f"of {name} prescribe" in each and fields["card"] in each for each in met), name
+    source = find_source("intfloat/e5-large-v2")
+    assert prompt_warning(replace(source, prompts={"query": "q: "})) == ""
+
+
+def plain(folder):
+    return folder
+
+
+def of_config(folder):
+    return edit(folder, "config.json", _name_or_path="intfloat/e5-large-v2")
+
+
+def of_card(folder):
+    text = "---\nlanguage: en\nbase_model:\n- intfloat/e5-large-v2\n---\n# A model\n"
+    (folder / "README.md").write_text(text)
+    return folder
+
+
+def of_card_in_a_line(folder):
+    (folder / "README.md").write_text("---\nbase_model: intfloat/e5-large-v2\n---\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "warned"),
+    [
+        ("e5-large-v2", plain, True),
+        ("E5_large_v2-mine", plain, True),
+        ("mine", of_config, True),
+        ("mine", of_card, True),
+        ("mine", of_card_in_a_line, True),
+        ("mine", plain, False),
+    ],
+)
+def test_a_folder_of_a_known_family_is_warned_of(
+    tokenizer_folder, tmp_path, caplog, name, change, warned
+):
+    write_sentence_bert(tmp_path / name, tokenizer_folder)
+    folder = change(tmp_path / name)
+    with caplog.at_level(logging.WARNING, logger="qwen3nb"):
+        encoder = load_encoder(folder, cache=False)
+    warnings = [each.getMessage() for each in caplog.records if "prescribe" in each.getMessage()]
+    assert len(warnings) == warned
+    assert all("'query: ' for a query" in each and str(encoder.label) in each for each in warnings)
+    caplog.clear()
+    for options in ({"prompts": {}}, {"prompts": {"query": "query: "}}):
+        load_encoder(folder, cache=False, **options)
+    assert "prescribe" not in caplog.text
+
+
+def test_commands_say_it(checkout, cli, tokenizer_folder, tmp_path, caplog):
+    folder = tmp_path / "e5-large-v2"
+    write_sentence_bert(folder, tokenizer_folder)
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text": "a"}\n')
+    for command in (
+        ["encode", "--model", folder, "--input", texts, "--out", tmp_path / "v.npy"],
+        ["run", "eval", "-p", "checkpoint", folder, "-p", "tier", "none"],  # refused for its tier
+    ):
+        caplog.clear()
+        cli(*command)
+        assert caplog.text.count("prescribe 'query: ' for a query") == 1, command

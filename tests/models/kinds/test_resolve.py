@@ -1,0 +1,122 @@
+"""Model specs: what they resolve to, and the errors of invalid ones."""
+
+import re
+import shutil
+
+import pytest
+
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.source import registry
+from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.types import SpecError
+
+MINILM = "all-MiniLM-L6-v2"
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+def test_a_model_without_pooling_needs_one(tmp_path, tokenizer_folder):
+    from transformers import Qwen3Config, Qwen3Model
+
+    config = Qwen3Config(
+        vocab_size=448,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+    )
+    Qwen3Model(config).save_pretrained(tmp_path / "lm")
+    for file in tokenizer_folder.iterdir():
+        shutil.copyfile(file, tmp_path / "lm" / file.name)
+    with pytest.raises(SpecError, match="not define a pooling; choose one of: mean, cls, last"):
+        load_encoder(tmp_path / "lm", cache=False)
+    encoder = load_encoder(tmp_path / "lm", pooling="last", cache=False)
+    assert encoder.settings["causal"] is True
+    assert encoder.encode(["a b c"]).shape == (1, 16)
+
+
+def test_a_pickle_is_refused_before_anything_is_loaded(encoder_folder, tmp_path):
+    folder = tmp_path / "pickled"
+    shutil.copytree(encoder_folder, folder)
+    (folder / "model.safetensors").unlink()
+    # Loading this would make the file `ran`.
+    code = f"cposix\nsystem\n(S'touch {tmp_path}/ran'\ntR."
+    (folder / "pytorch_model.bin").write_bytes(code.encode())
+    with pytest.raises(CheckpointError, match=r"not written by torch\.save"):
+        load_encoder(folder, cache=False)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("randm", "Did you mean 'random'"),
+        ("e5-base", "Did you mean 'e5-base-v2'"),
+        ("", "one of bm25, random"),
+        ("random:0", "no model"),
+        ("demo", "`qwen3nb demo` trains and extracts it"),
+        ("../nowhere/else", "no model"),
+    ],
+)
+def test_a_mistyped_spec_names_the_nearest(spec, message):
+    with pytest.raises(SpecError, match=message):
+        load_model(spec)
+
+
+def test_a_folder_without_a_model_lists_its_checkpoints(tmp_path, checkpoint):
+    shutil.copytree(checkpoint, tmp_path / "run" / "checkpoint-10")
+    with pytest.raises(
+        SpecError, match=r"no config\.json, so this is not a model\. Folders in it .*checkpoint-10"
+    ):
+        find_source(str(tmp_path / "run"))
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    with pytest.raises(SpecError, match="no adapter_model.safetensors"):
+        find_source(str(tmp_path / "adapter"))
+
+
+def test_a_hub_model_that_is_not_available_names_the_way_out():
+    with pytest.raises(
+        SpecError, match="organisation/model: no folder .* give the folder of a copy"
+    ):
+        load_encoder("organisation/model")
+
+
+def test_the_registry_is_complete():
+    for name, entry in registry().items():
+        assert re.fullmatch("[0-9a-f]{40}", entry["revision"]), name
+        assert entry["licence"]
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", entry["id"])
+        assert set(entry) <= {
+            "id",
+            "revision",
+            "licence",
+            "package",
+            "folder",
+            "kind",
+            "pooling",
+            "max_length",
+            "prompts",
+            "instruction",
+        }
+        assert ("{instruction}" in str(entry.get("prompts"))) == ("instruction" in entry)
+    assert {
+        "e5-base-v2",
+        "e5-small-v2",
+        "gte-base",
+        "bge-base-en-v1.5",
+        "bge-small-en-v1.5",
+        "Qwen3-0.6B",
+        "Qwen3-Embedding-0.6B",
+        "embeddinggemma-300m",
+        "t5gemma-2-270m-270m",
+        "wordllama",
+        MINILM,
+    } == set(registry())
+    assert find_source("Qwen3-0.6B").pooling == "mean"

@@ -1,0 +1,355 @@
+"""The pages of studies: what they say, pinned to the numbers of made results; safe tables."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from helpers.html import HOSTILE, Tags
+
+from qwen3nb.analysis.calibration import read_calibration
+from qwen3nb.analysis.comparison.ablation_effects import Effect
+from qwen3nb.analysis.stats.paired_tests import MeanDifference
+from qwen3nb.bench.encode import EncodeBench, EncodeTiming
+from qwen3nb.bench.machine_limits import MatrixWork
+from qwen3nb.bench.precision import PrecisionBench, PrecisionTiming
+from qwen3nb.evaluation.embeddings.probes import Clusters, LinearProbe, Probes, VectorSpread
+from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
+from qwen3nb.extraction.extract import Extraction
+from qwen3nb.extraction.verify import Verification
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.report.render.table import TABLE_FORMATS
+from qwen3nb.report.studies.ablation import ablation_conclusion, effects_figure, effects_table
+from qwen3nb.report.studies.ann import ann_conclusion, ann_table, compression_table
+from qwen3nb.report.studies.calibration import calibration_conclusion, calibration_table
+from qwen3nb.report.studies.datasets import data_conclusion, difficulty_table
+from qwen3nb.report.studies.extraction import (
+    averaging_table,
+    extraction_conclusion,
+    extraction_table,
+)
+from qwen3nb.report.studies.probes import probes_conclusion, probes_figure, probes_table
+from qwen3nb.report.studies.speed import (
+    precision_table,
+    speed_conclusion,
+    speed_figure,
+    speed_table,
+    time_shares_table,
+)
+
+TASK = "PyDocsSampleRetrieval"
+QUERIES = [f"q{i}" for i in range(40)]
+
+
+def effect(level, difference, p_value, *, factor="pooling", reference="mean"):
+    ends = (difference - 0.01, difference + 0.01)
+    return Effect(factor, level, reference, MeanDifference(difference, ends, 0.95, 200), p_value, 8)
+
+
+NOISE, SMALLER = effect("cls", -0.004, 0.3), effect("last", 0.002, 0.9)
+CLEAR = effect("[R] … EOS", 0.05, 1e-4, factor="around", reference="plain")
+
+
+def scores(value):
+    return dict.fromkeys(QUERIES, value)
+
+
+def point(family, *, recall, qps, ndcg=0.5):
+    speed = SimpleNamespace(threads=1, qps=qps, p50=1.0, p95=2.0, singles=9)
+    return AnnPoint(
+        family, family, "", None, 0.1, 100, "cpu", scores(recall), scores(ndcg), (speed,)
+    )
+
+
+def suite(points, smaller=(), label="m"):
+    full = Compressed("float32", 8, 32, scores(0.5))
+    exact, every = scores(0.5), (full, *smaller)
+    return AnnSuite(label, "SciFact", "r", 1000, 40, 8, 10, "cosine", exact, tuple(points), every)
+
+
+FLAT, POOR = point("flat", recall=1.0, qps=100), point("ivf", recall=0.5, qps=900)
+SHAKY = {q: 0.5 + (0.1 if i % 2 else -0.1) for i, q in enumerate(QUERIES)}
+LOST = {q: 0.1 + 0.01 * (i % 2) for i, q in enumerate(QUERIES)}
+
+
+def probes(label="m"):
+    columns = {"x": {str(i): float(i < 30) for i in range(40)}}
+    value = aggregate(columns, how="mean", columns=("x",), seed=0)
+    clusters = Clusters({"V-measure": value}, 200, 20, (1,))
+    spread = VectorSpread(-2.0, 0.125, None, 40, 0)
+    return Probes(label, {}, {}, clusters, LinearProbe(value, value, 40, 100), spread)
+
+
+def score(value, low, high):
+    return Aggregate(value, low, high, 500, "mean", columns=("nDCG@10",), interval="wilson")
+
+
+BM25, RANDOM = score(0.529, 0.491, 0.567), score(0.0, 0.0, 0.008)
+UNDEFINED = Aggregate(None, None, None, 0, "mean", columns=("nDCG@10",), undefined="none")
+
+
+def extraction(*, difference=0.0, rounding=0.0, leak=1.788, warnings=(), label="demo"):
+    check = Verification(difference, 6e-8, rounding, leak, (3, 12, 181), {})
+    return Extraction(Path("runs/encoder"), label, 926_464, check, tuple(warnings))
+
+
+SHARES = {"tokenising": 0.1, "linear layers": 0.7, "Python": 0.2}
+
+
+def bench(ratio, *, texts="short sentences", difference=2e-7, cosine=1.0, label="m"):
+    timings = (
+        EncodeTiming("sentence-transformers, batch 16", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.4),
+        EncodeTiming(
+            "load_encoder(...).encode", 1 / ratio, 1.0, ratio, 1.0, cosine, difference, 0.4 * ratio
+        ),
+    )
+    work = MatrixWork(75, 5)
+    return EncodeBench(label, texts, 64, 1000, 3, 16, True, timings, work, 200.0, SHARES)
+
+
+EXACT = PrecisionTiming("float32", 60, 1.0, 2.4, 32, 200, 0.75, 1, 1, 0.512, 0, None, False)
+ENDS = (-0.004, 0.002)
+ROUNDED = PrecisionTiming(
+    "bfloat16", 90, 1.5, 1.4, 32, 440, 0.5, 0.99991, 0.9999, 0.511, -0.001, ENDS, True
+)
+
+
+def precision(*timings, label="m", features=("avx512_bf16",)):
+    return PrecisionBench(label, features, 64, 1000, 3, 400, 200, 0.005, timings)
+
+
+SAID = [
+    (
+        ablation_conclusion({TASK: [NOISE, CLEAR, SMALLER]}),
+        "On Retrieval (200 queries, Holm over 3), 1 of 3 settings have an effect: [R] … EOS "
+        "instead of plain (around), +0.050 [+0.040, +0.060], p < 0.001; the other 2 show none.",
+    ),
+    (ablation_conclusion({TASK: [CLEAR, NOISE]}), "; the other one shows none."),
+    (ablation_conclusion({TASK: [CLEAR], "SciFact": [NOISE]}), "p < 0.001. On SciFact (200"),
+    (
+        ablation_conclusion({TASK: [SMALLER, NOISE]}),
+        "more than noise; the largest difference: cls instead of mean (pooling), -0.004 [-0.014, "
+        "+0.006], p = 0.3000.",
+    ),
+    (ablation_conclusion({TASK: []}), "No two settings were compared."),
+    (
+        ann_conclusion(suite([FLAT, point("hnsw", recall=0.97, qps=250), POOR])),
+        "On 1,000 documents of SciFact, hnsw answers 2.5 times as many queries/s, with "
+        "recall@10 0.970 and nDCG@10 +0.000 [",
+    ),
+    (
+        ann_conclusion(suite([FLAT, point("hnsw", recall=0.97, qps=50)])),
+        "no index with a recall@10 of 0.95 is faster than exact search (100 queries/s); the next, "
+        "hnsw, has recall@10 0.970",
+    ),
+    (
+        ann_conclusion(suite([FLAT, POOR])),
+        "no approximate index reaches a recall@10 of 0.95. Vectors were not compressed.",
+    ),
+    (
+        ann_conclusion(
+            suite([FLAT], [Compressed("int8", 8, 8, SHAKY), Compressed("binary", 8, 1, LOST)])
+        ),
+        "No loss is shown down to 8 bytes per document instead of 32 (int8 of 8",
+    ),
+    (
+        ann_conclusion(suite([FLAT], [Compressed("binary", 8, 1, LOST)])),
+        "All smaller vectors lose significantly (corrected by Holm's method over them), the least "
+        "binary of 8 dimensions: -0.39",
+    ),
+    (probes_conclusion(probes()), "names the right one of 20 sub-packages for 75.0% ["),
+    (probes_conclusion(probes()), "of 40 texts, where guessing evenly is right for 5.0%"),
+    (probes_conclusion(probes()), "], n = 200. Two different texts have a mean cosine of 0.125;"),
+    (
+        data_conclusion({"random": RANDOM, "bm25": BM25}),
+        "PyDocs tells good models from bad ones, and leaves room above: bm25 scores 0.529 [0.491, "
+        "0.567] nDCG@10 and random scores 0.000 [0.000, 0.008] nDCG@10, each over 500 queries.",
+    ),
+    (data_conclusion({"r": RANDOM, "best": score(0.96, 0.94, 0.98)}), "leaves little room above"),
+    (data_conclusion({"a": BM25, "b": score(0.5, 0.46, 0.54)}), "apart is not shown: a scores"),
+    (data_conclusion({"bm25": BM25}), "one model cannot show whether PyDocs tells models apart."),
+    (data_conclusion({"bm25": UNDEFINED}), "No model was measured"),
+    (
+        extraction_conclusion(extraction()),
+        "The export computes the same as its source: its states are at most 0.0 apart on 3 inputs, "
+        "and it runs bidirectionally: the last token moves the first state by 1.8.",
+    ),
+    (extraction_conclusion(extraction(difference=2e-7)), "at most 2.0e-07 apart"),
+    (
+        extraction_conclusion(extraction(difference=0.02, leak=0.0)),
+        "does not compute the same as its source: its states are at most 2.0e-02 apart on 3 "
+        "inputs, and 1e-05 is allowed, and it runs causally: the last token does not move the "
+        "first state.",
+    ),
+    (
+        extraction_conclusion(extraction(rounding=0.031, warnings=("one",))),
+        "Storing it in 16 bits moves states by at most 3.1e-02. 1 warning: see the table.",
+    ),
+    (extraction_conclusion(extraction(warnings=("1", "2"))), " 2 warnings: see the table."),
+    (speed_conclusion([]), "No model was timed."),
+    (speed_conclusion([bench(3.39)]), "load_encoder is 3.39 times as fast for m on short "),
+    (speed_conclusion([bench(0.5)]), "is 0.50 times as fast, so slower, for m on short sentences."),
+    (speed_conclusion([bench(1.05)]), "is as fast for m on short sentences (1.05 times). "),
+    (speed_conclusion([bench(0.95)]), "is as fast for m on short sentences (0.95 times). "),
+    (speed_conclusion([bench(2)]), "The vectors are the same: at most 2e-07 apart."),
+    (speed_conclusion([bench(2)]), "It reaches 80 % of what this machine's matrix products"),
+    (
+        speed_conclusion([bench(2), bench(1, texts="mixed lengths", difference=1e-3, cosine=0.9)]),
+        "mixed lengths (1.00 times). The vectors differ: at most 1e-03 apart. It reaches 40 to "
+        "80 % of what",
+    ),
+]
+
+
+@pytest.mark.parametrize(("conclusion", "words"), SAID)
+def test_a_conclusion_follows_from_its_numbers(conclusion, words):
+    assert words in str(conclusion)
+
+
+# Tables of labels; of none of them, those that a page may show empty.
+TABLES = {
+    "effects": lambda *labels: effects_table([effect(each, 0.1, 0.2) for each in labels]),
+    "ann": lambda label: ann_table(suite([replace(FLAT, family=label)], label=label)),
+    "compression": lambda label: compression_table(suite([FLAT], label=label)),
+    "probes": lambda *labels: probes_table([probes(each) for each in labels]),
+    "difficulty": lambda *labels: difficulty_table(dict.fromkeys(labels, UNDEFINED)),
+    "extraction": lambda label: extraction_table(extraction(label=label, warnings=(label,))),
+    "averaging": lambda *labels: averaging_table(
+        dict.fromkeys(labels, 0.25), dict.fromkeys(labels, (0.9, 0.5))
+    ),
+    "speed": lambda *labels: speed_table([bench(2, label=each, texts=each) for each in labels]),
+    "time_shares": lambda *labels: time_shares_table([bench(2, label=each) for each in labels]),
+    "precision": lambda *labels: precision_table(
+        [precision(EXACT, label=each, features=(each,)) for each in labels]
+    ),
+    "power": lambda *labels: calibration_table(
+        [replace(read_calibration()[0], kind="power", world=each, n="9") for each in labels],
+        kind="power",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", ["m", *HOSTILE])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_named_and_keeps_labels_as_text(name, text):
+    table = TABLES[name](text)
+    assert table.rows
+    assert table.caption
+    assert name in table.name
+    assert not {"script", "img", "a", "svg", "b", "details"} & set(Tags(table.to_html()).tags)
+    assert all(table.to_text(format) for format in TABLE_FORMATS)
+    assert "None" not in table.to_html()
+
+
+@pytest.mark.parametrize("name", ["effects", "probes", "difficulty", "averaging", "speed"])
+def test_a_table_of_nothing_has_a_note_and_no_rows(name):
+    table = TABLES[name]()
+    assert table.rows == ()
+    assert "<td" not in table.to_html()
+    assert table.note
+
+
+def test_names_differ_between_tasks_and_kinds():
+    names = {
+        effects_figure([CLEAR], task=TASK).name,
+        effects_figure([CLEAR], task="SciFact").name,
+        effects_figure([CLEAR], task=TASK, kind="components").name,
+        effects_table([CLEAR], task=TASK).name,
+        effects_table([CLEAR], task=TASK, kind="components").name,
+    }
+    assert len(names) == 5
+    assert effects_table([CLEAR], task=TASK).caption.endswith("on Retrieval.")
+
+
+def test_tables_carry_their_numbers():
+    assert averaging_table({"a": 0.25}, {"a": (0.9, 0.5)}).to_frame().iloc[0, 1:].tolist() == [
+        0.25,
+        0.9,
+    ]
+    assert "clusters, V-measure" in probes_figure(probes()).alt
+    table = speed_table([bench(2)])
+    assert table.rows[1][3].value == 2
+    assert [row[5].text for row in table.rows] == ["40 %", "80 %"]
+    assert "80 GFLOP, matrix peak 200 GFLOP/s" in table.note
+    shares = time_shares_table([bench(2), bench(3, texts="mixed lengths")])
+    assert shares.columns == ("model", "tokenising", "linear layers", "Python")
+    assert [cell.value for cell in shares.rows[1][1:]] == list(SHARES.values())
+
+
+@pytest.mark.parametrize("width", [3.35, 6.9])
+def test_the_figure_of_speed_has_a_bar_per_method_and_set(width):
+    figure = speed_figure([bench(2), bench(3, texts="mixed lengths")])
+    first, second = figure.draw(width).axes
+    assert [bar.get_width() for bar in first.patches] == [2, 1]  # from below
+    assert [bar.get_width() for bar in second.patches] == [3, 1]
+    assert "mixed lengths, load_encoder(...).encode: 3.00 times" in figure.alt
+    assert speed_figure([]) is None
+
+
+def test_the_precision_table_has_speed_and_scores_beside_float32():
+    table = precision_table([precision(EXACT, ROUNDED), precision(features=())])
+    exact, rounded = table.rows
+    shown = [cell.text for cell in rounded]
+    assert shown == ["m", "1.50 ×", "1.40 ×", "50 %", "0.999910", "0.511", "yes"]
+    assert rounded[5].detail == "-0.0010 [-0.0040, +0.0020]"
+    assert (exact[5].detail, exact[6].text) == ("", "is the reference")
+    for said in ("within 0.005 of nDCG@10", "200 queries of PyDocs", "none, so 16 bits are slow"):
+        assert said in table.note
+    unsure = replace(ROUNDED, equivalent=False, queries_needed=1234)
+    cell = precision_table([precision(unsure)]).rows[0][6]
+    assert (cell.text, cell.detail) == ("not shown", "1,234 queries would")
+
+
+def bold(table):
+    """The first cells of the rows in which anything is in bold, as (text, detail)."""
+    return {(row[0].text, row[0].detail) for row in table.rows if any(cell.strong for cell in row)}
+
+
+def test_stored_simulations_as_tables():
+    shares = read_calibration()
+    table = calibration_table(shares, kind="coverage")
+    assert table.columns == ("method", *(f"n = {n}" for n in (10, 20, 50, 200, 1000)))
+    # The page says that the interval shown holds its level, and the bootstrap's does not.
+    for row in table.rows:
+        few, many = ({cell.detail for cell in cells} for cells in (row[1:3], row[5:]))
+        if row[0].text == "widened Student's":
+            assert not any(cell.strong for cell in row[1:])
+            assert many <= {"holds", "cautious"}
+        elif row[0].text == "Student's":
+            assert ("too bold" in few) == (row[0].detail not in ("search", "normal"))
+        else:
+            assert "too bold" in few
+    held = calibration_table(shares, kind="score coverage")
+    assert sum(row[0].text == "widened Student's" for row in held.rows) == 9
+    assert "widened Student's" not in {method for method, _ in bold(held)}
+    errors = calibration_table(shares, kind="false positives")
+    assert {world for _, world in bold(errors)} == {"large wins", "noisy wins"}
+    called = calibration_table(shares, kind="false equivalence")
+    assert called.columns[1:] == tuple(f"n = {n}" for n in (3, 5, 10, 20, 50, 200))
+    assert {method for method, _ in bold(called)} == {"two one-sided t-tests"}
+    seeds = calibration_table(shares, kind="coverage", over="seeds")
+    assert seeds.columns[1].startswith("1 x 300")
+    assert calibration_table([], kind="power").note == "Not simulated."
+
+
+def test_the_conclusion_counts_the_settings_in_which_a_method_is_too_bold():
+    shares = list(read_calibration())
+    text = calibration_conclusion(shares).text
+    every = [s for s in shares if s.method == "permutation test"]
+    test = [s for s in every if s.world not in ("large wins", "noisy wins")]
+    worst = max(test, key=lambda each: each.share)
+    skewed = max(set(every) - set(test), key=lambda each: each.share)
+    for said in (
+        f"there is none in at most {100 * worst.share:.1f} % of samples ({worst.world}, n = "
+        f"{worst.n}): too bold in none of {len(test)} settings",
+        f"up to {100 * skewed.share:.1f} % ({skewed.world}, n = {skewed.n})",
+        "called equivalent in at most 2.6 % of samples",
+        "percentile bootstrap in ",
+    ):
+        assert said in text
+    assert "permutation test in" not in text
+    bolder = [replace(s, share=0.2) if s is worst else s for s in shares]
+    assert f"at most 20.0 % of samples ({worst.world}, n = {worst.n}): too bold in 1 of" in (
+        calibration_conclusion(bolder).text
+    )
+    assert "Nothing was simulated" in calibration_conclusion([]).text

@@ -1,0 +1,220 @@
+"""Every table, figure and conclusion of records: of none, of one, and of foreign strings."""
+
+import csv
+import io
+import re
+from types import SimpleNamespace
+from xml.etree.ElementTree import fromstring
+
+import pytest
+from helpers.html import HOSTILE, Tags
+from helpers.records import RETRIEVAL, amend, make, noisy
+from helpers.tables import LATEX, unbalanced
+
+import qwen3nb as q
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.evaluation.mteb.plan import Planned, Preflight, ResourceCheck
+from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
+from qwen3nb.report.comparison.candidates import compare_candidates
+from qwen3nb.report.headline import Finding, findings_html, headline_lead
+from qwen3nb.report.leaderboard.one_model import main_scores_table, summarise
+from qwen3nb.report.leaderboard.published import OtherScore
+from qwen3nb.report.leaderboard.ranking import standings
+from qwen3nb.report.leaderboard.tables import record_list
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.console import print_table
+from qwen3nb.report.render.figure import Figure
+from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.html import unstyled
+from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.table import Table
+
+FOREIGN = [*HOSTILE, "=1+1", "a --> b", "$\\frac$", "\x00\x1b[31mred"]
+OURS = set("div table thead tbody tr th td span p strong a sub sup wbr".split())  # noqa: SIM905
+OURS |= {"code", "details", "summary"}
+DRAWN = set("figure figcaption div svg g path use text tspan defs".split())  # noqa: SIM905
+DRAWN |= {"clippath", "pattern", "rect", "image"}
+
+
+def foreign():
+    """Records in which all that others may name is a hostile string."""
+    records = []
+    for i, text in enumerate(FOREIGN):
+        queries = FOREIGN + [f"q{number}" for number in range(len(noisy(0)) - len(FOREIGN))]
+        for label, task in ((text, RETRIEVAL), (text, text), ("m", text)):
+            scores = dict(zip(queries, noisy(0.4 + i / 50, seed=len(records)), strict=True))
+            used = {"model": {"kind": text}, "pooling": text, "of": label}
+            result = make(label, scores, task=task, settings=used)
+            amend(result, "task", type=text, dataset=text, unit=text, revision=FOREIGN[0])
+            amend(result, "task", categories=dict.fromkeys(queries, text))
+            result.config.update(top={query: [text] for query in queries}, checkpoint=text)
+            records.append(result)
+    return records
+
+
+def one_models(results, text):
+    """The tables of one model's results, of its checks and of its plan."""
+    own = [each for each in results if each.model.identity == results[0].model.identity]
+    why = {text: text}
+    check = ResourceCheck(text, text, text, text)
+    planned = [Planned(text, text, text, text, texts=None, minutes=None, status=text)] * 13
+    ready = Preflight(checks=(check,), planned=tuple(planned), minutes=None, gpu_hours=None)
+    look = SimpleNamespace(name=text, verdict=text, observed=text, low=None, expected=text)
+    look.remark = look.n = text
+    tables = q.tables
+    return {
+        "results_table": tables.results_table(own, skipped=why),
+        "results_tables": tables.results_tables(own * 13, skipped=why),
+        "main_scores_table": main_scores_table(own, skipped=why),
+        "parts_table": tables.parts_table(own),
+        "provenance_table": tables.provenance_table(own),
+        "model_and_run_table": tables.model_and_run_table(own),
+        "suite_table": tables.suite_table(summarise(own, requested=[text], reasons=why)),
+        "checks_table": tables.checks_table([look]),
+        "preflight_table": tables.preflight_table(ready),
+        "plan_tables": tables.plan_tables(planned),
+        "plan_table": tables.plan_table(planned),
+        "plan_by_type_table": tables.plan_by_type_table(planned),
+    }
+
+
+def of_all(results, text):
+    """The tables of all models on a tier, and of published scores."""
+    links, tables = {each.run: f"{text}.html" for each in results}, q.tables
+    score, tested = OtherScore(text, RETRIEVAL, 0.5, text), compare(results, draws=100)
+    done = [Reproduction(Published(text, text, 0.5, 0.1, text), None, v) for v in (0.4, None)]
+    return {
+        "leaderboard": q.leaderboard(results, comparison=tested, links=links),
+        "leaderboard of tasks": q.leaderboard(results, tasks=[text], comparison=tested, name=text),
+        "record_list": record_list(results),
+        "task_tables": tables.task_tables(results, tier="full", links=links),
+        "rank_table": tables.rank_table(standings(results, tier="smoke")),
+        "headline_table": tables.headline_table(results, tier="smoke", links=links),
+        "cost_table": tables.cost_table(results, links=links),
+        "failures_table": tables.failures_table({text: text}),
+        "expected_table": tables.expected_table(results),
+        "sts_and_msmarco_table": tables.sts_and_msmarco_table(results),
+        "other_scores_table": tables.other_scores_table(results, tier="smoke", scores=[score]),
+        "reproduction_table": tables.reproduction_table(done),
+        "reproduction": q.conclusions.reproduction_conclusion(done),
+    }
+
+
+def compared(results, text):
+    """The tables and conclusions of a comparison, and of candidates on one task."""
+    comparison, tables = compare(results, tasks=[RETRIEVAL, text], draws=100), q.tables
+    pages = {
+        "differences_table": tables.differences_table(comparison),
+        "power_table": tables.power_table(comparison),
+        "by_type_tables": tables.by_type_tables(comparison, tables.power_table),
+        "overview_table": tables.overview_table(comparison),
+        "changes_table": tables.changes_table(comparison),
+        "changes with links": tables.changes_table(comparison, explorer=RETRIEVAL),
+        "breakdown_table": tables.breakdown_table(comparison),
+        "correlations_table": tables.correlations_table(comparison),
+        "comparison": q.conclusions.comparison_conclusion(comparison),
+        "lead": q.conclusions.leaderboard_conclusion(comparison, task=RETRIEVAL),
+    }
+    if len(results) > 1:
+        candidates = {"current": text, "task": RETRIEVAL, "tested": ["nDCG@10"]}
+        report = compare_candidates(results, **candidates, n_resamples=100)
+        pages |= report.tables()
+        assert not re.search(r"(?<!\\)\[x\]\(|<script", report.to_markdown())
+    return pages
+
+
+RECORDS = {"none": [], "one": [make("m")], "foreign": foreign()}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_table_can_be_written_in_every_format(name, capsys):
+    results, text = RECORDS[name], FOREIGN[0] if name == "foreign" else "x"
+    pages = of_all(results, text) | compared(results, text)
+    pages |= one_models(results or [make("m")], text)
+    for each in pages.values():
+        if isinstance(each, Conclusion):
+            assert set(Tags(unstyled(each._repr_html_())).tags) <= {"p", "a", "code"}
+        elif each is not None:
+            sections = [table for _, table in each.tables] if isinstance(each, Sections) else [each]
+            assert set(Tags(unstyled(each._repr_html_())).tags) <= OURS
+            for table in sections:
+                check(table, capsys)
+    rooms = ("qwen3nb.report.leaderboard", "qwen3nb.report.comparison")
+    public = {n for n in q.tables.__all__ if getattr(q.tables, n).__module__.startswith(rooms)}
+    assert public <= pages.keys(), "a table that this test does not write"
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_cells_notes_and_captions_are_text(text, capsys):
+    cell = Cell(text, text, std=text, mark=text, id=text, link="x.html", value=1.0)
+    check(Table((text,), ((cell,),), text, name=text, caption=text, legend=((text, text),)), capsys)
+
+
+def check(table, capsys):
+    """Nothing foreign is markup, a formula, a command or a control character in any format."""
+    page = Tags(unstyled(table._repr_html_()))  # with links that save the table
+    assert set(page.tags) <= OURS
+    assert not any(link.startswith(("javascript:", "//")) for link in page.links)
+    markdown = table.to_markdown()
+    assert not re.search(r"<script|<img|(?<!\\)\[x\]\(|(?<!\\)`", markdown)
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) <= 1
+    latex = table.to_latex()
+    assert unbalanced(latex) == ""
+    assert set(re.findall(r"\\([A-Za-z]+)", latex)) <= LATEX
+    header, *rows = csv.reader(io.StringIO(table.to_csv()))
+    assert all(len(row) == len(header) for row in rows)
+    number = re.compile(r"[+-][\d.,]+")
+    cells = [cell for row in (header, *rows) for cell in row]
+    assert not any(each[0] in "=+-@\t" and not number.match(each) for each in filter(None, cells))
+    print_table(table)
+    assert not {"\x1b", "\x00"} & set(capsys.readouterr().out)
+    assert table.to_frame().shape[0] == len(table)
+
+
+def figures(results, text):
+    comparison, figures = compare(results, tasks=[RETRIEVAL, text], draws=100), q.figures
+    rows = [ForestRow(text, 1.0, note=text), ForestRow(text, None, note=text)]
+    return [
+        figures.comparison_figure(results, tier="smoke"),
+        figures.comparison_figure(results, tier="smoke", tasks=[RETRIEVAL, text]),
+        figures.bars_figure(results, tier="smoke"),
+        figures.rank_figure(standings(results, tier="smoke")),
+        figures.per_query_figure(results),
+        figures.similarity_figure(results),
+        figures.differences_figure(comparison),
+        figures.pairs_figure(comparison),
+        figures.task_differences_figure(comparison, task=RETRIEVAL),
+        figures.wins_figure(comparison, task=RETRIEVAL),
+        figures.lead_figure(comparison, task=RETRIEVAL),
+        forest_figure(rows, xlabel=text, caption=text, alt=text),
+    ]
+
+
+@pytest.mark.parametrize("name", [*RECORDS][:2])
+def test_every_figure_is_drawn(name):
+    check_figures(figures(RECORDS[name], "x"))
+
+
+@pytest.mark.integration
+def test_no_foreign_name_is_markup_in_a_figure():
+    check_figures(figures(RECORDS["foreign"], FOREIGN[0]))
+
+
+def check_figures(drawn):
+    for figure in (each for each in drawn if isinstance(each, Figure)):
+        page = unstyled(figure._repr_html_())
+        assert set(Tags(page).tags) <= DRAWN
+        fromstring(page[page.index("<svg") : page.index("</svg>") + 6])  # noqa: S314 - our own
+        assert figure.caption
+        assert "aria-label" in page
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_landing_page_is_escaped(text):
+    page = Tags(findings_html([Finding(text, text, page=f"runs/{text}")]))
+    assert set(page.tags) == {"div", "p", "a"}
+    assert page.links == [f"runs/{text}"]
+    lead = headline_lead(compare([make(text), make("m", (0.1, 0.2, 0.3))]), task=RETRIEVAL)
+    assert set(Tags(unstyled(lead)).tags) <= DRAWN | {"p", "a", "code"}

@@ -1,0 +1,182 @@
+"""The sentences on the landing page claim a difference only where it is significant."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.records import amend, make
+
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.training.interference import Group, Interference
+from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
+from qwen3nb.report.headline import (
+    Finding,
+    findings,
+    headline_findings,
+    headline_lead,
+    interference_finding,
+    rerank_finding,
+)
+from qwen3nb.report.training.interference import InterferenceReport, interference_report
+
+RNG = np.random.default_rng(3)
+BASE = RNG.uniform(0.2, 0.6, 200)
+
+
+TASK = "PyDocsSampleRetrieval"
+
+
+def leaders(results, **more):
+    return findings(compare(results, tier="smoke"), task=TASK, **more)
+
+
+def extracted(home, label, *, scores, digest, averaging=None):
+    folder = home / "runs" / label
+    folder.mkdir(parents=True, exist_ok=True)
+    source = {"digest": digest, "folder": "x", "averaging": averaging}
+    (folder / "qwen3nb.json").write_text(
+        json.dumps({"schema": "qwen3nb.export/1", "source": source})
+    )
+    result = make(label, scores=scores)
+    amend(result, "model", spec=f"runs/{label}")
+    return result
+
+
+def trained(**means):
+    """Records of checkpoints of the training ``demo``, by step."""
+    return [
+        make(f"demo-{'init' if step == 'start' else f'checkpoint-{step[4:]}'}", scores=scores)
+        for step, scores in means.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gain", "spread", "headline"),
+    [
+        (0.09, 0.02, "Training demo lifts nDCG@10 by 0.09"),
+        (-0.09, 0.02, "Training demo lowers nDCG@10 by 0.0"),
+        (0.001, 0.2, "Training demo makes no difference in nDCG@10 that these 200 queries show"),
+    ],
+)
+def test_what_training_gave(gain, spread, headline):
+    noise = np.random.default_rng(5).normal(0, spread, 200)
+    records = trained(start=BASE, step100=BASE + gain + noise - noise.mean(), step50=BASE - 0.15)
+    (finding,) = leaders(records, links={"run-demo-checkpoint-100": "x.html"})
+    assert finding.headline.startswith(headline)
+    assert finding.evidence.startswith("demo-checkpoint-100 0.")
+    assert "of demo-init, its start: " in finding.evidence
+    assert finding.page == "x.html"
+
+
+def test_training_is_reported_of_the_best_checkpoint_that_has_an_earlier_one():
+    others = [make("x-checkpoint-9", scores=BASE + 0.3), make("baseline", scores=BASE + 0.2)]
+    contrastive = [
+        make(f"demo-contrastive-checkpoint-{i}", scores=BASE + i / 1e4) for i in (0, 400)
+    ]
+    (finding,) = leaders([*trained(start=BASE, step50=BASE - 0.1), *others, *contrastive])
+    assert finding.headline == "Contrastive training lifts nDCG@10 by 0.040 on Retrieval"
+    assert leaders(others) == []
+    assert leaders([]) == []
+
+
+def test_what_extraction_and_averaging_gave(home):
+    parts = {f"step-{i}": f"digest-{i}" for i in (1, 2)}
+    one = extracted(home, "step-1", scores=BASE - 0.05, digest="digest-1")
+    two = extracted(home, "step-2", scores=BASE - 0.02, digest="digest-2")
+    mean = extracted(
+        home,
+        "mean",
+        scores=BASE + 0.03,
+        digest="x",
+        averaging={"num_checkpoints": 2, "digests": parts},
+    )
+    baseline = make("baseline", scores=BASE + 0.2)
+    own, averaged = leaders([one, two, mean, baseline])
+    assert (
+        own.headline == "The best extracted encoder, mean, is below the best baseline on Retrieval"
+    )
+    assert "-0.170" in own.evidence
+    assert averaged.headline == "Averaging 2 checkpoints helps on Retrieval"
+    assert "mean against step-2, the best of them: +0.050" in averaged.evidence
+    others = [Finding("about something else", "numbers")]
+    assert [each.headline for each in leaders([one, two, mean, baseline], more=others)] == [
+        others[0].headline,
+        own.headline,
+        averaged.headline,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("score", "headline"),
+    [
+        (0.2, "Reranking by judge lowers nDCG@10 by 0.300 on Retrieval: keep the first stage"),
+        (0.8, "Reranking by judge lifts nDCG@10 by 0.300 on Retrieval"),
+        (0.5, "Reranking by judge makes no difference in nDCG@10 that these 50 queries show"),
+    ],
+)
+def test_reranking_is_reported_with_its_test(score, headline):
+    queries = [f"q{i}" for i in range(50)]
+    result = make("judge", task="x.bm25-20", scores=[score] * 50)
+    result.per_query["first nDCG@10"] = dict.fromkeys(queries, 0.5)
+    result.config["collection"] = "PyDocsSampleRetrieval"
+    finding = rerank_finding([make("other"), result], links={"run-judge": "runs/judge.html"})
+    assert finding.headline == headline
+    assert f"against its first stage: {score - 0.5:+.3f} [" in finding.evidence
+    assert "n = 50" in finding.evidence
+    assert finding.page == "runs/judge.html"
+    assert rerank_finding([make("other")]) is None
+
+
+def estimated(tir, interval):
+    gate = Gate()
+    each = Estimate(
+        name="overall",
+        seeds=(1, 2),
+        tirs=(),
+        deltas=(),
+        tir=tir,
+        std=None,
+        interval=interval,
+        seed_interval=interval,
+        delta=None,
+        delta_std=None,
+        method="",
+        by_point=gate.verdict(tir),
+        by_evidence=gate.evidence(tir, interval),
+    )
+    group = Group("joint", "joint", 8, None, each, (), (), (), ())
+    return InterferenceReport(Interference((group,), gate, (), 0.95, ()), (), 2, ())
+
+
+@pytest.mark.parametrize(
+    ("tir", "interval", "headline", "verdicts"),
+    [
+        (-0.01, (-0.07, 0.03), "is not shown to cost anything", "FAIL INCONCLUSIVE"),
+        (0.03, (-0.01, 0.07), "is not shown to cost anything", "PASS INCONCLUSIVE"),
+        (-0.01, (-0.02, 0.005), "costs nothing measurable", "FAIL"),
+        (0.05, (0.03, 0.07), "costs 5.0 % of the specialist's score", "PASS"),
+        (0.015, (0.012, 0.018), "costs a little", "MARGINAL"),
+        (-0.05, (-0.07, -0.03), "costs nothing, it helps", "FAIL"),
+    ],
+)
+def test_joint_training_is_reported_with_the_gates_words_beside_it(
+    tir, interval, headline, verdicts
+):
+    finding = interference_finding(estimated(tir, interval))
+    assert finding.headline == f"Joint training {headline}"
+    assert finding.evidence.startswith("TIR ")
+    assert all(verdict in finding.evidence for verdict in verdicts.split())
+    assert finding.page == "interference.html"
+
+
+def test_nothing_trained_is_no_finding(home):
+    assert interference_finding(interference_report()) is None  # nothing was trained here
+    assert "no further finding" in headline_findings(compare([]), task=TASK)
+    assert "No results yet" in headline_lead(compare([]), task=TASK)
+
+
+def test_the_landing_page_links_to_the_numbers(home):
+    results = [make("best", scores=BASE + 0.1), make("second", scores=BASE)]
+    page = headline_lead(compare(results, tier="smoke"), task=TASK, folder="runs/")
+    assert 'href="runs/leaderboard.html"' in page
+    assert page.count("<figure") == 1

@@ -1,0 +1,168 @@
+"""The figures and tables of a paper, and the files around them."""
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from helpers.figures import TASK, records
+from helpers.records import make, tier_records
+
+from qwen3nb.report.paper import Choice, PaperContents, write_paper, write_tables
+from qwen3nb.report.render.figure import PAPER_STYLES
+from qwen3nb.tiers import TIERS
+
+
+@pytest.mark.integration
+def test_a_paper_on_benchmarks_has_every_task_and_no_wide_table():
+    results = [*tier_records("a", mean=0.6), *tier_records("b")]
+    choice = Choice(tier="full")
+    tables = {table.name: table for table in PaperContents(results, choice).tables()}
+    assert len(tables["comparison-full"].rows) == 12
+    names = {row[0].text for table in tables.values() for row in table.rows}
+    assert names >= set(TIERS["full"].task_keys)
+    assert max(len(table.columns) for name, table in tables.items() if name != "cost") <= 6
+    assert {"overview", "missing", "differences-STS", "headline-full"} <= set(tables)
+    assert all(table.name and table.caption for table in tables.values())
+    figures = [name for name, _ in PaperContents(results, choice).figures()]
+    assert {"comparison-full", "bars-full", "ranks", "differences", "pairs"} <= set(figures)
+
+
+def test_a_paper_shows_the_models_and_tasks_that_are_named():
+    results = records()
+    models = tuple(sorted({each.model.label for each in results}))[:2]
+    choice = Choice(models=models, tasks=(TASK,))
+    board, *others = PaperContents(results, choice).tables()
+    assert board.name == "comparison-tasks"
+    assert {row[0].text for row in board.rows} == set(models)
+    assert len(board.columns) == 2
+    assert [table.name for table in others] == ["cost", f"differences-{TASK}"]
+    figures = dict(PaperContents(results, choice).figures())
+    assert {"comparison-tasks", f"bars-{TASK}", f"differences-{TASK}"} <= set(figures)
+    assert not {"ranks", "losses", "interference"} & set(figures)
+    shown = " ".join(figures)
+    assert not [
+        each for each in results if each.model.label not in models and each.model.label in shown
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (Choice(models=("demoo",)), "'demoo'; choose one of: .*bm25"),
+        (Choice(tasks=("Nope",)), "'Nope'; choose one of: .*PyDocs"),
+        (Choice(tier="fast"), "'fast'; run `qwen3nb eval"),
+        (None, "'smoke'; run `qwen3nb eval"),
+    ],
+)
+def test_what_has_no_results_is_refused(home, choice, message):
+    paper = PaperContents(records(), choice) if choice else PaperContents([])
+    with pytest.raises(ValueError, match=message):
+        paper.tables()
+
+
+@pytest.mark.integration
+def test_trainings_need_no_records(home, fixtures):
+    if not (fixtures / "adapters").is_dir():
+        pytest.skip("these fixtures hold no adapters")
+    shutil.copytree(fixtures / "adapters" / "outputs", home / "runs" / "outputs")
+    tables = {table.name: table.to_latex() for table in PaperContents([]).tables()}
+    assert list(tables) == ["configurations", "configuration-differences", "interference"]
+    assert r"\textbf{0.230}\textsubscript{0.050}" in tables["configurations"]
+    assert r"\underline{0.172}\textsubscript{0.010}" in tables["configurations"]
+    figures = dict(PaperContents([]).figures())
+    assert {"configurations", "interference", "losses", "conflicts"} <= set(figures)
+    with pytest.raises(ValueError, match="tier 'smoke'"):
+        PaperContents([], Choice(tier="smoke")).tables()
+
+
+def test_adapters_of_a_training_are_in_no_comparison_of_models():
+    results = [*records(), make("run-7", config={"training": "x"})]
+    assert "run-7" not in {row[0].text for row in PaperContents(results).tables()[0].rows}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Records of models of which one has a name that no file and no LaTeX takes as it is."""
+    kept = [result for result in records() if "demo" not in result.model.label]
+    return [*kept, make("../x_y %", scores=np.zeros(60))]
+
+
+@pytest.fixture(scope="module")
+def papers(results, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("papers")
+    choice = Choice(tasks=(TASK,))
+    return {
+        style: (folder / style, write_paper(results, folder / style, style=style, choice=choice))
+        for style in PAPER_STYLES
+    }
+
+
+def page_width(file):
+    """The width of a PDF's page, in inches."""
+    box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ", file.read_bytes())
+    return float(box[1]) / 72
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("style", PAPER_STYLES)
+def test_figures_are_as_wide_as_the_columns_of_the_style(papers, style):
+    one, two = PAPER_STYLES[style].widths
+    figures = papers[style][0] / "figures"
+    assert page_width(figures / f"differences-{TASK}.pdf") == pytest.approx(one, abs=0.02)
+    assert page_width(figures / "comparison-tasks.pdf") == pytest.approx(two, abs=0.02)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("style", PAPER_STYLES)
+def test_every_file_is_used_and_every_environment_closed(papers, style):
+    folder, written = papers[style]
+    assert all(file.is_file() for file in written)
+    floats = (folder / "figures.tex").read_text()
+    shown = re.findall(r"\\includegraphics\[[^]]*\]\{figures/([^}]*)\}", floats)
+    assert sorted(shown) == sorted(file.stem for file in (folder / "figures").iterdir())
+    inputs = re.findall(r"\\input\{tables/([^}]*)\}", (folder / "tables.tex").read_text())
+    assert sorted(inputs) == sorted(file.stem for file in (folder / "tables").iterdir())
+    for file in folder.rglob("*.tex"):
+        text = file.read_text()
+        begun, ended = (sorted(re.findall(rf"\\{w}\{{(.*?)\}}", text)) for w in ("begin", "end"))
+        assert begun == ended
+    labels = re.findall(r"\\label\{(.*?)\}", floats)
+    assert len(set(labels)) == len(labels) == floats.count(r"\caption{")
+    assert ("figure*" in floats) == (style != "neurips")
+    assert not re.search(r"&lt;|&amp;|\\\(", floats)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("style", PAPER_STYLES)
+def test_the_article_compiles(papers, style):
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex here (Debian: texlive-latex-base, texlive-latex-recommended)")
+    folder = papers[style][0]
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
+    for step in ([*command, "paper"], ["bibtex", "paper"], [*command, "paper"]):
+        done = subprocess.run(step, cwd=folder, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    log = (folder / "paper.log").read_text(errors="replace")
+    assert "Float too large" not in log
+    assert max(map(float, re.findall(r"Overfull \\hbox \(([\d.]+)pt", log)), default=0) < 1
+
+
+@pytest.mark.integration
+def test_names_are_safe_and_tables_come_in_every_format(results, tmp_path):
+    choice = Choice(tier="smoke")
+    files = [file.name for file in write_paper(results, tmp_path / "p", choice=choice)]
+    assert len(set(files)) == len(files)
+    assert {"comparison-smoke.pdf", f"differences-{TASK}.pdf", "ranks.pdf"} <= set(files)
+    assert "per-query-..-x-y.pdf" in files
+    for format, ending in (("latex", "tex"), ("csv", "csv"), ("markdown", "md")):
+        tables = write_tables(results, tmp_path / format, format=format, choice=choice)
+        assert f"comparison-smoke.{ending}" in [file.name for file in tables]
+        assert all(file.read_text().strip() for file in tables)
+
+
+def test_an_unknown_style_is_refused_before_anything_is_drawn(results, tmp_path):
+    with pytest.raises(ValueError, match="unknown paper style 'amc'; choose one of: plain, acl"):
+        write_paper(results, tmp_path / "p", style="amc")
+    assert not (tmp_path / "p").exists()

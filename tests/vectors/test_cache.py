@@ -1,0 +1,585 @@
+"""The embedding cache: damage, kills, full disks, two processes, its limit and its commands."""
+
+import errno
+import json
+import logging
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from helpers import REPOSITORY, TEXTS
+from helpers.flips import flipped, flips
+from helpers.vector_cache import KEYS, ROWS, filled, flip_vector, put, segment, stored
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.models.load import load_encoder
+from qwen3nb.vectors import cache as cache_module
+from qwen3nb.vectors.cache import (
+    LIMIT,
+    EmbeddingCache,
+    bytes_per_vector,
+    find_segments,
+    list_caches,
+    prune,
+    shrink,
+    text_key,
+    to_prune,
+    verify_cache,
+)
+
+SIZE = 300 * bytes_per_vector(64)  # of one model's vectors
+DAY = 86_400
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of an empty embedding cache."""
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "embeddings"
+
+
+def total_bytes(folder):
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def assert_all_there(folder, keys=KEYS, rows=ROWS):
+    hits, target = filled(EmbeddingCache(folder), keys)
+    assert hits.all()
+    np.testing.assert_array_equal(target, rows)
+
+
+@pytest.mark.parametrize("step", [1, 7, 100])
+def test_rows_land_where_their_keys_are(tmp_path, step):
+    cache = stored(tmp_path / "x")
+    some = slice(None, None, -step)
+    hits, target = filled(cache, [text_key("unknown"), *KEYS[some]])
+    assert not hits[0]
+    assert np.isnan(target[0]).all()
+    assert hits[1:].all()
+    np.testing.assert_array_equal(target[1:], ROWS[some])
+    np.testing.assert_array_equal(np.load(segment(cache)), ROWS)  # a file like others
+
+
+def test_no_keys_and_another_dimension(tmp_path, caplog):
+    cache = stored(tmp_path / "x")
+    assert cache.fill([], np.empty((0, 64), dtype=np.float32)).shape == (0,)
+    assert cache.put({})
+    shorter = np.empty((300, 32), dtype=np.float32)
+    assert not cache.fill(KEYS, shorter).any()
+    assert cache.put({KEYS[0]: ROWS[0, :32]})
+    assert cache.fill(KEYS, shorter).sum() == 1
+    np.testing.assert_array_equal(shorter[0], ROWS[0, :32])
+    assert filled(cache)[0].all()
+    assert not caplog.text
+
+
+def truncate(share):
+    return lambda file: os.truncate(file, int(file.stat().st_size * share))
+
+
+def swap(file):
+    """Give a segment the content of another model's, with the same keys."""
+    other = EmbeddingCache(file.parent.parent / "other")
+    other.put(dict(zip(KEYS, ROWS[::-1], strict=True)))
+    shutil.copy(segment(other).with_suffix(file.suffix), file)
+
+
+def add_foreign(file):
+    """Add a segment of another model, which would be read before the model's own."""
+    other = EmbeddingCache(file.parent.parent / "other")
+    other.put(dict(zip(KEYS, ROWS[::-1], strict=True)))
+    for each in (segment(other), segment(other).with_suffix(".keys")):
+        shutil.copy(each, file.parent / f"00000000-0-64{each.suffix}")
+
+
+def narrow(file):
+    np.save(file, ROWS[:, :32])
+
+
+def old_release(file):
+    (file.parent / "0-0-64.vectors").write_bytes(b"of an older release")
+    (file.parent / "0-0-64.index").write_bytes(b"likewise")
+
+
+DAMAGES = {
+    "vectors cut to nothing": (".npy", truncate(0), 0),
+    "vectors cut": (".npy", truncate(0.3), 89),
+    "vectors cut within a row": (".npy", truncate(0.999), 299),
+    "keys cut": (".keys", truncate(0.3), 90),
+    "vectors missing": (".npy", Path.unlink, 0),
+    "keys missing": (".keys", Path.unlink, 0),
+    "vectors of another model": (".npy", swap, 0),
+    "keys of another model": (".keys", swap, 0),
+    "a segment of another model": (".npy", add_foreign, 300),
+    "another width": (".npy", narrow, 0),
+    "files of an older release": (".npy", old_release, 300),
+    "keys that are text": (".keys", lambda file: file.write_text("x" * 10_000), 0),
+}
+
+
+@pytest.mark.parametrize(("suffix", "damage", "left"), DAMAGES.values(), ids=DAMAGES)
+def test_damaged_files_lose_only_vectors_which_are_stored_again(tmp_path, suffix, damage, left):
+    cache = stored(tmp_path / "x", about={"label": "x"})
+    damage(segment(cache).with_suffix(suffix))
+    again = EmbeddingCache(cache.folder, about={"label": "x"})
+    hits, target = filled(again)
+    assert hits.sum() == left
+    np.testing.assert_array_equal(target[hits], ROWS[hits])
+    assert np.isnan(target[~hits]).all()
+    assert put(again, np.flatnonzero(~hits))
+    assert_all_there(cache.folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"label": "foreign", "schema": 1, "check": "0"}'])
+def test_a_damaged_or_foreign_manifest_is_written_again(tmp_path, text):
+    """What the vectors are of is in their checksums, not in it."""
+    cache = stored(tmp_path / "x", about={"label": "x"})
+    good = cache.manifest.read_bytes()
+    cache.manifest.write_text(text)
+    again = EmbeddingCache(cache.folder, about={"label": "x"})
+    assert filled(again)[0].all()
+    again.touch()
+    assert again.manifest.read_bytes() == good
+
+
+def test_a_flipped_byte_never_gives_a_wrong_vector(tmp_path):
+    stored(tmp_path / "c", about={"label": "x"})
+    for flip in flips(tmp_path / "c", count=300):
+        with flipped(*flip):
+            hits, vectors = filled(EmbeddingCache(tmp_path / "c"))
+            assert hits.sum() >= 299
+            np.testing.assert_array_equal(vectors[hits], ROWS[hits])
+    assert_all_there(tmp_path / "c")
+
+
+def test_a_damaged_vector_is_counted_and_stored_again(tmp_path, caplog):
+    cache = stored(tmp_path / "x")
+    flip_vector(cache, 7)
+    keys = segment(cache).with_suffix(".keys")
+    data = bytearray(keys.read_bytes())
+    data[9 * 36 + 30] ^= 1
+    keys.write_bytes(data)
+    hits, _ = filled(cache)
+    assert np.flatnonzero(~hits).tolist() == [7, 9]
+    assert verify_cache(list_caches(tmp_path)[0])[0] == 298
+    assert cache.damaged == 2
+    assert "2 damaged vectors, which will be computed again" in caplog.text
+    put(cache, (7, 9))
+    assert_all_there(tmp_path / "x")
+    assert caplog.text.count("damaged vectors") == 1
+
+
+COUNT = 60
+FEW = np.random.default_rng(0).standard_normal((COUNT, 3), dtype=np.float32)
+texts = st.lists(st.integers(0, COUNT - 1), max_size=25, unique=True)
+STEPS = st.lists(
+    st.one_of(
+        *(st.tuples(st.just(what), st.integers(0, 1), texts) for what in ("put", "fill")),
+        *(st.tuples(st.just(what), st.integers(0, 1), st.none()) for what in ("begin", "end")),
+        *(
+            st.tuples(st.just(what), st.integers(0, 9), st.integers(0, 10_000))
+            for what in ("torn .npy", "torn .keys", "cut .keys", "flip .keys", "flip .npy")
+        ),
+    ),
+    max_size=25,
+)
+
+
+def harm(folder, what, number, at):
+    """Leave a file as a kill, a power failure or a bad disk may; return whether rows may go."""
+    there = [each.file for each in find_segments(folder)]
+    if not there:
+        return False
+    what, suffix = what.split()
+    file = there[number % len(there)].with_suffix(suffix)
+    data = bytearray(file.read_bytes())
+    if what == "torn":  # a row of which only the beginning was written
+        data += os.urandom(at % 35 + 1 if suffix == ".keys" else at % 11 + 1)
+    elif data and what == "cut":
+        data = data[: at % len(data)]
+    elif data:
+        data[at % len(data)] ^= at % 255 + 1
+    file.write_bytes(data)
+    return what != "torn"
+
+
+@given(STEPS)
+@settings(max_examples=150, deadline=None)
+def test_what_is_served_is_what_was_stored(steps):
+    """Against a set: rows may only be missing after damage; never wrong, nor served unstored."""
+    known, intact = set(), True
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache_module, "MOST_ROWS", 16)
+        patch.setattr("os.fsync", lambda _: None)
+        folder = Path(name) / "x"
+        pair = [EmbeddingCache(folder), EmbeddingCache(folder)]
+        for what, number, value in steps:
+            if what == "put":
+                assert pair[number].put({KEYS[i]: FEW[i] for i in value})
+                known |= set(value)
+            elif what == "fill":
+                check(pair[number], value, known, intact=intact)
+            elif what in ("begin", "end"):
+                pair[number].__enter__() if what == "begin" else pair[number].__exit__()
+            elif not any(cache._writer for cache in pair):  # what is open is not yet torn
+                intact = not harm(folder, what, number, value) and intact
+                pair = [EmbeddingCache(folder), EmbeddingCache(folder)]
+        check(EmbeddingCache(folder), range(COUNT), known, intact=intact)
+        for cache in pair:
+            cache.__exit__()
+
+
+def check(cache, wanted, known, *, intact):
+    wanted = list(wanted)
+    target = np.full((len(wanted), 3), np.nan, dtype=np.float32)
+    hits = cache.fill([KEYS[i] for i in wanted], target)
+    assert {i for i, hit in zip(wanted, hits, strict=True) if hit} <= known
+    np.testing.assert_array_equal(target[hits], FEW[wanted][hits])
+    assert np.isnan(target[~hits]).all()
+    if intact:
+        assert hits.tolist() == [i in known for i in wanted]
+
+
+def test_who_may_continue_a_segment(tmp_path, monkeypatch):
+    def count():
+        return len(find_segments(tmp_path / "x"))
+
+    with EmbeddingCache(tmp_path / "x") as first, EmbeddingCache(tmp_path / "x") as second:
+        assert put(first, range(100))
+        assert put(second, range(100, 200))
+    assert count() == 2  # both were open at once
+    assert put(EmbeddingCache(tmp_path / "x"), range(200, 250))
+    assert count() == 2
+    monkeypatch.setattr(cache_module, "lock", lambda _: None)  # a file system without locks
+    with EmbeddingCache(tmp_path / "x") as third:
+        assert put(third, range(250, 260))
+        assert put(third, range(260, 270))
+    assert count() == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(cache_module, "_BOOT", tmp_path / "another machine")
+    before = {each.file: each.file.read_bytes() for each in find_segments(tmp_path / "x")}
+    assert put(EmbeddingCache(tmp_path / "x"), range(270, 300))
+    assert count() == 4
+    assert all(file.read_bytes() == data for file, data in before.items())
+    assert_all_there(tmp_path / "x")
+
+
+@pytest.mark.parametrize("dimension", [128, 1024, 4096])
+def test_the_size_of_a_file_is_known_before(tmp_path, dimension):
+    count = 2_000_000 // dimension
+    cache = EmbeddingCache(tmp_path / "x")
+    vectors = np.ones((count, dimension), dtype=np.float32)
+    cache.put({text_key(str(i)): vectors[i] for i in range(count)})
+    assert bytes_per_vector(dimension) * count + 128 == total_bytes(tmp_path)
+
+
+def test_a_full_disk_costs_no_run(folder, caplog, monkeypatch):
+    """The kernel's own error, in the middle of a row: a file may not grow beyond so many bytes."""
+    monkeypatch.setattr("qwen3nb.models.encoders.base._CHUNK", 50)
+    encoder = load_encoder("random:256", show_progress=False)
+    texts = [f"text {i}" for i in range(1000)]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, before[1]))
+    try:
+        vectors = encoder.encode(texts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    np.testing.assert_array_equal(vectors, load_encoder("random:256", cache=False).encode(texts))
+    assert caplog.text.count("cannot store vectors") == 1
+    assert "File too large" in caplog.text
+    # What was stored before is there, and sound.
+    again = load_encoder("random:256", show_progress=False)
+    np.testing.assert_array_equal(again.encode(texts), vectors)
+    assert 400 <= again.stats.cached < 1000
+    assert again.stats.damaged == 0
+
+
+def test_a_read_only_cache_is_still_read(folder, caplog, monkeypatch):
+    load_encoder("random", show_progress=False).encode(list(TEXTS))
+    (cache,) = folder.iterdir()
+    for file in cache.iterdir():
+        os.utime(file, (0, 0))
+    real = Path.open
+
+    def unwritable(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    def read_only(file, mode="r", *rest, **options):
+        return real(file, mode, *rest, **options) if mode in ("r", "rb") else unwritable()
+
+    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr("os.utime", unwritable)
+    encoder = load_encoder("random", show_progress=False)
+    encoder.encode([*TEXTS, "a new one"])
+    encoder.encode(["another new one"])
+    assert (encoder.stats.cached, encoder.stats.encoded) == (len(TEXTS), 2)
+    assert caplog.text.count("cannot store vectors") == 1
+    assert {file.stat().st_mtime for file in cache.iterdir()} == {0}
+
+
+WRITER = """
+import sys, numpy as np
+from pathlib import Path
+from qwen3nb.vectors.cache import EmbeddingCache, text_key
+with EmbeddingCache(Path(sys.argv[1]), about={"label": "writer"}) as cache:
+    for i in range(100_000):
+        done = cache.put({text_key(f"{sys.argv[2]}-{i}"): np.full(64, i, dtype=np.float32)})
+        print(i if done else "lost", flush=True)
+"""
+
+
+def writer(file, name):
+    command = [sys.executable, "-c", WRITER, str(file), name]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.integration
+def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
+    file = tmp_path / "x"
+    acknowledged = {}
+    for round_ in range(5):
+        pair = [writer(file, f"{name}{round_}") for name in "ab"]
+        lines = [[], []]
+        for process, seen in zip(pair, lines, strict=True):
+            seen += [process.stdout.readline() for _ in range(5)]
+        time.sleep(0.05 * round_)
+        for process, seen, name in zip(pair, lines, "ab", strict=True):
+            process.kill()
+            seen += process.stdout.read().splitlines()
+            process.wait()
+            process.stdout.close()
+            assert "lost" not in seen
+            for line in seen:
+                if line.strip().isdigit():
+                    # A truncated last line may name an earlier number, which is stored too.
+                    acknowledged[text_key(f"{name}{round_}-{int(line)}")] = int(line)
+    keys = list(acknowledged)
+    vectors = np.empty((len(keys), 64), dtype=np.float32)
+    assert EmbeddingCache(file).fill(keys, vectors).all()
+    np.testing.assert_array_equal(vectors[:, 0], [acknowledged[key] for key in keys])
+    assert (vectors == vectors[:, :1]).all()
+    (cache,) = list_caches(tmp_path)
+    assert verify_cache(cache) == (len(EmbeddingCache(file)), [])
+    # Each process took over what the one before left: no more segments than writers at once.
+    assert len(find_segments(file)) == 2
+
+
+def test_hits_and_misses_are_counted_and_logged(folder, caplog, monkeypatch):
+    monkeypatch.setattr("qwen3nb.models.encoders.base._LONG", 0.0)
+    load_encoder("random", show_progress=False).encode(list(TEXTS))
+    encoder = load_encoder("random", show_progress=False)
+    with caplog.at_level(logging.INFO):
+        encoder.encode([*TEXTS, "new", "new"])
+    assert (encoder.stats.texts, encoder.stats.cached, encoder.stats.encoded) == (6, 4, 1)
+    assert "random: 4 vectors from the cache, 1 computed" in caplog.text
+
+
+def test_a_query_is_never_served_for_a_passage(folder, monkeypatch):
+    encoder = load_encoder("random", show_progress=False)
+    monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
+    query = encoder.encode("x", role="query")
+    passage = encoder.encode("x", role="passage")
+    assert encoder.stats.cached == 0
+    assert np.abs(query - passage).max() > 1e-3
+
+
+def test_a_second_run_reads_the_cache_of_the_same_model_only(encoder_folder, folder):
+    first = load_encoder(encoder_folder)
+    vectors = first.encode(list(TEXTS))
+    second = load_encoder(encoder_folder)
+    np.testing.assert_array_equal(second.encode(list(TEXTS)), vectors)
+    assert (second.stats.encoded, second.stats.cached) == (0, len(TEXTS))
+    other = load_encoder(encoder_folder, pooling="last")
+    other.encode(list(TEXTS))
+    assert other.stats.cached == 0
+    shutil.rmtree(folder)  # in use, which costs no run
+    np.testing.assert_array_equal(second.encode(list(TEXTS)), vectors)
+    assert second.stats.encoded == len(TEXTS)
+
+
+def unused(cache, days):
+    """Make it look as if the vectors were last used some days ago."""
+    for file in cache.folder.iterdir():
+        os.utime(file, (time.time() - days * DAY,) * 2)
+    return cache
+
+
+def test_the_least_recently_used_go_first(tmp_path, monkeypatch, caplog):
+    oldest = unused(stored(tmp_path / "a"), days=9)
+    older = unused(stored(tmp_path / "b"), days=12)
+    assert filled(EmbeddingCache(older.folder))[0].all()  # so it was used just now
+    newer = unused(stored(tmp_path / "c"), days=3)
+    monkeypatch.setenv(LIMIT, str(int(3.2 * SIZE)))
+    assert len(stored(tmp_path / "d")) == 300
+    assert [len(each) for each in (oldest, older, newer)] == [0, 300, 300]
+    assert total_bytes(tmp_path) <= 3.2 * SIZE
+    assert not caplog.text
+
+
+def test_a_run_does_not_displace_its_own_vectors(tmp_path, monkeypatch, caplog):
+    other = unused(stored(tmp_path / "other"), days=1)
+    monkeypatch.setenv(LIMIT, f"{SIZE}B")
+    with EmbeddingCache(tmp_path / "x") as cache:
+        done = [put(cache, range(at, at + 20)) for at in range(0, 300, 20)]
+    assert all(done[:10])
+    assert not done[-1]
+    assert caplog.text.count("what this run uses fills the limit") == 1
+    assert "QWEN3NB_CACHE_LIMIT, --cache-limit" in caplog.text
+    assert len(other) == 0
+    assert total_bytes(tmp_path) <= SIZE
+    hits, target = filled(EmbeddingCache(tmp_path / "x"))
+    assert hits[:200].all()  # what was stored first serves the next run
+    np.testing.assert_array_equal(target[hits], ROWS[hits])
+
+
+def test_a_limit_makes_smaller_segments_which_go_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setenv(LIMIT, str(2 * SIZE))
+    cache = EmbeddingCache(tmp_path / "x")
+    for at in range(0, 300, 10):
+        assert put(cache, range(at, at + 10))
+    segments = [each.file for each in find_segments(tmp_path / "x")]
+    assert len(segments) >= 5
+    unused(cache, days=1)
+    os.utime(segments[0])
+    left = shrink(tmp_path, to=SIZE // 2)
+    assert SIZE // 3 < left <= SIZE // 2
+    assert segments[0].exists()
+    assert total_bytes(tmp_path) == left
+
+
+def test_what_is_being_written_stays_and_what_was_removed_is_stored_again(tmp_path):
+    with EmbeddingCache(tmp_path / "x") as cache:
+        assert put(cache, range(100))
+        (tmp_path / "x" / "0-0-64.vectors").write_bytes(b"of an older release")
+        unused(cache, days=9)
+        assert shrink(tmp_path, to=0) == 100 * bytes_per_vector(64) + 128
+        assert put(cache, range(100, 300))
+    assert_all_there(tmp_path / "x")
+    assert shrink(tmp_path, to=0) == 0
+    with EmbeddingCache(tmp_path / "x") as cache:
+        assert put(cache, range(100))
+        segment(cache).unlink()  # by a person, while a process has it open
+        assert put(cache, range(100, 300))
+        assert filled(EmbeddingCache(tmp_path / "x"))[0].sum() == 200
+
+
+def test_the_disk_is_not_filled(tmp_path, monkeypatch, caplog):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, 10**9 + 10_000))
+    cache = EmbeddingCache(tmp_path / "x")
+    assert put(cache, range(10))
+    assert not put(cache, range(10, 300))
+    assert not put(cache, range(10, 20))
+    assert caplog.text.count("the disk is nearly full: 1.00 GB are free") == 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 0, 10**8))
+    assert put(EmbeddingCache(tmp_path / "x"), range(10, 300))  # a small disk keeps a share free
+
+
+@pytest.mark.parametrize("text", ["5 apples", "GB", "-1GB", "1e9"])
+def test_a_size_that_is_none_is_refused(tmp_path, monkeypatch, text):
+    monkeypatch.setenv(LIMIT, text)
+    with pytest.raises(ValueError, match="QWEN3NB_CACHE_LIMIT: expected a size such as 500MB"):
+        EmbeddingCache(tmp_path / "x")
+
+
+def test_commands_take_the_limit(cli, folder, tmp_path, monkeypatch):
+    monkeypatch.delenv(LIMIT, raising=False)
+    seen = []
+    monkeypatch.setattr(cache_module, "parse_size", lambda text: seen.append(text) or 10**9)
+    texts, output = tmp_path / "t.jsonl", tmp_path / "v.npy"
+    texts.write_text('{"text": "one"}\n')
+    options = ("--model", "random", "--input", texts, "--out", output)
+    done = cli("encode", *options, "--cache-limit", "1.5GB")
+    assert done.exit_code == 0, done.output
+    assert seen == ["1500000000"]
+    assert LIMIT not in os.environ
+    wrong = cli("encode", *options, "--cache-limit", "much")
+    assert "expected a size such as 500MB, 50GB or 1.5TB; got 'much'" in wrong.output
+    monkeypatch.setenv("QWEN3NB_HOME", str(REPOSITORY))
+    for command in (["eval"], ["run", "leaderboard"], ["sweep"], ["quick"]):
+        assert "--cache-limit SIZE" in cli(*command, "--help").output
+
+
+def test_info_names_the_model_of_each_file(cli, folder):
+    assert "0 models" in cli("cache", "info").output
+    encoder = load_encoder("random:64", show_progress=False)
+    encoder.encode(list(TEXTS))
+    assert json.loads(encoder.cache.manifest.read_text())["identity"] == encoder.identity
+    done = cli("cache", "info")
+    assert done.exit_code == 0, done.output
+    assert "random-64  4 texts" in done.output
+    encoder.cache.manifest.unlink()
+    assert "unknown  4 texts" in cli("cache", "info").output
+    encoder.cache.manifest.write_text("{")
+    assert "its description is damaged" in cli("cache", "info").output
+    load_encoder("random:64", show_progress=False).encode(["one more"])
+    assert "random-64  5 texts" in cli("cache", "info").output
+
+
+def test_verify_finds_damaged_vectors_and_prune_removes_their_segments(cli, folder, monkeypatch):
+    stored(folder / "good")
+    assert "300 vectors hold; those of 0 models are damaged" in cli("cache", "verify").output
+    monkeypatch.setenv(LIMIT, "1MB")  # small segments
+    bad = stored(folder / "bad")
+    damaged = segment(bad)
+    assert put(bad, [0])
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    done = cli("cache", "verify")
+    assert done.exit_code == 1
+    assert f"{damaged.name}: 1 vectors fail their checksum" in done.output
+    assert "600 vectors hold; those of 1 models are damaged" in done.output
+    assert "1 models" in cli("cache", "prune", "--damaged").output
+    assert not damaged.exists()
+    assert not damaged.with_suffix(".keys").exists()
+    assert len(bad) == 1
+    assert cli("cache", "verify").exit_code == 0
+    assert "0 models" in cli("cache", "prune", "--damaged").output
+
+
+def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):
+    load_encoder("random:64", show_progress=False).encode(list(TEXTS))
+    load_encoder("random:32", show_progress=False).encode(list(TEXTS))
+    everything = sorted(folder.rglob("*"))
+    done = cli("cache", "prune", "--all", "--dry-run")
+    assert "2 models" in done.output
+    assert "nothing was removed" in done.output
+    assert sorted(folder.rglob("*")) == everything
+    assert "0 models" in cli("cache", "prune", "--older-than", 1).output
+    done = cli("cache", "prune", "--model", "random-32")
+    assert "random-32" in done.output
+    (left,) = list_caches()
+    assert left.label == "random-64"
+    assert list(folder.iterdir()) == [left.path]
+    for wrong in ([], ["--all", "--damaged"]):
+        done = cli("cache", "prune", *wrong)
+        assert done.exit_code == 1
+        assert "expected --all, or one or more of --older-than" in done.output
+    unused(EmbeddingCache(left.path), days=3)
+    (left,) = list_caches()
+    assert to_prune([left], older_than=2) == [left]
+    assert to_prune([left], older_than=4) == []
+    assert prune([left]) == left.bytes
+    assert not list(folder.iterdir())
+    assert verify_cache(left) == (0, [])
+
+
+def test_prune_to_a_size(cli, folder):
+    stored(folder / "x")
+    stored(folder / "y", about={"label": "mine"})
+    assert "0 B freed" in cli("cache", "prune", "--to", "1GB").output
+    assert "expected a size such as" in cli("cache", "prune", "--to", "little").output
+    for other in (["--all"], ["--dry-run"], ["--model", "mine"]):
+        assert "give no other option" in cli("cache", "prune", "--to", "1GB", *other).output
+    done = cli("cache", "prune", "--to", "0B")
+    assert "kB freed" in done.output
+    assert not list(folder.iterdir())

@@ -1,0 +1,66 @@
+"""Vectors that are read several times are the same in memory and in a file."""
+
+import numpy as np
+import pytest
+
+from qwen3nb.models.load import load_encoder
+from qwen3nb.vectors import encode_file
+from qwen3nb.vectors import store as module
+from qwen3nb.vectors.store import VectorStore, stored_vectors
+
+DOCUMENTS = [f"document {n % 17}" for n in range(40)] + [""]
+
+
+@pytest.fixture
+def encoder(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return load_encoder("random:24", cache=False, show_progress=False)
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 30])
+def test_stored_vectors_are_the_same_in_memory_and_in_a_file(encoder, limit, tmp_path, monkeypatch):
+    monkeypatch.setattr(encode_file, "_MOST", 7)
+    expected = encoder.encode(DOCUMENTS)
+    with stored_vectors(encoder, iter(DOCUMENTS), total=41, limit=limit) as store:
+        assert (store.shape, len(store)) == ((41, 24), 41)
+        for size in (1, 10, 41, 99):
+            np.testing.assert_array_equal(np.concatenate(list(store.blocks(size))), expected)
+        order = np.array([40, 3, 3, 0])
+        np.testing.assert_array_equal(store.rows(order), expected[order])
+        np.testing.assert_array_equal(store.everything(), expected)
+        half = store.mapped(lambda part: part[:, :12] / 2)
+        assert half.shape == (41, 12)
+        np.testing.assert_array_equal(half.rows(order), expected[order, :12] / 2)
+        # The file has no name, so that nothing can stay behind.
+        assert [*tmp_path.rglob("*.*")] == []
+        assert (tmp_path / "cache").exists() == (limit == 0)
+    for total in (40, 42):
+        with (
+            pytest.raises(ValueError, match=f"expected {total} texts; got 41"),
+            stored_vectors(encoder, iter(DOCUMENTS), total=total, limit=limit),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("memory", "given", "on_disk"), [(4 * 95, "", True), (4 * 96, "", False), (0, "96", False)]
+)
+def test_the_limit_is_a_share_of_the_free_memory_or_given(
+    encoder, tmp_path, monkeypatch, memory, given, on_disk
+):
+    """A vector takes 96 bytes."""
+    monkeypatch.setenv(module.LIMIT, given)
+    monkeypatch.setattr(module, "available_memory", lambda: memory)
+    with stored_vectors(encoder, ["a"], total=1):
+        assert (tmp_path / "cache").exists() == on_disk
+
+
+def test_what_is_refused(encoder, monkeypatch):
+    monkeypatch.setenv(module.LIMIT, "8GB")
+    with (
+        pytest.raises(ValueError, match="QWEN3NB_VECTORS_LIMIT in bytes.*'8GB'"),
+        stored_vectors(encoder, ["a"], total=1),
+    ):
+        pass
+    with pytest.raises(ValueError, match=r"expected vectors \(N, D\); got \(3,\)"):
+        VectorStore.of(np.zeros(3, np.float32))
