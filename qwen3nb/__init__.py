@@ -14,6 +14,7 @@ _HOMES = {
     "qwen3nb.evaluation.embeddings.sanity_check": ("sanity_check",),
     "qwen3nb.evaluation.embeddings.sts": ("evaluate_sts",),
     "qwen3nb.evaluation.evaluate": ("evaluate",),
+    "qwen3nb.evaluation.retrieval.custom": ("evaluate_domain",),
     "qwen3nb.evaluation.retrieval.rerank": ("rerank",),
     "qwen3nb.evaluation.training.evaluator": ("TrainingEvaluator",),
     "qwen3nb.metrics.retrieval": ("score_rankings",),
@@ -30,11 +31,12 @@ _HOMES = {
         "verify",
     ),
     "qwen3nb.report.card.extract": ("extract",),
+    "qwen3nb.report.evaluation.checked_run": ("check_and_evaluate",),
     "qwen3nb.report.leaderboard.tables": ("leaderboard",),
     "qwen3nb.report.render.figure": ("Figure",),
     "qwen3nb.report.render.table": ("Table",),
     "qwen3nb.utils.code_version": ("__version__",),
-    "qwen3nb.": ("conclusions", "datasets", "figures", "stats", "tables"),
+    "qwen3nb.": ("conclusions", "datasets", "figures", "paths", "stats", "studies", "tables"),
 }
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["BENCHMARKS", "GROUPS", "TIERS", "Benchmark", "Tier", "is_search"]
-
 
 def _keys(text: str) -> tuple[str, ...]:
     return tuple(text.split())

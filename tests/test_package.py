@@ -211,18 +211,3 @@ def test_tests_mirror_the_rooms_and_import_none_of_each_other():
                 names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
                 others = [n for n in names if n.split(".")[0] == "tests" or ".test_" in f".{n}"]
                 assert not others, f"{file} imports {others}"
-
-
-def test_a_name_is_imported_from_the_module_that_defines_it():
-    """``__all__`` lists a module's own names, so that there is one place to import each from."""
-    for file in (REPOSITORY / "qwen3nb").rglob("*.py"):
-        body = ast.parse(file.read_text(encoding="utf-8")).body
-        imported = {
-            alias.asname or alias.name
-            for node in body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        for node in body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-                assert not imported & set(ast.literal_eval(node.value)), file.name

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["STORED", "Share", "read_calibration"]
-
 STORED = Path(__file__).with_suffix(".json")
 
 

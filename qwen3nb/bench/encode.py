@@ -36,18 +36,6 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.types import Vectors
 
-__all__ = [
-    "COSINE",
-    "DIFFERENCE",
-    "EncodeBench",
-    "EncodeTiming",
-    "bench_encode",
-    "bench_texts",
-    "best_batch_size",
-    "model_folder",
-    "neural_encoder",
-]
-
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
 _YES = {True: "yes", False: "no"}

@@ -35,8 +35,6 @@ from qwen3nb import paths
 from qwen3nb.bench.harness import PYTHON, finished, table
 from qwen3nb.models.kinds.resolve import find_source
 
-__all__ = ["EvaluationBench", "EvaluationTiming", "bench_evaluation"]
-
 EQUAL = 1e-4  # largest difference of scores that count as equal
 ENCODING = "tokenising and encoding"
 OURS, PAGE, PEER = "q.evaluate", "qwen3nb eval", "mteb, sentence-transformers"

@@ -45,8 +45,6 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["LENGTHS", "SHAPES", "GpuBench", "bench_gpu"]
-
 # hidden, intermediate, layers, heads, and of a Qwen3 (another is a BERT) key heads and head size
 SHAPES: dict[str, tuple[int, ...]] = {
     "tiny": RERANKERS["tiny"],

@@ -24,18 +24,6 @@ from typing import Any, TypeVar
 from qwen3nb.utils.format import aligned
 from qwen3nb.utils.hardware import peak_memory, processor, resident_memory
 
-__all__ = [
-    "ChildTiming",
-    "Timing",
-    "at_least_one",
-    "finished",
-    "in_child",
-    "in_turn",
-    "machine",
-    "table",
-    "timed",
-]
-
 T = TypeVar("T")
 PYTHON = sys.executable
 

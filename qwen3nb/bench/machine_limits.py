@@ -27,18 +27,6 @@ from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.inference.token_budget import in_order
 from qwen3nb.models.modeling.dtypes import torch_dtype
 
-__all__ = [
-    "MatrixPeak",
-    "MatrixWork",
-    "encoder_limit",
-    "encoder_work",
-    "limit_text",
-    "product_shapes",
-    "reranker_work",
-    "shares_table",
-    "time_shares",
-]
-
 Shape = tuple[int, int, int]
 _LOGGED = "KINETO_LOG_LEVEL"
 _REPEATS = 3  # of each product per sample; the best counts

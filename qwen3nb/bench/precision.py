@@ -33,8 +33,6 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     from qwen3nb.datasets.pydocs.build import PyDocs
 
-__all__ = ["MARGIN", "PrecisionBench", "PrecisionTiming", "bench_precision", "cpu_features"]
-
 MARGIN = 0.005  # differences of nDCG@10 below this do not matter
 _FEATURES = (  # of processors that compute in 16 bits, as PyTorch names them
     "amx_bf16",

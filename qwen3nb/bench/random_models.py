@@ -20,21 +20,6 @@ from qwen3nb.models.rerankers.yes_no import Floats
 from qwen3nb.models.types import Vectors
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = [
-    "QUERY",
-    "QWEN3",
-    "VOCABULARY",
-    "cross_encoder",
-    "load_peer",
-    "model_folder",
-    "peer_vectors",
-    "predict",
-    "qwen3_shape",
-    "write_random_encoder",
-    "write_random_reranker",
-    "write_sentence_encoder",
-]
-
 QWEN3 = "qwen3-60M-random"
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3
 QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"

@@ -45,8 +45,6 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Floats
 
-__all__ = ["PASSAGES", "SHAPES", "RerankBench", "bench_rerank"]
-
 PASSAGES = {"60-80": (60, 80), "250": (240, 260)}  # tokens, from and to
 # hidden, intermediate, layers, heads, key-value heads, head size
 SHAPES = {

@@ -25,15 +25,6 @@ from qwen3nb.utils.atomic_files import new_folder, read_json, write_text
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 
-__all__ = [
-    "BookError",
-    "build_book",
-    "page_links",
-    "remote_resources",
-    "secret_pages",
-    "write_card_page",
-]
-
 # Whatever a page would fetch from another host when opened.
 _REMOTE = re.compile(
     r"""<(?:script|img|iframe|link|source|video|audio|embed)\b[^>]*?"""

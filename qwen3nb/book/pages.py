@@ -25,15 +25,6 @@ from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_json, write_text
 
-__all__ = [
-    "accessibility_problems",
-    "copy_linked_records",
-    "mend_page",
-    "mend_pages",
-    "number_pages",
-    "pages_with_records",
-]
-
 # In HTML, and in the HTML of a notebook's output, where quotes are escaped.
 _RECORD = re.compile(r'href=\\?"(?:\.\./)*records/([^"\\]+\.json)\\?"')
 

@@ -39,17 +39,6 @@ if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
 
-__all__ = [
-    "QUESTIONS",
-    "BuildInfo",
-    "build_info",
-    "citation",
-    "footer_html",
-    "setup",
-    "toy_labels",
-    "toy_text",
-]
-
 # Readers' questions, and the pages in ``book/runs`` that answer them.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Which model is best, and how certain is that?", ("leaderboard",)),

@@ -26,16 +26,6 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.hardware import cores, gpu_names, processor, total_memory
 
-__all__ = [
-    "data_versions_table",
-    "failed_runs_table",
-    "machine_table",
-    "runs_table",
-    "software_table",
-    "status_conclusion",
-    "verification_table",
-]
-
 _UNKNOWN = "not recorded"
 _MOST = 8  # names listed in a cell; the rest is counted
 

@@ -24,7 +24,6 @@ from qwen3nb.utils.atomic_files import (
 )
 
 log = logging.getLogger(__name__)
-__all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
 
 # Copied unchanged next to the mean; all other files belong to a single step.
 _KEPT = (

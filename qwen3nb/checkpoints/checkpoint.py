@@ -13,8 +13,6 @@ from typing import Any
 from qwen3nb.checkpoints.folder import check_inside
 from qwen3nb.checkpoints.types import CheckpointError
 
-__all__ = ["list_checkpoints", "metric_of", "step_of", "trainer_state"]
-
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
 
 

@@ -12,8 +12,6 @@ from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
 from qwen3nb.checkpoints.types import CheckpointError
 
-__all__ = ["TensorDrift", "distance_to", "weight_drift"]
-
 _LAYER = re.compile(r"layers\.(\d+)\.(.+)\.weight")
 
 

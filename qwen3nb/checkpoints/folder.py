@@ -28,18 +28,6 @@ from qwen3nb.utils.atomic_files import file_stamp, recover_folder, sha256_file
 from qwen3nb.utils.files.digest_memory import remembered_digest
 from qwen3nb.utils.strict_json import parse_json
 
-__all__ = [
-    "JSON_LIMIT",
-    "SINGLE",
-    "ModelFolder",
-    "SentenceModule",
-    "check_inside",
-    "copy_present",
-    "open_checkpoint",
-    "read_object",
-    "strip_wrappers",
-]
-
 SINGLE = "model.safetensors"
 _FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
 # What else may hold weights, by the end of a file's name.

@@ -14,8 +14,6 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weights import sha256_of
 
-__all__ = ["EMBEDDINGS", "embedding_name", "encoder_name", "extra_copies"]
-
 # In order of preference.
 EMBEDDINGS = (
     "model.shared.weight",

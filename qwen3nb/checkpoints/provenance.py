@@ -24,15 +24,6 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.hub.download import MODEL_FILES
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
-__all__ = [
-    "AVERAGING",
-    "PROVENANCE",
-    "check_checksums",
-    "published",
-    "read_provenance",
-    "with_checksums",
-]
-
 PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
 

@@ -26,8 +26,6 @@ from qwen3nb.checkpoints.types import CheckpointError, TensorEntry, check_name, 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["read_torch"]
-
 # The largest model in use, with 36,000 tensors, has 5 MB; unpickled, it grows a hundredfold.
 _PICKLE_LIMIT = 10_000_000
 # Bytes of all tensors by those of the file: an embedding has up to four names.

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FLOATS", "ITEM_SIZES", "CheckpointError", "TensorEntry", "check_name", "weight_size"]
-
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
 ITEM_SIZES = {
     **FLOATS,

@@ -32,18 +32,6 @@ from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Weights",
-    "check_float",
-    "combined_digest",
-    "not_finite_error",
-    "read_safetensors",
-    "read_weights",
-    "sha256_of",
-    "torch_dtypes",
-    "truncated_error",
-]
-
 _BLOCK = 1 << 20
 _MOST_AXES = 64  # as in NumPy; the product of a million axes would take hours
 # A typical header has about 120 bytes per tensor; parsed into Python objects, it grows twentyfold.

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Piece", "Written", "write_pieces"]
-
 _BLOCK = 1 << 18  # values; fits into the processor's cache
 _THREADS = 4
 _ZEROS = 0.25  # share of exact zeros above which a matrix is reported

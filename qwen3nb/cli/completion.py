@@ -17,20 +17,9 @@ from click.shell_completion import CompletionItem
 from qwen3nb import paths
 from qwen3nb.tiers import GROUPS, TIERS
 
-__all__ = [
-    "Completion",
-    "complete_labels",
-    "complete_models",
-    "complete_notebook_value",
-    "complete_notebooks",
-    "complete_paths",
-    "complete_tasks",
-    "complete_tiers",
-]
-
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-_REGISTRY = Path(__file__).parents[1] / "models" / "sources" / "registry.toml"
+_REGISTRY = Path(__file__).parents[1] / "models" / "kinds" / "registry.toml"
 _OTHER_MODELS = ("bm25", "random")
 _IDENTITY = re.compile(r"-[0-9a-f]{8}$")
 

@@ -10,9 +10,6 @@ import click
 
 from qwen3nb.cli.program import Program
 
-__all__ = ["main"]
-
-
 # By heading: the name of a command, its module and function in commands/, and a summary.
 _CONTENTS = {
     "Make": {

@@ -25,8 +25,6 @@ from qwen3nb.utils.terminal import guarded_streams, say, traceback_here
 if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
-__all__ = ["Command", "CommandGroup", "Program", "readable_records"]
-
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
 _WHOLE = 1000  # characters: more than any first sentence
 # Options as REQUIREMENTS.md, the user's own document, spells them: they work and are not listed.

@@ -18,8 +18,6 @@ from typing import Any
 
 import click
 
-__all__ = ["LOCAL", "ClusterError", "connected"]
-
 LOCAL = "local"
 
 _PATIENCE = 5.0  # seconds for an address to answer; Ray itself would wait for minutes

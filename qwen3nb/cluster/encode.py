@@ -43,8 +43,6 @@ from qwen3nb.vectors.encode_file import (
 )
 from qwen3nb.vectors.shards import Shard, ShardedVectors, ShardModel
 
-__all__ = ["WorkerSize", "encode_on_cluster", "worker_size"]
-
 _CORES = 4  # of a worker without a GPU; more of them gain little
 _PARTS = 4  # per worker at least, so that the last parts end at about the same time
 _RETRIES = 3  # of a part, and of a worker

@@ -18,8 +18,6 @@ from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, writ
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.files.digest_memory import remember_digests
 
-__all__ = ["Question", "facts_here"]
-
 _DIGITS = 12  # of a digest, where it is shown
 
 

@@ -25,17 +25,6 @@ from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.files.digest_memory import known_digests
 from qwen3nb.utils.secrets import passed_names
 
-__all__ = [
-    "DRIVER",
-    "Node",
-    "agree",
-    "check_nodes",
-    "disagreements",
-    "node_environment",
-    "nodes_of",
-    "sent_environment",
-]
-
 DRIVER = "this machine"
 
 # Variables that a node takes from the driver, by how they begin, but for those of its own.

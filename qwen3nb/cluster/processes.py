@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-__all__ = ["guarded", "run_guarded"]
-
 _SECONDS = 0.2  # between two looks
 _MOMENT = 2.0  # seconds for processes that clean up after others
 _PATIENCE = 4.0  # seconds in which a killed process is gone, unless the system holds it

@@ -24,8 +24,6 @@ from qwen3nb.models.kinds.source import folder_digests
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import sha256_json
 
-__all__ = ["Delivery", "Expected", "Request", "foreign_records", "run_on_node", "unpacked"]
-
 _PART = 8 << 20  # bytes
 # Records and notes, which a run may reuse or show beside its own; each is only ever replaced whole.
 _KNOWN = (

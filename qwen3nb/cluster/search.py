@@ -16,8 +16,6 @@ from qwen3nb.cluster.connect import LOCAL, connected
 from qwen3nb.models.search.exact import Floats, Hits, merge_hits, search
 from qwen3nb.vectors.shards import Shard, ShardedVectors, check_content, read_manifest
 
-__all__ = ["search_on_cluster"]
-
 _FAN = 4  # results merged at once
 _RETRIES = 3  # of a task whose node died
 

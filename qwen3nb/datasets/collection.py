@@ -47,19 +47,6 @@ from qwen3nb.models.search.mteb_rows import (
 )
 from qwen3nb.utils.strict_json import first_duplicate
 
-__all__ = [
-    "LARGEST",
-    "SKIP_SELF",
-    "UNANSWERABLE",
-    "UNJUDGED",
-    "TestCollection",
-    "find_collections",
-    "from_mteb",
-    "judgement_counts",
-    "nonzero",
-    "text_counts",
-]
-
 CONFLICTING = "judgements given twice with different grades, the last one counts"
 REPEATED = "judgements given twice with the same grade"
 NEGATIVE = "judgements with a negative grade, counted as 0"

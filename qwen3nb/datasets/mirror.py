@@ -31,25 +31,6 @@ from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.files.digest_memory import remembered_digest
 
-__all__ = [
-    "MirrorError",
-    "Need",
-    "current_revision",
-    "data_revision",
-    "explain",
-    "fetch",
-    "fetch_all",
-    "hub_access",
-    "is_filled",
-    "load_data",
-    "local_data",
-    "mirrored",
-    "missing",
-    "missing_error",
-    "needs",
-    "sizes",
-]
-
 NOTE = ".qwen3nb-fetched.json"
 _PARTIAL = ".partial"  # downloads that are not complete, below the mirror
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

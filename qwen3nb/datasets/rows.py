@@ -25,34 +25,6 @@ from typing import Any
 from qwen3nb.utils.byte_sizes import parse_size
 from qwen3nb.utils.strict_json import parse_json
 
-__all__ = [
-    "LINE",
-    "RATIO",
-    "DataError",
-    "checked_id",
-    "csv_rows",
-    "finite_number",
-    "has_control_characters",
-    "json_object",
-    "json_rows",
-    "line_blocks",
-    "listed",
-    "misspelt",
-    "number_in_text",
-    "numbered_json_rows",
-    "numbered_lines",
-    "numbered_tsv_rows",
-    "printable",
-    "raised_limit",
-    "read_bytes",
-    "read_text",
-    "required",
-    "scored_pair",
-    "size_limit",
-    "unicode_text",
-    "variant",
-]
-
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold

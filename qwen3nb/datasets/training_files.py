@@ -16,8 +16,6 @@ import yaml
 from qwen3nb.datasets.rows import DataError, read_bytes, read_text
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
-__all__ = ["json_lines", "read_settings"]
-
 _CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
 _LOG = 256 << 20  # bytes
 _VALUES = 100_000  # in a configuration, with all it refers to

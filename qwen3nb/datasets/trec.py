@@ -29,8 +29,6 @@ from qwen3nb.metrics.retrieval import Qrels, Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
 
-__all__ = ["load_run", "qrels_bytes", "read_run", "run_digest", "write_run"]
-
 Columns = tuple[tuple[str, ...], tuple[str, ...], Iterable[int], tuple[float, ...]]
 _BLANK = re.compile(r"\s")
 _RANK = re.compile(r"-?[0-9]{1,9}")

@@ -16,8 +16,6 @@ from qwen3nb.datasets.rows import (
     variant,
 )
 
-__all__ = ["Analogy", "WordPair", "load_analogies", "load_word_pairs", "mirrored_words"]
-
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "sentence1": str,
     "sentence2": str,

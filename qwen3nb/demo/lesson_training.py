@@ -10,8 +10,6 @@ from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder
 
-__all__ = ["lesson_training"]
-
 
 def lesson_training() -> Path:
     """Return the folder of the demo's training, or of one of 20 steps, kept in the cache.

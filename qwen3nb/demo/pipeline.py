@@ -32,8 +32,6 @@ from qwen3nb.execution.sweep import Job, failures_text, sweep
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.terminal import say
 
-__all__ = ["DemoError", "run_demo"]
-
 # The encoder that the book and its card are about: the best on the development pairs (nDCG@10
 # .154; the average of the two best checkpoints .151). `models.kinds.resolve` calls it "demo".
 MODEL = "contrastive-checkpoint-400"

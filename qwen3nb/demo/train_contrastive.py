@@ -35,8 +35,6 @@ from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = ["CONTRASTIVE", "METRIC", "ContrastiveSettings", "train_contrastive"]
-
 METRIC = "eval_ndcg_at_10"  # on the development pairs
 _SIDES = ("summary", "text")
 _TOGETHER = 32  # texts that go through the model at once

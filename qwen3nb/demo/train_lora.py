@@ -54,16 +54,6 @@ from qwen3nb.models.rerankers.prompt_template import (
 from qwen3nb.utils.atomic_files import read_json, write_json, write_text
 from qwen3nb.utils.progress import tqdm
 
-__all__ = [
-    "BASE",
-    "LORA",
-    "BaseSettings",
-    "LoraSettings",
-    "last_states",
-    "train_adapters",
-    "train_base",
-]
-
 # The task in a log, and the losses, of each mode.
 _MODES = {
     "rank_only": ("reranking", ("loss_rerank",)),

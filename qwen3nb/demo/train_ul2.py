@@ -33,21 +33,6 @@ from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qw
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = [
-    "DECODER",
-    "DENOISERS",
-    "UL2",
-    "Ul2Settings",
-    "denoise",
-    "hide_spans",
-    "hide_suffix",
-    "seq2seq_config",
-    "token_id",
-    "train_decoder",
-    "train_seq2seq",
-    "training_texts",
-]
-
 
 @dataclass(frozen=True)
 class Denoiser:

@@ -26,8 +26,6 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["Schedule", "copy_files", "faster_linear_layers", "make_trainer", "quietly", "silence"]
-
 _Trainer = TypeVar("_Trainer", bound=Trainer)
 
 

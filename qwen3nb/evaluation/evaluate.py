@@ -27,8 +27,6 @@ from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.utils.imports import load_library
 
-__all__ = ["DEPTH", "evaluate"]
-
 DEPTH = 100  # documents per query of a collection
 Data = TestCollection | Path | str
 

@@ -28,8 +28,6 @@ from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.hardware import gpu_names
 
-__all__ = ["KnownModel", "Model", "known_or_loaded", "loaded", "remember"]
-
 log = logging.getLogger(__name__)
 Model = Encoder | BM25 | Fusion
 _LIBRARIES = (

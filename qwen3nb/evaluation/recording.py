@@ -32,17 +32,6 @@ from qwen3nb.records.verification import unchanged_record
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = [
-    "Work",
-    "assemble",
-    "has_runs",
-    "means",
-    "record_path",
-    "stored",
-    "with_qrels",
-    "with_runs",
-]
-
 log = logging.getLogger(__name__)
 
 

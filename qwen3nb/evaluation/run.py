@@ -27,18 +27,6 @@ from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = [
-    "SEARCH_TYPES",
-    "EvaluationError",
-    "EvaluationRun",
-    "Item",
-    "Run",
-    "RunOptions",
-    "UnsupportedError",
-    "evaluate_each",
-    "stored_record",
-]
-
 SEARCH_TYPES = ("Retrieval", "Reranking")
 _WITH_BAR = ("tasks", "data sets")  # which there may be many of
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an error's class

@@ -10,8 +10,6 @@ from qwen3nb.evaluation.mteb.plan import Preflight
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.report.evaluation.checked_run import look
 
-__all__ = ["dry_run"]
-
 
 def dry_run(parameters: Mapping[str, Any]) -> Preflight:
     """Look for data and weights, load the model, encode a few batches and add up the needs.

@@ -39,16 +39,6 @@ from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = [
-    "Command",
-    "Executor",
-    "LocalExecutor",
-    "RayExecutor",
-    "RunOutcome",
-    "last_line",
-    "on_cluster",
-]
-
 STOPPED = -signal.SIGTERM  # status of what was not started, since all are stopped
 _PATIENCE = 5.0  # seconds in which a guard ends a run
 _REPEATS = 3  # of a run whose node was lost

@@ -10,8 +10,6 @@ from types import FrameType
 
 import click
 
-__all__ = ["Interrupted", "SignalInterrupt", "interrupted_by_signals"]
-
 _SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 
 

@@ -44,19 +44,6 @@ from qwen3nb.utils.files.turns import turn
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-__all__ = [
-    "ENGINE",
-    "NotebookError",
-    "finished_page",
-    "is_ours",
-    "page_path",
-    "partial_folder",
-    "resolved_parameters",
-    "run_key",
-    "run_notebook",
-    "settle",
-]
-
 ENGINE = "qwen3nb"
 _WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # warn that there are none
 

@@ -22,8 +22,6 @@ from qwen3nb.records.store import load_results
 from qwen3nb.utils.format import option_words
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["page_command", "page_name", "page_title"]
-
 # Parameters that change where files are, or how something is computed, but nothing on the page.
 _UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
 # Parameters that select tasks; each takes the place of the tier's.

@@ -38,8 +38,6 @@ from qwen3nb.cluster.processes import guarded
 from qwen3nb.utils.secrets import Secrets, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
-__all__ = ["OPTIONS", "Engine", "completed"]
-
 # papermill's options with the number of their values; a test checks them against papermill.
 OPTIONS = {
     **dict.fromkeys(("-p", "--parameters", "-r", "--parameters_raw"), 2),

@@ -37,23 +37,6 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = [
-    "CHECKS",
-    "CHOICES",
-    "MINIMUM",
-    "Memo",
-    "Parameter",
-    "ParameterError",
-    "cell_source",
-    "check_parameters",
-    "declared_parameters",
-    "notebook_title",
-    "read_config",
-    "read_notebook",
-    "read_parameters",
-    "typed_parameters",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

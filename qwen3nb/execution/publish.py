@@ -45,15 +45,6 @@ from qwen3nb.utils.progress import TEXT, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
-__all__ = [
-    "LOG",
-    "NotebookRun",
-    "clean",
-    "named_models",
-    "ran_to_its_end",
-    "without_empty_sections",
-]
-
 RAISES = "raises-failures"  # tag of the cell that raises what failed, after everything is shown
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"

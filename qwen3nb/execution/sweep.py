@@ -47,8 +47,6 @@ from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["Job", "check_jobs", "failures_text", "fitting", "reusable", "sweep"]
-
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3

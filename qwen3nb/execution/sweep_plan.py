@@ -41,8 +41,6 @@ from qwen3nb.execution.parameters import (
 from qwen3nb.execution.sweep import Job
 from qwen3nb.utils.schema import field_problem
 
-__all__ = ["SweepPlan", "read_plan"]
-
 _Names = tuple[Annotated[str, Strict(), Field(min_length=1)], ...]
 
 

@@ -35,15 +35,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
-__all__ = [
-    "CHECK",
-    "TOKENIZER_FILES",
-    "ExportOptions",
-    "copy_tokenizer",
-    "named_token",
-    "write_model_files",
-]
-
 CHECK = "check_encoder.py"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (

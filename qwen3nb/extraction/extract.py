@@ -38,8 +38,6 @@ from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["ALLOWANCES", "Extraction", "extract_encoder", "is_seq2seq"]
-
 # transformers 4 refuses the weights with this text; with "pt", it would run them in silence.
 _FORMAT = "pt for transformers 5.2 or newer, as older releases would run this encoder causally"
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}

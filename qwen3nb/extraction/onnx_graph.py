@@ -28,8 +28,6 @@ from qwen3nb.utils.atomic_files import new_file, write_bytes
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["GRAPH", "ONE_FILE", "OnnxGraph", "require_onnx", "write_graph"]
-
 GRAPH = "onnx/model.onnx"
 # Bytes of weights in the graph's own file, which cannot have more than 2 GiB. Larger weights lie
 # beside it, under the one name that other programs download from the hub.

@@ -29,8 +29,6 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
-__all__ = ["Upload", "plan_push", "push"]
-
 _SECRET_NAMES = (
     ".env*",
     "*.env",

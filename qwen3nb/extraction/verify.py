@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.extraction.export import ExportOptions
 
-__all__ = ["MAX_DIFFERENCE", "TEXTS", "Verification", "verify_export"]
-
 MAX_DIFFERENCE = 1e-5
 # Short, long, in several scripts; none contains a special token.
 TEXTS = (

@@ -16,8 +16,6 @@ from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["MAX_PART", "GraphVerification", "verify_graph"]
-
 # Of the largest state. Another library adds up in another order, so its rounding differs, and
 # grows with the size of what is added up.
 MAX_PART = 1e-4

@@ -10,8 +10,6 @@ from qwen3nb.hub.digests import FileDigest, FileFacts
 from qwen3nb.hub.http_library import httpx
 from qwen3nb.hub.patience import Patience, Silence
 
-__all__ = ["Body"]
-
 _LEAST = 64  # bytes per second; what comes slower counts as silence
 
 

@@ -21,8 +21,6 @@ from qwen3nb.hub.failures import retry_after, status_error, transport_failure
 from qwen3nb.hub.http_library import httpx
 from qwen3nb.hub.patience import Patience, Silence, bounded
 
-__all__ = ["HubGuard"]
-
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _REDIRECTS = 10
 _HUBS = ("https://huggingface.co", "https://hf.co")

@@ -17,16 +17,6 @@ from urllib.parse import unquote, urlsplit
 
 from qwen3nb.hub.errors import HubError
 
-__all__ = [
-    "FileDigest",
-    "FileFacts",
-    "FileKey",
-    "file_digest",
-    "file_key",
-    "hub_path",
-    "listed_files",
-]
-
 _SHA256, _GIT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
 _REPOSITORY = r"(?P<id>[^/]+(?:/[^/]+)?)"
 _FILE = re.compile(rf"(?P<kind>datasets/|spaces/)?{_REPOSITORY}/resolve/(?P<revision>[^/]+)/(.+)")

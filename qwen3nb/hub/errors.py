@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 from qwen3nb.utils.secrets import WITHHELD, known_secrets
 
-__all__ = ["NOT_A_HUB", "HubError", "hub_error", "hub_reason", "server_name", "status_reason"]
-
 NOT_A_HUB = (
     "what answers is not a hub, perhaps a proxy or a network's login page; log in to the "
     "network, then check HF_ENDPOINT and the proxy"

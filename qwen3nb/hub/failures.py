@@ -14,8 +14,6 @@ from qwen3nb.hub.errors import HubError, server_name, status_reason
 from qwen3nb.hub.http_library import httpx
 from qwen3nb.hub.patience import Silence
 
-__all__ = ["Failure", "retry_after", "status_error", "transport_failure"]
-
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 
 

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from qwen3nb.hub.errors import HubError
 
-__all__ = ["Patience", "Silence", "bounded", "silence_limit"]
-
 _SECONDS = 8.0
 _VARIABLE = "QWEN3NB_HUB_TIMEOUT"
 _TRIES = 5  # in a row without progress

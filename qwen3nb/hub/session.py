@@ -11,8 +11,6 @@ from typing import Any
 from qwen3nb.hub.errors import hub_reason
 from qwen3nb.hub.patience import silence_limit
 
-__all__ = ["hub_problem", "hub_reachable", "hub_session"]
-
 _REMEMBERED = 30.0  # seconds for which the answer to a probe holds
 
 

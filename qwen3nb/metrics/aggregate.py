@@ -30,8 +30,6 @@ from qwen3nb.metrics.intervals import (
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.schema import Count, Names, Number, Text, choice
 
-__all__ = ["AGGREGATES", "REPORTED", "Aggregate", "aggregate", "aggregate_samples", "reported"]
-
 # Columns whose values are draws of k-means, not queries.
 DRAWN = {"v_measure", "V-measure", "ARI", "NMI", "homogeneity", "completeness"}
 REPORTED = "reported"  # a value from another program, without per-query values

@@ -41,24 +41,6 @@ from scipy.special import ndtri, stdtrit
 
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "INTERVALS",
-    "Array",
-    "Interval",
-    "correlation_influence",
-    "correlation_interval",
-    "difference_interval",
-    "difference_intervals",
-    "excludes_zero",
-    "f1_interval",
-    "interval_words",
-    "mean_interval",
-    "mean_of_intervals",
-    "no_worse",
-    "student_interval",
-    "within",
-]
-
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 

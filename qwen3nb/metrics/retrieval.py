@@ -20,18 +20,6 @@ import numpy as np
 
 from qwen3nb.metrics.run_arrays import RunArrays
 
-__all__ = [
-    "METRICS",
-    "RECORDED",
-    "Measure",
-    "Qrels",
-    "Run",
-    "rank_documents",
-    "ranking",
-    "score_rankings",
-    "score_run",
-]
-
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
 

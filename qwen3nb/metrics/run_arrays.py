@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RunArrays", "RunBuilder"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunArrays(Mapping[str, Mapping[str, float]]):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-__all__ = ["batches_by_tokens", "deduplicate"]
-
 
 def batches_by_tokens(
     lengths: Sequence[int],

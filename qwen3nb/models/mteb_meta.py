@@ -14,8 +14,6 @@ from qwen3nb.models.kinds.source import Source, registry
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
 
-__all__ = ["mteb_meta"]
-
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of a parameter
 _MEGABYTE = 1 << 20  # as MTEB counts
 _HEAD = 1 << 16  # characters in which a card's front matter ends

@@ -1,7 +1,5 @@
 """The exception of everything that reads or writes records."""
 
-__all__ = ["ResultError"]
-
 
 class ResultError(ValueError):
     """A record that cannot be read or is inconsistent; names the file and the cause."""

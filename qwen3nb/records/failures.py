@@ -18,8 +18,6 @@ from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.schema import Number, Unicode, field_problem
 
-__all__ = ["FailedRun", "failed_run", "failed_runs", "forget_failure", "note_failure"]
-
 
 @dataclass(frozen=True)
 class FailedRun:

@@ -81,22 +81,6 @@ from qwen3nb.utils.schema import (
 )
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = [
-    "CHECKSUMS",
-    "SCHEMA",
-    "Environment",
-    "MTEBScore",
-    "ModelInfo",
-    "Part",
-    "Result",
-    "RunCost",
-    "TaskInfo",
-    "checksum",
-    "in_checksums",
-    "read_record",
-    "result_path",
-]
-
 CHECKSUMS = "checksums.jsonl"
 SCHEMA = "qwen3nb.result/3"
 ONE_FILE = "qwen3nb.result/2"  # with the scores and the best documents in the JSON

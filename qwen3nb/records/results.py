@@ -13,8 +13,6 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Results", "richest_tier"]
-
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
 

@@ -18,14 +18,6 @@ from qwen3nb.metrics.retrieval import METRICS, score_run
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import sha256_file
 
-__all__ = [
-    "first_run_file",
-    "first_stage_file",
-    "reranked_run_file",
-    "rescored_problems",
-    "run_problems",
-]
-
 _ROUNDING = 1e-6
 
 

@@ -30,8 +30,6 @@ from qwen3nb.utils.format import inert_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["write_scores"]
-
 _COLUMNS = """
     model identity seed task type revision split subset query metric value finished record
 """.split()  # noqa: SIM905 - a list of words reads better as a line

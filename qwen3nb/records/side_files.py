@@ -48,21 +48,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = [
-    "QueryScores",
-    "ScoresEntry",
-    "SideEntry",
-    "SideFile",
-    "StoredScores",
-    "StoredTop",
-    "encode_top",
-    "named_files",
-    "remove_unnamed",
-    "run_path",
-    "side_file_problems",
-    "write_side_file",
-]
-
 _KINDS = ("scores", "top")
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name

@@ -29,18 +29,6 @@ from qwen3nb.records.side_files import StoredScores, side_file_problems
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.files.journal import Journal
 
-__all__ = [
-    "SUMMARY",
-    "SUMMARY_SCHEMA",
-    "Verifier",
-    "folder_problems",
-    "listed_records",
-    "problems",
-    "removed_records",
-    "scores_of",
-    "unchanged_record",
-]
-
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # between two computations of one number
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits

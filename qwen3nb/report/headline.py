@@ -29,8 +29,6 @@ from qwen3nb.report.training.interference import (
     interference_report,
 )
 
-__all__ = ["Finding", "findings", "findings_html", "headline_findings", "headline_lead"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -35,8 +35,6 @@ from qwen3nb.utils.format import json_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import write_public
 
-__all__ = ["ModelReport", "report_model"]
-
 _SEARCH = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100")
 
 

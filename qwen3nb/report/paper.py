@@ -59,8 +59,6 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public
 
-__all__ = ["Choice", "PaperContents", "write_paper", "write_tables"]
-
 _OF_MANY = 4  # of more than `MANY` models that are not named, how many have figures of their own
 # Figures of one panel, which are legible in one column; others span the page.
 _NARROW = re.compile(r"differences-.|wins-.|ranks|interference|per-query")

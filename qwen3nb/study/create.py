@@ -14,8 +14,6 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import may_replace, new_folder
 
-__all__ = ["StudyError", "create_study", "template_folder"]
-
 _FILES = {  # in files/: in a study
     "README.md": "README.md",
     "Makefile": "Makefile",

@@ -24,25 +24,6 @@ from typing import Any, BinaryIO
 
 from qwen3nb.utils.files.turns import lock
 
-__all__ = [
-    "canonical",
-    "explained",
-    "file_stamp",
-    "may_replace",
-    "named",
-    "new_file",
-    "new_folder",
-    "read_json",
-    "recover_folder",
-    "sha256_file",
-    "sha256_json",
-    "sweep_leftovers",
-    "sync_folder",
-    "write_bytes",
-    "write_json",
-    "write_text",
-]
-
 _BLOCK = 1 << 20
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds

@@ -8,8 +8,6 @@ from typing import Any
 
 from qwen3nb import paths
 
-__all__ = ["BookSettings", "book_settings"]
-
 
 @dataclass(frozen=True)
 class BookSettings:

@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["parse_size"]
-
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[KMGT]?)B?", re.IGNORECASE)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["one_of"]
-
 
 def one_of(kind: str, value: str, choices: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``choices``.

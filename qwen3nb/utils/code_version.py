@@ -9,8 +9,6 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
-__all__ = ["__version__", "code_digest", "git_commit", "installed_version"]
-
 _CODE = {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
 _LENGTH = 12
 

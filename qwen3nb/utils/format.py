@@ -8,20 +8,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "aligned",
-    "duration_text",
-    "inert_text",
-    "interval_text",
-    "json_text",
-    "minus_signs",
-    "number_text",
-    "option_words",
-    "p_value_text",
-    "percent_text",
-]
-
-
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start

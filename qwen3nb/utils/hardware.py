@@ -10,19 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = [
-    "available_memory",
-    "cores",
-    "free_disk",
-    "gpu_names",
-    "gpus",
-    "peak_memory",
-    "processor",
-    "resident_memory",
-    "total_memory",
-    "vendor",
-]
-
 _STATUS = Path("/proc/self/status")
 _GPU = re.compile(r"GPU \d+: (?P<name>.*) \(UUID: (?P<id>GPU-[\w-]+)\)")
 _SLICE = re.compile(r"\s+(?P<name>MIG .*?)\s+Device\s+\d+: \(UUID: (?P<id>MIG-[\w/-]+)\)")

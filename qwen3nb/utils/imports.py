@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-__all__ = ["lazy_names", "load_library"]
-
 
 def lazy_names(
     module: str, homes: Mapping[str, Sequence[str] | str]

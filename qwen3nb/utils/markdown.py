@@ -11,9 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["code", "escaped", "markdown_table"]
-
-
 # What Markdown and MyST read anywhere, and what they read at the start of a line only:
 # lists, block breaks, targets, fences, comments. A number keeps its sign.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~]|(?<=\])\()")

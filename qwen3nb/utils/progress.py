@@ -18,8 +18,6 @@ if TYPE_CHECKING or os.environ.get(TEXT):
 else:
     from tqdm.auto import tqdm as _tqdm
 
-__all__ = ["TEXT", "seconds_between", "tqdm"]
-
 _SHOWN, _KEPT = 0.1, 10.0
 
 

@@ -16,25 +16,6 @@ from pydantic_core import core_schema
 
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "Amount",
-    "Count",
-    "FileName",
-    "Label",
-    "Moment",
-    "Name",
-    "Names",
-    "Number",
-    "PathText",
-    "Text",
-    "Unicode",
-    "WrittenAs",
-    "bounded_json",
-    "choice",
-    "field_problem",
-    "shortened",
-]
-
 _PLAIN = r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$"  # no control characters
 _LARGEST = 1 << 63  # of a whole number
 _LARGEST_NUMBER = 1e15

@@ -20,19 +20,6 @@ from urllib.parse import quote
 
 from qwen3nb.utils.atomic_files import write_text
 
-__all__ = [
-    "HUB_TOKENS",
-    "PASSED",
-    "WITHHELD",
-    "SecretError",
-    "Secrets",
-    "is_secret_name",
-    "kernel_environment",
-    "known_secrets",
-    "passed_names",
-    "write_public",
-]
-
 PASSED = "QWEN3NB_PASS_ENV"  # names that kernels get all the same, comma-separated
 WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that it lacks
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["first_duplicate", "parse_json"]
-
 
 def first_duplicate(names: Iterable[str]) -> str | None:
     """Return the first name that is there a second time, or None."""

@@ -18,17 +18,6 @@ import click
 
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
-__all__ = [
-    "GuardedStream",
-    "coloured",
-    "guarded_streams",
-    "say",
-    "traceback_here",
-    "uncoloured",
-    "visible",
-    "visible_progress",
-]
-
 # Controls of ASCII and of its extension, line separators, what reorders or hides text, and halves
 # of surrogate pairs. Line breaks and tabs stay.
 _CONTROL = re.compile(

@@ -22,18 +22,6 @@ from numpy.typing import NDArray
 
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = [
-    "HEADER",
-    "Floats",
-    "check_npy",
-    "fill",
-    "npy_header",
-    "read_blocks",
-    "read_manifest_fields",
-    "write_all",
-    "write_manifest_fields",
-]
-
 HEADER = 128  # bytes of the header that is written: room for any number of rows
 SCHEMA = 1  # of manifests
 Floats = NDArray[np.float32]

@@ -63,19 +63,6 @@ from qwen3nb.vectors.block_file import (
     write_manifest_fields,
 )
 
-__all__ = [
-    "EmbeddingCache",
-    "ModelVectors",
-    "bytes_per_vector",
-    "cache_folder",
-    "list_caches",
-    "prune",
-    "prune_to",
-    "text_key",
-    "to_prune",
-    "verify_cache",
-]
-
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 MANIFEST = "manifest.json"

@@ -51,26 +51,6 @@ from qwen3nb.vectors.shards import (
     stored_digests,
 )
 
-__all__ = [
-    "EncodedFile",
-    "EncodedShards",
-    "TextCuts",
-    "block_size",
-    "check_folder",
-    "check_output",
-    "check_texts",
-    "cut_texts",
-    "encode_blocks",
-    "encode_shard",
-    "encode_shards",
-    "encode_to_file",
-    "finish_shards",
-    "model_of",
-    "read_texts",
-    "start_shards",
-    "text_bar",
-]
-
 AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 TEXTS_PER_SHARD = 65_536  # by default
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length

@@ -41,21 +41,6 @@ from qwen3nb.vectors.block_file import (
     write_manifest_fields,
 )
 
-__all__ = [
-    "MANIFEST",
-    "PLAN",
-    "Shard",
-    "ShardModel",
-    "ShardSource",
-    "ShardedVectors",
-    "check_content",
-    "damaged_shards",
-    "read_manifest",
-    "read_shard_plan",
-    "shard_blocks",
-    "stored_digests",
-]
-
 log = logging.getLogger(__name__)
 PLAN, MANIFEST = "plan.json", "manifest.json"
 _Count = Annotated[int, Field(ge=0)]

@@ -28,8 +28,6 @@ from qwen3nb.utils.hardware import available_memory
 from qwen3nb.vectors.block_file import Floats, fill, write_all
 from qwen3nb.vectors.encode_file import encode_blocks
 
-__all__ = ["BLOCK", "VectorStore", "stored_vectors"]
-
 BLOCK = 65_536  # vectors, as FAISS adds them to an index
 LIMIT = "QWEN3NB_VECTORS_LIMIT"
 _SHARE = 4  # a quarter of the available memory

@@ -14,8 +14,6 @@ from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference,
 from qwen3nb.evaluation.studies.ablation import TrainingOutcome, Variant, VariantResult
 from qwen3nb.metrics.intervals import Array
 
-__all__ = ["Effect", "component_effects", "effects"]
-
 
 @dataclass(frozen=True)
 class Effect:

@@ -20,8 +20,6 @@ from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["AgainstBaseline", "against_baseline", "known_baseline"]
-
 FLOOR = "random"
 
 

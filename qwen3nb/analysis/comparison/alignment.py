@@ -16,19 +16,6 @@ import numpy as np
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix, SystemScores, join
 from qwen3nb.records.record import Result
 
-__all__ = [
-    "Names",
-    "by_part",
-    "common_revision",
-    "comparable",
-    "model_names",
-    "newest_records",
-    "pair_against",
-    "pair_results",
-    "score_columns",
-    "system_names",
-]
-
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
 

@@ -24,24 +24,6 @@ from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 
-__all__ = [
-    "MEAN",
-    "BenchmarkMean",
-    "MeanColumn",
-    "MeanComparison",
-    "benchmark_columns",
-    "column_matrices",
-    "column_mean",
-    "counted_tasks",
-    "main_score",
-    "mean_comparisons",
-    "rankable",
-    "ranked_columns",
-    "task_column",
-    "task_score",
-    "tier_columns",
-]
-
 _WITHOUT = {"BEIR": "MSMARCO"}  # reported without this task too
 _GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 MEAN = "mean"  # type of the "task" that a record of a mean has

@@ -24,8 +24,6 @@ from qwen3nb.analysis.stats.resampling import DRAWS, draw_seed
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Interval
 
-__all__ = ["Breakdown", "Reversal", "breakdown"]
-
 OTHER = "(no category)"
 
 

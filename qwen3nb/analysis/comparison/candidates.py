@@ -17,20 +17,6 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.utils.format import interval_text, p_value_text
 
-__all__ = [
-    "Decision",
-    "QueryChange",
-    "Recommendation",
-    "decide",
-    "enough_queries",
-    "evidence",
-    "largest_changes",
-    "recommend",
-    "rule",
-    "select_candidates",
-    "task_of",
-]
-
 CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 
 

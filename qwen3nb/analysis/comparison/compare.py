@@ -51,8 +51,6 @@ from qwen3nb.utils.markdown import markdown_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Comparison", "compare"]
-
 _FEWEST_PAIRS = 4  # of a correlation that has an interval
 
 

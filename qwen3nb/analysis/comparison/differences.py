@@ -35,19 +35,6 @@ from qwen3nb.metrics.intervals import (
 from qwen3nb.utils.format import interval_text, p_value_text
 from qwen3nb.utils.hardware import cores
 
-__all__ = [
-    "ALPHA",
-    "PairOutcome",
-    "PairedDifference",
-    "Procedure",
-    "TaskComparison",
-    "corrected",
-    "paired_differences",
-    "shown_by_interval",
-    "significant",
-    "verdict",
-]
-
 Pair = tuple[str, str]  # names of two systems
 
 ALPHA = 0.05  # level of the tests where none is given

@@ -18,8 +18,6 @@ from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
 
-__all__ = ["TrendPoint", "trend"]
-
 
 @dataclass(frozen=True)
 class TrendPoint:

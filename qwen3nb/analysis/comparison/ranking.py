@@ -32,18 +32,6 @@ from qwen3nb.metrics.intervals import (
     mean_of_intervals,
 )
 
-__all__ = [
-    "CategoryBoards",
-    "Ranking",
-    "Standing",
-    "category_leaderboards",
-    "common_systems",
-    "mean_p_values",
-    "over_tasks",
-    "rank_systems",
-    "tie_groups",
-]
-
 
 @dataclass(frozen=True)
 class Standing:

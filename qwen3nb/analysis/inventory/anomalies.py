@@ -25,8 +25,6 @@ from typing import TypeVar
 
 from qwen3nb.analysis.inventory.score import Score
 
-__all__ = ["Flag", "find_flags"]
-
 _T = TypeVar("_T")
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 _QUERIES = 10  # this many equal per-query scores, unless constant, are no coincidence

@@ -28,8 +28,6 @@ from qwen3nb.datasets.rows import DataError, checked_id, finite_number, printabl
 from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.utils.strict_json import parse_json
 
-__all__ = ["Collection", "load_all_results"]
-
 _LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
 _SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
 _RERANKING_METRIC = "ndcg@10"

@@ -12,8 +12,6 @@ from qwen3nb.datasets.rows import finite_number
 from qwen3nb.datasets.training_files import json_lines, read_settings
 from qwen3nb.utils.atomic_files import sha256_file
 
-__all__ = ["FACTS", "run_facts", "run_name"]
-
 # Facts that describe a run, and their key paths in the training's configuration.
 _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mode": (("training", "mode"), ("mode",)),

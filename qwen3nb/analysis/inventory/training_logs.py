@@ -24,18 +24,6 @@ from qwen3nb.datasets.rows import finite_number
 from qwen3nb.datasets.training_files import json_lines
 from qwen3nb.metrics.intervals import Array
 
-__all__ = [
-    "Conflicts",
-    "TrainingLog",
-    "find_logs",
-    "find_outputs",
-    "log_files",
-    "read_conflicts",
-    "read_log",
-    "read_trainer_state",
-    "step_number",
-]
-
 LOG, CONFLICTS = "train_log.jsonl", "gradient_conflicts.jsonl"
 _MOST_STEPS = 2**53  # beyond, floats skip integers
 _LAYER_MODULE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")

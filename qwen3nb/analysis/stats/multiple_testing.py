@@ -15,16 +15,6 @@ from collections.abc import Callable, Sequence
 
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "CORRECTIONS",
-    "NAMES",
-    "adjust",
-    "benjamini_hochberg",
-    "enough_draws",
-    "holm",
-    "too_few_draws",
-]
-
 MOST_DRAWS = 200_000  # of a test whose family of comparisons needs more than it was given
 
 

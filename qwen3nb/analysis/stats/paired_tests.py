@@ -41,21 +41,6 @@ from qwen3nb.metrics.intervals import (
     within,
 )
 
-__all__ = [
-    "MeanDifference",
-    "effect_size",
-    "effect_sizes",
-    "equivalence",
-    "mean_difference",
-    "minimum_detectable_effect",
-    "permutation_test",
-    "power",
-    "queries_to_show",
-    "t_test",
-    "unseen_outlier_could_turn",
-    "wilcoxon",
-]
-
 LARGEST_EXACT = 20  # most queries whose 2^n sign flips are enumerated
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"

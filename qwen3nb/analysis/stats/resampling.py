@@ -32,17 +32,6 @@ from scipy.special import ndtr, ndtri
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.hardware import cores
 
-__all__ = [
-    "DRAWS",
-    "LEVEL",
-    "Seed",
-    "bca_interval",
-    "draw_seed",
-    "percentile_interval",
-    "resampled_means",
-    "sign_flip_p_values",
-]
-
 Seed = int | Sequence[int]
 
 DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test

@@ -18,8 +18,6 @@ from qwen3nb.metrics.intervals import Array
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["QuerySorter", "ScoreMatrix", "SystemScores", "join", "shared_queries"]
-
 Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
 

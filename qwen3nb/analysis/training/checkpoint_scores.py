@@ -34,16 +34,6 @@ from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 
-__all__ = [
-    "TrainingStep",
-    "TrainingSummary",
-    "Trajectory",
-    "training_step",
-    "training_summaries",
-    "trajectories",
-    "trajectory_curve",
-]
-
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
 _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
 

@@ -23,8 +23,6 @@ from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import Interval, student_interval
 
-__all__ = ["ConfigurationDifference", "configuration_differences"]
-
 QUERIES = "permutation test over queries"
 SEEDS = "t-test over seeds"
 _BySeed = dict[int | None, Score]

@@ -36,18 +36,6 @@ from qwen3nb.analysis.training.tir_estimate import (
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "DEFINITION",
-    "REQUIRABLE",
-    "REQUIRED",
-    "Group",
-    "Interference",
-    "MatchedPairs",
-    "Run",
-    "interference",
-    "match_runs",
-]
-
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 DEFINITION = (
     "TIR = (specialist − joint) / specialist, per seed: the share of the specialist's score "

@@ -26,18 +26,6 @@ from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import Interval, difference_interval, interval_words, mean_interval
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "BestCheckpoint",
-    "Correlation",
-    "Curve",
-    "Gain",
-    "Point",
-    "best_checkpoint",
-    "correlation",
-    "curve",
-    "gain",
-]
-
 PerStep = Mapping[int, Mapping[str, float]]
 
 

@@ -15,8 +15,6 @@ from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["checkpoint_of", "objective_of", "starting_record", "training_folder"]
-
 _FILE = "training.json"
 
 

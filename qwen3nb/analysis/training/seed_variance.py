@@ -21,14 +21,6 @@ from scipy.special import stdtrit
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 
-__all__ = [
-    "SeedCurve",
-    "crossed_interval",
-    "query_error",
-    "seed_curve",
-    "variance_split",
-]
-
 _TINY = 1e-12  # a rounding error
 
 

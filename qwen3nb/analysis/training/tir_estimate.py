@@ -13,16 +13,6 @@ from qwen3nb.analysis.training.seed_variance import crossed_interval, query_erro
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "EXIT_CODES",
-    "Estimate",
-    "Gate",
-    "Measured",
-    "estimate",
-    "mean_estimate",
-    "seeds_needed",
-]
-
 Queries = tuple[str, ...]  # their ids
 ByQuery = tuple[Queries, Array]  # of a data set: scores of specialist and joint run (n, 2, S)
 

@@ -21,8 +21,6 @@ from qwen3nb.cli.options import (
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.models.modeling.dtypes import DTYPES
 
-__all__ = ["LIMITS", "bench"]
-
 _LAYERS = "the matrix peak: the model's linear layers alone, in the shapes that it runs"
 # What the shares that a benchmark prints are of.
 LIMITS = {

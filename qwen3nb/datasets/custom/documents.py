@@ -44,8 +44,6 @@ from qwen3nb.datasets.rows import (
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
-__all__ = ["PRESETS", "DocumentLayout", "Documents", "find_layout", "read_documents"]
-
 MOST = 256 << 20  # bytes of a file, unpacked
 SECONDS = 45.0  # time limit for a whole table
 _FREE = 16 << 20  # bytes that a database may hold whatever its size

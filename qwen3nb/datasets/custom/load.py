@@ -36,8 +36,6 @@ from qwen3nb.datasets.custom.queries import Query, QueryFile, ScoringSettings, r
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
-__all__ = ["Domain", "document_factors", "load_domain"]
-
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 

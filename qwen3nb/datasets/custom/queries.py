@@ -52,8 +52,6 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from qwen3nb.datasets.collection import LARGEST
 from qwen3nb.datasets.rows import DataError, printable, read_text
 
-__all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "model_entry", "read_queries"]
-
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"

@@ -48,8 +48,6 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = ["MODULES", "Entry", "PyDocs", "build_pydocs", "load_pydocs", "split_docstring"]
-
 CACHE_VERSION = 2  # increase when a rule above or the format of the file changes
 MASK = "[name]"
 QUERY_WORDS = (3, 40)

@@ -23,8 +23,6 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 
-__all__ = ["AUTHOR_STS", "SAMPLE", "author_sts", "embedded_task", "pydocs_sample"]
-
 SAMPLE = {"documents": 800, "queries": 200}
 RERANKED = 100
 LABEL_SHARE = 16  # minimum number of functions per class

@@ -32,8 +32,6 @@ from qwen3nb import paths
 from qwen3nb.datasets.pydocs.build import QUERY_WORDS, load_pydocs, split_docstring
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = ["DEVELOPMENT", "DocstringPair", "TrainingPairs", "load_training_pairs"]
-
 CACHE_VERSION = 1  # increase when a rule above changes
 SHORTEST = 8
 DEVELOPMENT = ("huggingface_hub", "networkx", "tornado")

@@ -32,28 +32,6 @@ from qwen3nb.datasets.words import Analogy, WordPair, load_analogies, load_word_
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
 
-__all__ = [
-    "COLLAPSED_VARIANCE",
-    "Analogies",
-    "Clusters",
-    "Geometry",
-    "LinearProbe",
-    "Probes",
-    "VectorSpread",
-    "WordSimilarity",
-    "alignment",
-    "analogies",
-    "anisotropy",
-    "clusters",
-    "effective_rank",
-    "isotropic",
-    "linear_probe",
-    "probe",
-    "uniformity",
-    "vector_geometry",
-    "word_similarity",
-]
-
 COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
 CLUSTER_SEEDS = (42, 43, 44, 45, 46)
 SAME = 4.0  # lowest AuthorSTS grade of two sentences that mean the same

@@ -36,8 +36,6 @@ from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["Check", "SanityCheck", "sanity_check", "vector_agreement", "verdict_of"]
-
 STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
 MRR_TARGET = 0.30  # MRR@10 on MS MARCO
 COLLAPSED_SHARE = 0.10  # warn from this share of collapsed dimensions

@@ -17,15 +17,6 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "STSPairs",
-    "STSScores",
-    "evaluate_sts",
-    "local_sts_benchmark",
-    "read_pairs",
-    "sts_pairs",
-]
-
 _BENCHMARK = "STSBenchmark"
 _BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
 STS_SETS = {"STS-B": _BENCHMARK, "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}

@@ -60,8 +60,6 @@ from qwen3nb.utils.atomic_files import read_json, sha256_file, write_bytes
 from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
 
-__all__ = ["Model", "TaskItem", "evaluate_task", "evaluate_tasks", "keep_results"]
-
 Model = Encoder | BM25 | Fusion | Reranker
 
 

@@ -28,8 +28,6 @@ from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.records.record import Part
 
-__all__ = ["Slice", "TaskScores", "metrics_of", "score_task", "scored_run", "task_slices"]
-
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 TOP = 10  # documents of each query that a record keeps
 PerQuery = dict[str, dict[str, float]]

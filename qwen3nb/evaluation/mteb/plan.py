@@ -41,23 +41,6 @@ from qwen3nb.utils.hardware import available_memory, free_disk, peak_memory, res
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
 
-__all__ = [
-    "TO_RUN",
-    "EncodingSpeed",
-    "Planned",
-    "Preflight",
-    "PreflightError",
-    "Range",
-    "ResourceCheck",
-    "costs",
-    "load_checked",
-    "measure_encoding",
-    "plan",
-    "preflight",
-    "task_statuses",
-    "weight_bytes",
-]
-
 TO_RUN = "to run"  # the status of a task that is neither done nor unsuited
 _CHARACTERS = 4.5  # per token of English text, on average
 _SURPLUS = 1.5  # factor of characters that makes a text reach its maximum number of tokens

@@ -18,8 +18,6 @@ from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import TaskInfo
 
-__all__ = ["DocumentText", "SearchTexts"]
-
 
 class DocumentText(NamedTuple):
     """A document of a corpus; its title may be empty."""

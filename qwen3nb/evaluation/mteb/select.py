@@ -28,21 +28,6 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.imports import load_library
 
-__all__ = [
-    "ALL",
-    "KnownTask",
-    "choose_tasks",
-    "known_tasks",
-    "limited",
-    "select_tasks",
-    "selection",
-    "split_groups",
-    "split_names",
-    "suite_tasks",
-    "task_key",
-    "tier_tasks",
-]
-
 ALL = "all"  # in place of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name

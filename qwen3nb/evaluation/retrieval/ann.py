@@ -28,8 +28,6 @@ from qwen3nb.models.search.faiss_index import (
 from qwen3nb.utils.hardware import cores
 from qwen3nb.vectors.store import BLOCK, VectorStore, stored_vectors
 
-__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress"]
-
 METRIC = "nDCG@10"
 DEPTH = 10
 

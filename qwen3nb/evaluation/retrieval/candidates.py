@@ -30,15 +30,6 @@ from qwen3nb.evaluation.retrieval.first_stage import (
 from qwen3nb.hub.session import hub_reachable
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = [
-    "Candidates",
-    "DataSet",
-    "LoadedCandidates",
-    "limited_collection",
-    "load_candidates",
-    "split_data",
-]
-
 _PLAIN = ("revision", "size", "limit", "parts")
 _LOADED = 2 << 30  # bytes of candidates in memory
 _STRING = 64  # bytes of a string besides its characters

@@ -33,8 +33,6 @@ from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.records.record import Result, TaskInfo
 
-__all__ = ["entry_name", "evaluate_domain", "search_domain", "seconds_per_query"]
-
 _GRADED = ("nDCG@10",)  # by grades; the others by what is relevant
 _DEPTH = 20  # cutoff of the deepest metric
 _FUSED = 100  # documents of each part of a fusion

@@ -35,8 +35,6 @@ from qwen3nb.models.search.exact import Hits
 from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
-__all__ = ["First", "FirstStage", "first_stage", "load_first", "search_collection", "stored_stage"]
-
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
 _BLOCK = 256  # queries searched at once

@@ -17,8 +17,6 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["own_document_ndcg", "pydocs_difficulty"]
-
 DEPTH = 10
 
 

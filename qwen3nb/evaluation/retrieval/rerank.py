@@ -54,16 +54,6 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
-__all__ = [
-    "RerankItem",
-    "ScoredCandidates",
-    "dataset_rows",
-    "dataset_scores",
-    "rerank",
-    "rerank_pairs",
-    "score_candidates",
-]
-
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")

@@ -29,18 +29,6 @@ from qwen3nb.utils.atomic_files import canonical, read_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.progress import tqdm
 
-__all__ = [
-    "TrainingOutcome",
-    "TrainingVariant",
-    "Variant",
-    "VariantResult",
-    "ablate",
-    "ablate_trainings",
-    "by_task",
-    "find_trainings",
-    "variants",
-]
-
 PLAIN = "plain"
 FILE = "training.json"
 _COMPONENTS = ("objective", "data", "mixture", "denoisers")

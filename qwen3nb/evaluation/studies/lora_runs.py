@@ -30,8 +30,6 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = ["MODES", "TrainedAdapter", "evaluate_trained", "find_trained"]
-
 # Training mode -> whether the adapter can embed, besides reranking.
 MODES = {"rank_only": False, "emb_only": True, "joint": True}
 _SEED = re.compile(r"seed_(\d{1,9})")

@@ -16,8 +16,6 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 
-__all__ = ["Published", "Reproduction", "published_scores", "reproduce", "unavailable"]
-
 _NEAR = 5  # tolerances within which a score is still OKish
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.tiers import TIERS
 
-__all__ = ["Prediction", "predict_elsewhere", "published_table"]
-
 
 @dataclass(frozen=True)
 class Prediction:

@@ -54,8 +54,6 @@ from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.strict_json import first_duplicate
 
-__all__ = ["TrainedEncoder", "TrainingEvaluator", "undisturbed"]
-
 log = logging.getLogger(__name__)
 Data = TestCollection | STSPairs | Path | str
 Measure = Callable[[Encoder], Aggregate]

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-__all__ = ["Encoder"]
-
 log = logging.getLogger(__name__)
 ENCODING = 4  # increase when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: a kill loses at most this many

@@ -8,8 +8,6 @@ import numpy as np
 
 from qwen3nb.models.types import Vectors
 
-__all__ = ["beside_blanks"]
-
 _COMPANION = "a text"
 
 

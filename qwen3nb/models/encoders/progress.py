@@ -11,8 +11,6 @@ from typing import Any
 
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["EncodingProgress"]
-
 _DELAY = 2.0  # seconds until the bar appears
 _FORMAT = (
     "{desc}: {percentage:3.0f}%|{bar}| {texts:,}/{of:,} texts "

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ROLES", "prompt_for"]
-
 ROLES = ("query", "passage")
 SYMMETRIC = "symmetric"
 _MTEB_ROLE = {"query": "query", "passage": "document"}

@@ -12,8 +12,6 @@ from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import Vectors
 from qwen3nb.vectors.cache import text_key
 
-__all__ = ["RandomEncoder"]
-
 
 class RandomEncoder(Encoder):
     """A random unit vector per text: chance level for every score.

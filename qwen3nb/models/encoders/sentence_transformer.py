@@ -34,8 +34,6 @@ from qwen3nb.models.modeling.runtime import (
 )
 from qwen3nb.models.types import SpecError, Vectors
 
-__all__ = ["SentenceTransformerEncoder", "known_pooling"]
-
 _POOLINGS = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
@@ -228,8 +226,8 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     check_finite(model, source.folder)
     with refusing(source.folder, "its modules do not fit each other"):
         width = model.encode(["a text"], prompt="").shape[1]
-        if width != (said := model.get_embedding_dimension()):
-            raise ValueError(f"vectors of {width} numbers, its configuration says {said}")
+        if width != (stated := model.get_embedding_dimension()):
+            raise ValueError(f"vectors of {width} numbers, its configuration says {stated}")
     return model
 
 

@@ -10,8 +10,6 @@ from qwen3nb.models.kinds.prompts import sentence_settings
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
-__all__ = ["leading_dimensions", "truncate_dimensions", "unit_and_similarity"]
-
 SIMILARITIES = ("cosine", "dot")
 
 

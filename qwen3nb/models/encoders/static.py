@@ -31,8 +31,6 @@ from qwen3nb.models.types import SpecError, Vectors
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-__all__ = ["StaticEncoder"]
-
 _MAX_LENGTH = 512  # of model2vec
 
 

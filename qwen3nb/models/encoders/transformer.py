@@ -28,10 +28,6 @@ from qwen3nb.models.modeling.runtime import (
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.types import SpecError, Vectors
 
-__all__ = [
-    "TransformerEncoder",
-]
-
 MAX_LENGTH = 512
 
 

@@ -15,8 +15,6 @@ from qwen3nb.models.kinds.prompts import used_prompts
 from qwen3nb.models.kinds.source import IN_MEMORY, Source
 from qwen3nb.models.types import EncoderError, Vectors
 
-__all__ = ["WrappedEncoder"]
-
 
 class WrappedEncoder(Encoder):
     """An object whose ``encode`` takes a list of strings and returns a vector for each.

@@ -17,8 +17,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["check_bounds", "check_settings"]
-
 _Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 _Length = Annotated[int, Field(strict=True, ge=1, le=1_000_000_000)]
 # Names of settings, as patterns, and what they may be besides null.

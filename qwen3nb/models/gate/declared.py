@@ -23,15 +23,6 @@ from typing import Any, NoReturn
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = [
-    "POOLING_NAMES",
-    "answers_yes_or_no",
-    "as_exported",
-    "check_dense",
-    "check_head",
-    "check_object",
-]
-
 # This package's names of poolings, in sentence-transformers.
 POOLING_NAMES = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
 

@@ -19,15 +19,6 @@ from qwen3nb.checkpoints.types import FLOATS, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, not_finite_error, truncated_error
 from qwen3nb.models.types import ModelFolderError, Vectors
 
-__all__ = [
-    "NUMBERS",
-    "StaticFiles",
-    "TokenTable",
-    "read_table",
-    "static_files",
-    "token_table",
-]
-
 _CONFIG = "config.json"
 # Weights and tokenizer: of model2vec; of wordllama's package; of its repository on the hub.
 _MODEL2VEC = ("model.safetensors", "tokenizer.json")

@@ -17,8 +17,6 @@ from qwen3nb.checkpoints.types import CheckpointError
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["TOKENIZER", "check_loaded", "check_tokenizer", "rust_tokenizer"]
-
 TOKENIZER = "tokenizer.json"
 # Any one of these sets of files makes a tokenizer complete.
 _COMPLETE = (

@@ -18,16 +18,6 @@ from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
 from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
 from qwen3nb.models.types import ModelFolderError, SpecError
 
-__all__ = [
-    "check_encoder_weights",
-    "check_finite",
-    "check_length",
-    "check_types",
-    "check_weights",
-    "own_weights",
-    "refusing",
-]
-
 _LAYER_KEYS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers")
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Kernel", "varlen_kernel"]
-
 # Called with queries (T, heads, D), keys and values (T, key heads, D), the start of each text and
 # the end of the last (N + 1, int32), the tokens of the longest text, and by name `scale` (None for
 # 1 / sqrt(D)) and `causal`; returns attention (T, heads, D) within each text.

@@ -20,8 +20,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from qwen3nb.models.inference.onednn_linear import Activation, PrepackedLinear, prepack
 
-__all__ = ["fuse_layers", "heads_of", "rotated"]
-
 _INTERMEDIATES = ("BertIntermediate", "RobertaIntermediate", "XLMRobertaIntermediate")
 _GATED = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
 _ATTENTIONS = ("LlamaAttention", "Qwen2Attention", "Qwen3Attention")

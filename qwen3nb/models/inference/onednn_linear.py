@@ -36,8 +36,6 @@ from torch.nn import functional as F
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.hardware import processor, vendor
 
-__all__ = ["LINEAR", "Activation", "PrepackedLinear", "linear_library", "prepack"]
-
 LINEAR = "QWEN3NB_LINEAR"  # the environment variable
 
 _TOKENS = 512  # rows that weights are reordered for

@@ -32,17 +32,6 @@ from qwen3nb.models.inference.product_attention import BucketLayout
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.modeling.pooling import pool, pool_segments
 
-__all__ = [
-    "FIXED_ROPES",
-    "Packing",
-    "attend_with",
-    "other_layers",
-    "packing_of",
-    "pool_packed",
-    "prepare",
-    "rope_type",
-]
-
 ATTENTION = "qwen3nb_packed"
 # Rotary frequencies that depend neither on the batch nor on its longest text.
 FIXED_ROPES = ("default", "linear", "yarn", "llama3")

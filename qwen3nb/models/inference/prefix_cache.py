@@ -28,8 +28,6 @@ from qwen3nb.models.inference.product_attention import attend_after, has_room, r
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
 
-__all__ = ["Prefix", "PrefixModel"]
-
 ATTENTION = "qwen3nb_prefix"
 _FAMILIES = ("qwen3", "qwen2", "llama")
 Pair = tuple[Tensor, Tensor]

@@ -39,8 +39,6 @@ from torch.autograd.profiler import record_function
 
 from qwen3nb.models.inference.onednn_linear import PrepackedLinear
 
-__all__ = ["BucketLayout", "attend_after", "has_room", "runs_as_products"]
-
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
 _MOST = 1 << 24  # scores at a time: 64 MB in float32

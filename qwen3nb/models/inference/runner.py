@@ -44,8 +44,6 @@ from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["Runner"]
-
 _LINEARS = ("auto", "onednn", "torch")
 _BLOCK = 2048  # texts that are tokenised at once on a GPU
 Rows = Sequence[Sequence[int]]

@@ -21,8 +21,6 @@ from torch import Tensor
 
 from qwen3nb.models.batching import batches_by_tokens
 
-__all__ = ["TokenBudget", "fitting_tokens", "is_out_of_memory", "sent", "tokens_per_pass"]
-
 CPU_TOKENS = 1024  # at least; more if hidden states are small
 _CPU_STATES = CPU_TOKENS * 384  # numbers of a hidden state of all tokens
 _MOST_WORKERS = 8  # of more, Python would be the limit

@@ -7,8 +7,6 @@ from typing import Any
 
 from qwen3nb.models.kinds.source import Kind, Source, fingerprint, safe_label
 
-__all__ = ["BM25_KIND", "FUSION_KIND", "ON_HUB", "RANDOM"]
-
 
 class _Random(Kind):
     """Chance level: a random vector per text, ``random`` or ``random:WIDTH``."""

@@ -22,8 +22,6 @@ from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 
-__all__ = ["CONFIG", "WEIGHTS", "adapter_config", "check_fit", "load_merged"]
-
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _TENSOR = re.compile(
     r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight"

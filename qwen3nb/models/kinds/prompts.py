@@ -32,17 +32,6 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 
-__all__ = [
-    "exported_prompts",
-    "mistyped_roles",
-    "named_prompts",
-    "prompt_families",
-    "prompt_warning",
-    "sentence_settings",
-    "stored_prompts",
-    "used_prompts",
-]
-
 FILE = "config_sentence_transformers.json"
 _CARD_BYTES = 100_000  # of a model card, whose front matter comes first
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"

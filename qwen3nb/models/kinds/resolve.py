@@ -38,8 +38,6 @@ from qwen3nb.models.kinds.transformer import ADAPTER
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import recover_folder
 
-__all__ = ["adapter_source", "fetch_model", "find_source", "find_training"]
-
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
 

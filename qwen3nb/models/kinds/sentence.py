@@ -13,8 +13,6 @@ from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.kinds.transformer import FolderKind, check_opened, check_reads_text
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["SENTENCE"]
-
 _FILES = ("model.safetensors", "pytorch_model.bin")
 _TRANSFORMERS = ("CLIPModel", "Transformer")
 # Encoder-decoders of which sentence-transformers loads the encoder alone.

@@ -18,18 +18,6 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import sha256_json
 
-__all__ = [
-    "EXPECTED",
-    "IN_MEMORY",
-    "Kind",
-    "Source",
-    "fingerprint",
-    "folder_digests",
-    "registry",
-    "safe_label",
-    "unchanged",
-]
-
 # Environment variable of a run on another machine: what it was started for, see `folder_digests`.
 EXPECTED = "QWEN3NB_EXPECTED_MODELS"
 

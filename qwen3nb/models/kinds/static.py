@@ -12,8 +12,6 @@ from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.kinds.transformer import FolderKind
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["STATIC"]
-
 
 class _Static(FolderKind):
     """A table with a vector per token, whose mean is a text's vector."""

@@ -13,8 +13,6 @@ from qwen3nb.models.kinds.source import Kind, Source
 from qwen3nb.models.kinds.static import STATIC
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 
-__all__ = ["KINDS", "kind_of", "named_source"]
-
 KINDS: tuple[Kind, ...] = (
     BM25_KIND,
     RANDOM,

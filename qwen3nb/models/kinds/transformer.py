@@ -28,18 +28,6 @@ from qwen3nb.utils.atomic_files import sha256_json
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "ADAPTER",
-    "DECODER",
-    "ENCODER",
-    "ENCODER_DECODER",
-    "RERANKER",
-    "SEQ2SEQ",
-    "FolderKind",
-    "adapter_fingerprint",
-    "check_opened",
-]
-
 # transformers would read these instead of the weights that are checked.
 _OTHER_SHARDS = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
 # Files other than the weights that affect what a model computes.

@@ -14,8 +14,6 @@ from typing import Any
 
 from transformers import Qwen3Config
 
-__all__ = ["Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
-
 _PAD_TOKEN = 151_643  # of Qwen3, by default
 _ROPE_THETA = 1e6
 _FROM_FILE = "_from_file"  # marks the fields of a file for `Qwen3EncoderConfig`

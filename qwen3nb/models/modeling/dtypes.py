@@ -9,8 +9,6 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DTYPES", "torch_dtype"]
-
 DTYPES = ("float32", "bfloat16", "float16")
 
 

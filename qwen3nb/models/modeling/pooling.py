@@ -17,8 +17,6 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["POOLINGS", "pool", "pool_segments"]
-
 # `rank` (B, T) counts the real tokens of a row from 1; it is 0 on padding.
 _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": lambda rank: (rank > 0).float(),

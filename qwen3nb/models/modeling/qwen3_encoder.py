@@ -29,13 +29,6 @@ from qwen3nb.utils.progress import tqdm
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = [
-    "Qwen3EncoderModel",
-    "Qwen3EncoderOutput",
-    "causal_leak",
-    "pad_rows",
-]
-
 OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
 
 

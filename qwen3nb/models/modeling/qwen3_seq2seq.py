@@ -36,8 +36,6 @@ from transformers.models.qwen3.modeling_qwen3 import (
 from qwen3nb.checkpoints.names import EMBEDDINGS
 from qwen3nb.models.modeling.configuration import encoder_config
 
-__all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "shift_right"]
-
 IGNORED = -100  # the label that cross entropy skips, as in transformers
 
 

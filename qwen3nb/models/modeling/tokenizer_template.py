@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["surround"]
-
 _PROBE = "a"
 
 

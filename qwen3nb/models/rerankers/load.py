@@ -20,8 +20,6 @@ from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.imports import load_library
 
-__all__ = ["load_reranker"]
-
 _SCORED = {"true_token_id": "yes", "false_token_id": "no"}
 _MARKS = ("<|im_start|>", "<|im_end|>")
 

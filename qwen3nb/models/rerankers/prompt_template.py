@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["INSTRUCTION", "TEMPLATES", "PairTokens", "PromptTemplate", "RerankError", "Tokenised"]
-
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 _SYSTEM = (
     "Judge whether the Document meets the requirements based on the Query and the Instruct "

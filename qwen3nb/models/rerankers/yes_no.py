@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from qwen3nb.models.inference.prefix_cache import Prefix
     from qwen3nb.models.rerankers.model import YesNoModel
 
-__all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
-
 SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
 _logger = logging.getLogger(__name__)

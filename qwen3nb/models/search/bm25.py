@@ -27,8 +27,6 @@ from qwen3nb.utils.atomic_files import sha256_json
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
 
-__all__ = ["BM25"]
-
 RECIPE = {
     "method": "lucene",
     "k1": 1.5,

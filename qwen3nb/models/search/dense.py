@@ -22,8 +22,6 @@ from qwen3nb.vectors.store import VectorStore, stored_vectors
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
 
-__all__ = ["DenseSearch", "search_texts"]
-
 Floats = NDArray[np.float32]
 Run = dict[str, dict[str, float]]
 

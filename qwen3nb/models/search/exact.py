@@ -27,8 +27,6 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.vectors.block_file import read_blocks
 from qwen3nb.vectors.shards import shard_blocks
 
-__all__ = ["BACKENDS", "Hits", "boosted", "merge_hits", "search"]
-
 BACKENDS = ("numpy", "torch", "faiss")
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB

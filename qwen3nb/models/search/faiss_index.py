@@ -30,18 +30,6 @@ from qwen3nb.models.search.exact import search
 from qwen3nb.utils.choices import one_of
 from qwen3nb.vectors.store import VectorStore
 
-__all__ = [
-    "FAMILIES",
-    "AnnIndex",
-    "IndexFamily",
-    "Speed",
-    "build_index",
-    "extremes",
-    "measure_speed",
-    "recall_at_k",
-    "threads_of",
-]
-
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Shape = tuple[int, int]  # N, D

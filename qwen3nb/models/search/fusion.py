@@ -24,8 +24,6 @@ from qwen3nb.utils.atomic_files import sha256_json
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
 
-__all__ = ["FUSION", "Fusion", "fuse"]
-
 FUSION = 60
 _DEEPER = 2  # each part searches this much deeper, because fusion can lift lower-ranked documents
 

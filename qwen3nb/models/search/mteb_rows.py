@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ENGLISH", "document_ids", "joined_document", "joined_query", "task_languages"]
-
 ENGLISH = "eng"
 
 

@@ -47,8 +47,6 @@ from qwen3nb.utils.markdown import code, escaped
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-__all__ = ["card_body", "card_text", "front_matter", "limitations", "loaded_name"]
-
 # For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
     "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",

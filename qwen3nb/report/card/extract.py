@@ -10,8 +10,6 @@ from qwen3nb.report.card.card import card_text, loaded_name
 from qwen3nb.report.card.facts import stated_facts
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["extract"]
-
 
 def extract(
     checkpoint: Path | str,

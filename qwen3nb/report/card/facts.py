@@ -20,20 +20,6 @@ from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
 
-__all__ = [
-    "HUB_ID",
-    "Facts",
-    "details",
-    "is_language",
-    "license_problem",
-    "origin",
-    "read_facts",
-    "source_folder",
-    "stated_facts",
-    "training_facts",
-    "training_of",
-]
-
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
 _LICENSES = frozenset(

@@ -44,8 +44,6 @@ from qwen3nb.utils.format import (
 )
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["candidates_conclusion", "compare_candidates", "times_text"]
-
 _BEST = 5  # documents listed of a ranking
 _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
 

@@ -16,8 +16,6 @@ from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import short_task
 from qwen3nb.utils.format import interval_text
 
-__all__ = ["comparison_conclusion", "find_best", "leaderboard_conclusion"]
-
 
 def comparison_conclusion(comparison: Comparison) -> Conclusion:
     """Say which differences from the baseline are shown, and how small the others may be.

@@ -47,15 +47,6 @@ from qwen3nb.utils.format import interval_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "explore",
-    "explorer_conclusion",
-    "explorer_link",
-    "query_text",
-    "texts_at_hand",
-    "top_documents",
-]
-
 _FAR = 0.5  # a difference that the conclusion counts
 _LONGEST = 200  # characters of a query's text in a list, and of a document
 _LONGEST_QUERY = 2000  # characters of the query that is selected

@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = [
-    "differences_figure",
-    "lead_figure",
-    "pairs_figure",
-    "task_differences_figure",
-    "wins_figure",
-]
-
 # Has a contrast of 5 with the colours of the bars, where white has 3.5. Not pure black, which
 # matplotlib omits from an SVG, so that the page would apply its own text colour.
 _ON_COLOR = "#010101"

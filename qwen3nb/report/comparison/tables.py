@@ -28,19 +28,6 @@ from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
-__all__ = [
-    "breakdown_table",
-    "by_type_tables",
-    "changes_table",
-    "correlations_table",
-    "difference_by_category",
-    "difference_cells",
-    "differences_table",
-    "overview_table",
-    "power_table",
-    "tasks_by_type",
-]
-
 _SINGLE = "a single query"
 _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
 _MOST_ROWS = 1000  # of the tables of a page

@@ -24,8 +24,6 @@ from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import number_text
 
-__all__ = ["disagreement_table", "query_table", "shortened", "typical_query"]
-
 _TOP = 5
 _SHOWN = 200  # characters of a text
 _ENCODED = 1_000  # documents that are encoded for one query

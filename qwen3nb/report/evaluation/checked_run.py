@@ -22,8 +22,6 @@ from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.report.leaderboard.one_model import Summary, summarise
 
-__all__ = ["CheckedRun", "Needs", "check_and_evaluate", "look"]
-
 _SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 
 

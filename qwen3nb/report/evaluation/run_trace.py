@@ -15,8 +15,6 @@ from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["RunTrace", "read_conclusions", "read_finished", "read_trace"]
-
 _TYPE = "application/vnd.qwen3nb.run+json"
 _CONCLUSION = 'class="q-conclusion"'
 

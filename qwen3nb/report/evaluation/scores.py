@@ -23,14 +23,6 @@ from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
-__all__ = [
-    "baseline_figure",
-    "evaluation_conclusion",
-    "forest_rows",
-    "scores_table",
-    "terminal_table",
-]
-
 
 def scores_table(
     scores: Sequence[AgainstBaseline], *, skipped: Mapping[str, str] | None = None

@@ -26,8 +26,6 @@ from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["all_results", "write_all_results"]
-
 _ROWS = ("top", "queries", "runs", "qrels")  # of a record's parameters, those with a row per query
 
 

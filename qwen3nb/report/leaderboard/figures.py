@@ -34,8 +34,6 @@ from qwen3nb.tiers import TIERS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
-
 _MOST_BARS = 8  # models in a group of bars
 
 

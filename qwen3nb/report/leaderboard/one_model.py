@@ -23,19 +23,6 @@ from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 
-__all__ = [
-    "Summary",
-    "checks_table",
-    "main_scores_table",
-    "model_and_run_table",
-    "parts_table",
-    "provenance_table",
-    "results_table",
-    "results_tables",
-    "suite_table",
-    "summarise",
-]
-
 
 def results_tables(
     results: Sequence[Result], *, skipped: Mapping[str, str] | None = None

@@ -12,8 +12,6 @@ from qwen3nb.report.render.table import Table
 if TYPE_CHECKING:
     from qwen3nb.evaluation.mteb.plan import Planned, Preflight
 
-__all__ = ["plan_by_type_table", "plan_table", "plan_tables", "preflight_table"]
-
 
 def preflight_table(preflight: Preflight) -> Table:
     """Return the needs of a run beside what the machine has, and the time it will take."""

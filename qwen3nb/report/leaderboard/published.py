@@ -39,16 +39,6 @@ from qwen3nb.utils.atomic_files import read_json
 if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.reproduce import Reproduction
 
-__all__ = [
-    "OtherScore",
-    "expected_table",
-    "other_scores_table",
-    "read_published",
-    "reproduction_conclusion",
-    "reproduction_table",
-    "sts_and_msmarco_table",
-]
-
 
 @dataclass(frozen=True)
 class OtherScore:

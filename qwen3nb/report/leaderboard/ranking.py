@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
-__all__ = ["rank_figure", "rank_table", "standings"]
-
 
 def standings(
     results: Iterable[Result],

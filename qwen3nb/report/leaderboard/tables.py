@@ -28,18 +28,6 @@ from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 
-__all__ = [
-    "BenchmarkGrid",
-    "benchmark_grid",
-    "cost_table",
-    "failures_table",
-    "headline_table",
-    "headline_task",
-    "leaderboard",
-    "record_list",
-    "task_tables",
-]
-
 _NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
     "over queries, p corrected as in the table of paired differences, and the interval; only for "

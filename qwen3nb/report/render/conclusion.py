@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from qwen3nb.report.render.html import escaped_text, styled
 
-__all__ = ["Conclusion"]
-
 _CODE = re.compile(r"`([^`]+)`")
 
 

@@ -15,8 +15,6 @@ from qwen3nb.report.render.forest_plot import ForestRow
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.terminal import coloured, visible
 
-__all__ = ["forest_lines", "print_forest", "print_table", "terminal"]
-
 _PIPE = 120  # width when the output is a file or a pipe
 _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 

@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = [
-    "COLORS",
-    "FORMATS",
-    "GREY",
-    "PAPER_STYLES",
-    "SMALL",
-    "WIDTHS",
-    "Figure",
-    "PaperStyle",
-    "draw_estimate",
-    "grid",
-    "panels",
-    "plain",
-    "style",
-]
-
 # After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darkened
 # so that each has a contrast of 3 with both a white and a dark page.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")

@@ -19,8 +19,6 @@ from qwen3nb.report.render.figure import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = ["ForestRow", "forest_figure"]
-
 
 @dataclass(frozen=True)
 class ForestRow:

@@ -11,16 +11,6 @@ from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.format import option_words
 
-__all__ = [
-    "EVAL_DEFAULTS",
-    "FORMULAS",
-    "command_again",
-    "formula_link",
-    "record_link",
-    "score_link",
-    "task_anchor",
-]
-
 _AT = re.compile(r"(?:@|_at_)\d+$")
 _BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 

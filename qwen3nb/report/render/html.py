@@ -13,8 +13,6 @@ from pathlib import Path
 
 from qwen3nb.utils.format import minus_signs
 
-__all__ = ["anchor", "escaped_text", "styled", "unstyled"]
-
 _STYLE = Path(__file__).with_name("notebook.css")
 _TAG = "<style data-q>"
 _WORDS = 8  # of a caption that becomes an id

@@ -6,8 +6,6 @@ import unicodedata
 
 from qwen3nb.utils.format import minus_signs
 
-__all__ = ["latex_text"]
-
 
 def _named(form: str, pairs: str) -> dict[str, str]:
     words = pairs.split()

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from qwen3nb import paths
 
-__all__ = ["ModelStyle", "model_colors", "model_styles"]
-
 _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
 _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled, as open ones have a meaning
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709

@@ -9,8 +9,6 @@ from qwen3nb.report.render.html import escaped_text, styled, unstyled
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["MANY", "MOST_MODELS", "Sections"]
-
 MANY = 12  # tasks; of more, tables and figures are split by type and folded
 MOST_MODELS = 30  # in a figure; of more, the best are shown
 

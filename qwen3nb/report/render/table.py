@@ -25,8 +25,6 @@ from qwen3nb.utils.markdown import escaped, markdown_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["TABLE_FORMATS", "Table", "transposed", "with_ranks"]
-
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.ablation_effects import Effect
     from qwen3nb.evaluation.studies.ablation import VariantResult
 
-__all__ = ["ablation_conclusion", "ablation_table", "effects_figure", "effects_table"]
-
 
 def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     """All variants with their scores, best first."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 
-__all__ = ["frontier"]
-
 _MARKERS = "os^DvP"
 _ENOUGH = 0.95  # recall of an index that replaces exact search
 

@@ -9,8 +9,6 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 
-__all__ = ["calibration_conclusion", "calibration_table"]
-
 _WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",
     "false equivalence": "share of samples called equivalent where the true difference is the "

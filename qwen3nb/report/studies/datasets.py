@@ -13,8 +13,6 @@ from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 
-__all__ = ["tier_table"]
-
 _FULL = 0.9  # a score above it leaves little to gain
 
 

@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from qwen3nb.checkpoints.drift import TensorDrift
     from qwen3nb.extraction.extract import Extraction
 
-__all__ = [
-    "averaging_table",
-    "checkpoints_table",
-    "drift_figure",
-    "extraction_conclusion",
-    "extraction_table",
-]
-
 
 def checkpoints_table(
     folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
 
-__all__ = ["cosine_figure", "spectrum_figure"]
-
 _FLOOR = 1e-6  # below this, float32 vectors contain only rounding errors
 
 

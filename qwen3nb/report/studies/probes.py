@@ -16,8 +16,6 @@ from qwen3nb.report.render.table import Table
 if TYPE_CHECKING:
     from qwen3nb.evaluation.embeddings.probes import Probes
 
-__all__ = ["probes_conclusion", "probes_figure", "probes_table"]
-
 
 def probes_table(probes: Sequence[Probes]) -> Table:
     """A row per model and measure, with its sample size."""

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from qwen3nb.models.rerankers.yes_no import Reranker
 
-__all__ = ["METRIC", "Reranked", "rerank_differences", "reranked"]
-
 METRIC = "nDCG@10"
 _BINS = 10
 # Log-odds above which P(yes) rounds to 1, from half the spacing of numbers below 1.

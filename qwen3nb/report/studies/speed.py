@@ -17,14 +17,6 @@ if TYPE_CHECKING:
     from qwen3nb.bench.encode import EncodeBench
     from qwen3nb.bench.precision import PrecisionBench
 
-__all__ = [
-    "precision_table",
-    "speed_conclusion",
-    "speed_figure",
-    "speed_table",
-    "time_shares_table",
-]
-
 _NOISE = 0.1  # ratios closer to 1 are not called a difference
 
 

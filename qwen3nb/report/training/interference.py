@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = ["InterferenceReport", "interference_report", "verdict_words", "write_interference"]
-
 _TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 _Task = tuple[str, str, str]  # kind, data set and metric
 

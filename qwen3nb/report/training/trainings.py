@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
     from pandas import DataFrame
 
-__all__ = ["Trainings", "logged_series", "read_trainings", "series_title"]
-
 _Log = TypeVar("_Log")
 _TITLES = {
     "loss": "training loss",

@@ -15,14 +15,6 @@ from qwen3nb import paths
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.files.journal import Journal
 
-__all__ = [
-    "known_digest",
-    "known_digests",
-    "remember_digest",
-    "remember_digests",
-    "remembered_digest",
-]
-
 log = logging.getLogger(__name__)
 _TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
 

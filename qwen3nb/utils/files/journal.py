@@ -19,8 +19,6 @@ from typing import Any
 
 from qwen3nb.utils.atomic_files import canonical
 
-__all__ = ["Journal", "append", "noted"]
-
 _LINE = b"\n%08x %s\n"
 
 

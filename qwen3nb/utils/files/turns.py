@@ -15,8 +15,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout, lock_descriptor
 
-__all__ = ["lock", "turn"]
-
 _SECONDS = 0.1  # between two tries
 
 
