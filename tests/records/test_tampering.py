@@ -114,7 +114,7 @@ def help_text(cli):
     return " ".join(cli("verify", "--help").output.split())
 
 
-def said(cli, phrase):
+def states(cli, phrase):
     return phrase in help_text(cli).partition("Beyond it")[2]
 
 
@@ -128,7 +128,7 @@ def test_a_changed_field_is_seen_or_named_as_beyond(folder, cli, field, agree):
     put(file, value, agree)
     if agree == "all" and beyond:
         assert verify(folder) == []
-        assert said(cli, beyond)
+        assert states(cli, beyond)
     else:
         assert verify(folder)
 
@@ -210,7 +210,7 @@ def test_other_scores_are_seen_or_named_as_beyond(folder, cli, way, model, task,
     # Of correlations, no exchange keeps the value.
     if agree == "all" and same_mean and model != "bm25" and metric != "gold":
         assert verify(folder) == []
-        assert said(cli, "scores exchanged between queries, without a run")
+        assert states(cli, "scores exchanged between queries, without a run")
     else:
         assert verify(folder)
 
@@ -382,7 +382,7 @@ def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
     seen = cli("verify", folder)
     if beyond:
         assert (seen.exit_code, seen.output.count("records hold")) == (0, 1)
-        assert said(cli, beyond)
+        assert states(cli, beyond)
     else:
         assert seen.exit_code == 1
         assert re.search(r"^\S+: \S", seen.output, re.MULTILINE)

@@ -203,7 +203,7 @@ def test_records_of_superseded_weights_are_flagged(tmp_path):
         ('{"per_task": {"A": {"main_score": NaN}}}', "missing or not finite"),
         ('{"per_task": {"A": {"main_score": null}}}', "missing or not finite"),
         ('{"task_name": "A", "scores": {"test": []}}', "missing or not finite"),
-        ('{"schema": "qwen3nb.result/1"}', "not a result record"),
+        ('{"schema": "qwen3nb.result/3"}', "not a result record"),
         ("\udcff", ":1: cannot be read (not UTF-8"),
     ],
 )

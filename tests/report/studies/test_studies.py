@@ -118,7 +118,7 @@ def precision(*timings, label="m", features=("avx512_bf16",)):
     return PrecisionBench(label, features, 64, 1000, 3, 400, 200, 0.005, timings)
 
 
-SAID = [
+WORDING = [
     (
         ablation_conclusion({TASK: [NOISE, CLEAR, SMALLER]}),
         "On Retrieval (200 queries, Holm over 3), 1 of 3 settings have an effect: [R] … EOS "
@@ -201,7 +201,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("conclusion", "words"), SAID)
+@pytest.mark.parametrize(("conclusion", "words"), WORDING)
 def test_a_conclusion_follows_from_its_numbers(conclusion, words):
     assert words in str(conclusion)
 
