@@ -391,8 +391,8 @@ CASES: dict[str, Change] = {
     "a negative grade: counts as 0": graded(-1),
     "a grade above 1,000, or above 3 in a query file": graded(10**9),
     "a grade of 400 digits": graded(10**400),
-    "a grade that is no whole number": graded(1.5),
-    "a grade that is no number": graded("high"),
+    "a grade that is not a whole number": graded(1.5),
+    "a grade that is not a number": graded("high"),
     "a grade that is true or false": graded(True),
     "a grade that is NaN": graded(math.nan),
     "a grade that is infinite": graded(math.inf),
@@ -417,7 +417,7 @@ CASES: dict[str, Change] = {
     "a rank of 400 digits": run(("q0", "d5", 10**400, 0.1)),
     "a score that is NaN": scored(math.nan),
     "a score that is infinite": scored(math.inf),
-    "a score that is no number": scored("high"),
+    "a score that is not a number": scored("high"),
     "a score with an underscore": scored("1_0"),
     "a score of 400 digits": scored(10**400),
     "a number in quotes": scored("0.5"),
@@ -485,7 +485,7 @@ DAMAGES: dict[str, tuple[Damage, tuple[str, ...]]] = {
         lambda file: file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes()),
         _TEXTS,
     ),
-    "bytes that are no UTF-8": (
+    "bytes that are not UTF-8": (
         lambda file: file.write_bytes(file.read_bytes()[:-2] + b"\xff\n\n"),
         _TEXTS,
     ),
