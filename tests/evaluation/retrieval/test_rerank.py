@@ -17,13 +17,14 @@ from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.retrieval.first_stage import first_stage, fuse
+from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import dataset_rows, dataset_scores, rerank
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.models.search.fusion import fuse
 from qwen3nb.records.record import Result
 from qwen3nb.records.runs import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
