@@ -30,7 +30,7 @@ def on_hub(root, files, monkeypatch, tmp_path):
 
 
 def model(revision=None):
-    return fetch_model(dataclasses.replace(find_source("org/model"), revision=revision)).folder
+    return fetch_model(dataclasses.replace(find_source("org/model"), revision=revision)).folder.path
 
 
 def contents(folder):
@@ -202,7 +202,7 @@ def test_contents_on_another_server_are_checked_and_get_no_token(
             if whole:
                 assert contents(model()) == files
             else:
-                with pytest.raises(SpecError, match="another content") as error:
+                with pytest.raises(SpecError, match="not what the hub lists") as error:
                     model()
                 assert TOKEN not in str(error.value)
         assert any(token == f"Bearer {TOKEN}" for *_, token in address.requests)
