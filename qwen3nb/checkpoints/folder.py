@@ -156,12 +156,11 @@ class ModelFolder(os.PathLike[str]):
         file = self.path / name
         if name not in self._digests:
             self._stamp(file)
-            large = file.stat().st_size > JSON_LIMIT
-            self._digests[name] = (
-                remembered_digest([file], lambda: sha256_file(file), kind="sha256")
-                if large
-                else sha256_file(file)
-            )
+            if file.stat().st_size > JSON_LIMIT:
+                digest = remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+            else:
+                digest = sha256_file(file)
+            self._digests[name] = digest
         return self._digests[name]
 
     @cached_property
@@ -429,12 +428,6 @@ def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> Non
         if os.path.lexists(source.path / name):
             check_inside(source.path / name)
             shutil.copyfile(source.path / name, target / name)
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; see `ModelFolder.object`."""
-    check_inside(file)
-    return ModelFolder(file.parent).object(file.name)
 
 
 def _parsed(file: Path, raw: bytes) -> Any:
