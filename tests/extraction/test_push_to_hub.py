@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.hub import local_hub, use_hub
-from helpers.hub_faults import FAULTS, TOKEN, limit, status, wait
+from helpers.hub_faults import FAULTS, TOKEN, limit, silent, status
 
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
@@ -240,11 +240,11 @@ def test_a_commit_is_not_sent_twice(export, monkeypatch, tmp_path):
     """Whether it was made is not known if no answer comes."""
     seen = []
 
-    def silent(hub, _):
+    def never(hub, file):
         seen.append(hub.path)
-        return wait(hub)
+        return silent(hub, file)
 
-    with local_hub(tmp_path, accepting([], at="/commit/", fault=silent)) as address:
+    with local_hub(tmp_path, accepting([], at="/commit/", fault=never)) as address:
         use_hub(monkeypatch, address, tmp_path, seconds=0.4)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         with pytest.raises(ValueError, match="sent nothing"):
