@@ -46,7 +46,7 @@ SAFETENSORS = {
     ),
     "a name twice": (  # which the safetensors library accepts
         raw(f'{{"a":{json.dumps(F4)},"a":{json.dumps(F4)}}}'.encode()),
-        "duplicate name",
+        "occurs twice",
     ),
     "git-LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git-LFS pointer"),
     "a page": (b"<!DOCTYPE html><html>not found</html>", "an HTML page"),
