@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -437,17 +438,19 @@ def _parsed(file: Path, raw: bytes) -> Any:
             "refuse; save the file as UTF-8 without one"
         )
     try:
-        value = parse_json(raw.decode("utf-8"), finite=True)
-        _check_depth(value, _DEPTH)
+        value = parse_json(raw.decode("utf-8"))
+        _check_values(value, _DEPTH)
     except ValueError as error:
         raise CheckpointError(f"{file}: invalid JSON ({error})") from None
     return value
 
 
-def _check_depth(value: Any, levels: int) -> None:
+def _check_values(value: Any, levels: int) -> None:
+    if isinstance(value, float) and not math.isfinite(value):  # written as 1e999
+        raise ValueError("a number is not finite")
     if not isinstance(value, dict | list):
         return
     if levels == 0:
         raise ValueError(f"nested in more than {_DEPTH} levels")
     for each in value.values() if isinstance(value, dict) else value:
-        _check_depth(each, levels - 1)
+        _check_values(each, levels - 1)

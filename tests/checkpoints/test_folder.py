@@ -33,7 +33,7 @@ def refusal(call, *arguments):
 JSON = {
     "twice": (b'{"a": {"b": 1, "b": 1}}', "the key 'b' occurs twice"),
     "NaN": (b'{"a": NaN}', "NaN is not JSON"),
-    "infinite": (b'{"a": [1e999]}', "the number 1e999 is not finite"),
+    "infinite": (b'{"a": [1e999]}', "a number is not finite"),
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "invalid JSON"),
     "mark": (b"\xef\xbb\xbf{}", "byte order mark"),
     "UTF-16": ("{}".encode("utf-16"), "invalid JSON"),
