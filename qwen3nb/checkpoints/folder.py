@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -156,12 +157,11 @@ class ModelFolder(os.PathLike[str]):
         file = self.path / name
         if name not in self._digests:
             self._stamp(file)
-            large = file.stat().st_size > JSON_LIMIT
-            self._digests[name] = (
-                remembered_digest([file], lambda: sha256_file(file), kind="sha256")
-                if large
-                else sha256_file(file)
-            )
+            if file.stat().st_size > JSON_LIMIT:
+                digest = remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+            else:
+                digest = sha256_file(file)
+            self._digests[name] = digest
         return self._digests[name]
 
     @cached_property
@@ -431,12 +431,6 @@ def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> Non
             shutil.copyfile(source.path / name, target / name)
 
 
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; see `ModelFolder.object`."""
-    check_inside(file)
-    return ModelFolder(file.parent).object(file.name)
-
-
 def _parsed(file: Path, raw: bytes) -> Any:
     if raw.startswith(codecs.BOM_UTF8):
         raise CheckpointError(
@@ -444,17 +438,19 @@ def _parsed(file: Path, raw: bytes) -> Any:
             "refuse; save the file as UTF-8 without one"
         )
     try:
-        value = parse_json(raw.decode("utf-8"), finite=True)
-        _check_depth(value, _DEPTH)
+        value = parse_json(raw.decode("utf-8"))
+        _check_values(value, _DEPTH)
     except ValueError as error:
         raise CheckpointError(f"{file}: invalid JSON ({error})") from None
     return value
 
 
-def _check_depth(value: Any, levels: int) -> None:
+def _check_values(value: Any, levels: int) -> None:
+    if isinstance(value, float) and not math.isfinite(value):  # written as 1e999
+        raise ValueError("a number is not finite")
     if not isinstance(value, dict | list):
         return
     if levels == 0:
         raise ValueError(f"nested in more than {_DEPTH} levels")
     for each in value.values() if isinstance(value, dict) else value:
-        _check_depth(each, levels - 1)
+        _check_values(each, levels - 1)

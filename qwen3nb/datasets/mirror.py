@@ -199,10 +199,13 @@ def load_data(task: Any) -> None:
         revision = str(task.metadata.dataset.get("revision"))
         with hub_session():
             _check_downloads(path, revision)
-            task.load_data()
-            if damaged := _check_downloads(path, revision):
-                _remove_prepared(path)
-                raise HubError(f"{damaged} was not what the hub lists; it was removed; try again")
+            try:
+                task.load_data()
+            finally:
+                if damaged := _check_downloads(path, revision):
+                    _remove_prepared(path)
+                    text = f"{damaged} was not what the hub lists; it was removed; try again"
+                    raise HubError(text)
         _check_revision(task.dataset, revision)
     except Exception as error:  # a loader may raise anything
         raise explain(task, error) from error

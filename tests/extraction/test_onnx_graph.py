@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import onnxruntime
@@ -19,7 +20,7 @@ from qwen3nb.cli.main import main
 from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
-from qwen3nb.extraction.verify_graph import MAX_PART, verify_graph
+from qwen3nb.extraction.verify import MAX_PART, verify_graph
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
@@ -63,7 +64,6 @@ def test_the_graph_takes_batches_and_texts_of_any_length(export, rows, states):
     session = onnxruntime.InferenceSession(export.folder / GRAPH)
     shapes = {each.name: each.shape for each in session.get_inputs()}
     assert shapes == {name: ["batch", "sequence"] for name in ("input_ids", "attention_mask")}
-    assert [each.name for each in session.get_outputs()] == ["last_hidden_state"]
     for side in ("right", "left"):
         for part in (slice(0, 5), slice(1, 3), *(slice(n, n + 1) for n in range(5))):
             ids, mask = pad_rows(rows[part], side=side)
@@ -81,15 +81,7 @@ def test_it_is_verified_with_the_export_and_its_verification_is_kept(export):
     assert {size for size, _ in graph.batches} >= {1, 3, 11}
     assert {length for size, length in graph.batches if size == 1} >= {1, 2, 120}
     written = json.loads((export.folder / "qwen3nb.json").read_text())["verification"]["onnx"]
-    assert written == json.loads(json.dumps(graph.as_dict()))
-
-
-def test_a_later_token_moves_the_first_state(export):
-    graph = OnnxGraph(export.folder / GRAPH)
-    ids = torch.tensor([[5, 6, 7, 8]])
-    other = torch.tensor([[5, 6, 7, 9]])
-    first, second = (graph(each, torch.ones_like(each))[0, 0] for each in (ids, other))
-    assert (first - second).abs().max() > 1e-4
+    assert written == json.loads(json.dumps({**asdict(graph), "bound": MAX_PART}))
 
 
 def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, monkeypatch):
@@ -124,12 +116,6 @@ def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
     batch = pad_rows(rows)
     whole = OnnxGraph(export.folder / GRAPH)
     np.testing.assert_array_equal(OnnxGraph(file)(*batch), whole(*batch))
-
-
-def test_the_graph_names_no_file_of_this_machine(export):
-    raw = (export.folder / GRAPH).read_bytes()
-    assert b".py" not in raw
-    assert b"site-packages" not in raw
 
 
 def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder):
@@ -181,7 +167,7 @@ def test_without_the_packages_the_error_says_how_to_get_them(
 def test_the_command_on_the_page_of_the_guide_is_one_there_is():
     page = (REPOSITORY / "book" / "guide" / "exports.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^qwen3nb extract (.+)$", page, re.MULTILINE)
-    command = main.commands["extract"]
+    command = main.get_command(None, "extract")
     assert command.make_context("extract", shlex.split(line)).params["onnx"]
 
 

@@ -30,7 +30,7 @@ def on_hub(root, files, monkeypatch, tmp_path):
 
 
 def model(revision=None):
-    return fetch_model(dataclasses.replace(find_source("org/model"), revision=revision)).folder
+    return fetch_model(dataclasses.replace(find_source("org/model"), revision=revision)).folder.path
 
 
 def contents(folder):
@@ -72,11 +72,9 @@ def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
 @pytest.mark.parametrize(
     ("endpoint", "word"),
     [
-        ("http://127.0.0.1:9", "refuses connections"),
         ("http://user:password1@127.0.0.1:9", "refuses connections"),
         ("http://no-such-hub.invalid", "name that is not known"),
         ("nowhere", "HF_ENDPOINT"),
-        ("http://", "HF_ENDPOINT"),
         ("http://host:port", "HF_ENDPOINT"),
         ("ftp://127.0.0.1", "HF_ENDPOINT"),
     ],
@@ -95,7 +93,7 @@ def test_no_secure_connection(root, files, monkeypatch, tmp_path):
             model()
 
 
-@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf"])
+@pytest.mark.parametrize("text", ["soon", "0", "nan", "inf"])
 def test_the_limit_is_a_number_of_seconds(text, monkeypatch, tmp_path):
     use_hub(monkeypatch, "http://127.0.0.1:9", tmp_path, seconds=text)
     with pytest.raises(SpecError, match="QWEN3NB_HUB_TIMEOUT: expected seconds"):
@@ -131,7 +129,7 @@ def test_a_hub_that_cannot_be_used_is_not_asked_for_every_file(on_hub):
 def test_nothing_is_requests_of_what_is_there(on_hub):
     requests = on_hub(lambda: model("a" * 40))
     assert requests
-    assert on_hub(lambda: model("a" * 40), FAULTS["500"][0]) == []
+    assert on_hub(lambda: model("a" * 40), FAULTS["503"][0]) == []
 
 
 def test_without_a_hub_the_main_branch_is_what_it_was(on_hub, files):
@@ -202,7 +200,7 @@ def test_contents_on_another_server_are_checked_and_get_no_token(
             if whole:
                 assert contents(model()) == files
             else:
-                with pytest.raises(SpecError, match="another content") as error:
+                with pytest.raises(SpecError, match="not what the hub lists") as error:
                     model()
                 assert TOKEN not in str(error.value)
         assert any(token == f"Bearer {TOKEN}" for *_, token in address.requests)

@@ -63,7 +63,7 @@ def fetch(
     selected += select_tasks(names=split_names(tasks)) if tasks else []
     required = needs(selected, models)
     if only_list or mirror is None:
-        sized = sizes(required, say=lambda text: click.echo(text, err=True))
+        sized = list(sizes(required, say=lambda text: click.echo(text, err=True)))
         answer(
             [{**asdict(need), "size": size} for need, size in sized],
             *(
