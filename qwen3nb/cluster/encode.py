@@ -31,8 +31,8 @@ from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors.encode_file import (
+    Cuts,
     EncodedShards,
-    TextCuts,
     check_folder,
     cut_texts,
     encode_shard,
@@ -130,7 +130,7 @@ def encode_on_cluster(
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
-            bytes=cuts.source.bytes,
+            bytes=cuts[0].bytes,
             folder=folder,
             threads=size.cores,
             environment=sent_environment() | {EXPECTED: json.dumps(expected.folders)},
@@ -231,9 +231,9 @@ class TextCounter:
 class _Encoding:
     """The driver's side: which worker has which part."""
 
-    def __init__(self, ray: Any, job: _EncodeJob, cuts: TextCuts) -> None:
+    def __init__(self, ray: Any, job: _EncodeJob, cuts: Cuts) -> None:
         self._ray, self._job, self._cuts = ray, job, cuts
-        self._waiting = deque(cuts.shards)
+        self._waiting = deque(cuts[1])
         self._loading: dict[Any, Any] = {}  # worker by reference to its facts
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Shard]] = {}
@@ -256,7 +256,7 @@ class _Encoding:
         started = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
         for worker in started:
             self._load(worker)
-        bar = text_bar(Path(self._job.model).name, self._cuts.source.texts, show=show_progress)
+        bar = text_bar(Path(self._job.model).name, self._cuts[0].texts, show=show_progress)
         try:
             with bar:
                 self._bar = bar
