@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.utils.byte_sizes import parse_size
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
@@ -294,6 +294,28 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
     except csv.Error as error:
         more = f"; {_RAISED}" if "field limit" in str(error) else ""
         raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None
+
+
+def named_rows(
+    file: Path, columns: Collection[str], *, most: int | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the last line and the cells in ``columns`` of each row of a file with a header.
+
+    Raises:
+        DataError: see `csv_rows`; a column is missing or given twice; or a row has more or fewer
+            cells than the header.
+    """
+    rows = csv_rows(file, most=most)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    if (twice := first_duplicate(header)) is not None:
+        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
+    if lost := [name for name in columns if name not in header]:
+        raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
+    for number, row in rows:
+        if len(row) != len(header):
+            raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
+        values = dict(zip(header, row, strict=True))
+        yield number, {name: values[name] for name in columns}
 
 
 def checked_id(value: Any, *, where: str) -> str:
