@@ -247,10 +247,8 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
         yield from _json_rows(file, columns)
         return
     elif suffix == ".csv":  # an empty cell is null
-        table_rows = named_rows(file, columns, most=MOST)
-        yield from (
-            (f"{file}:{n}", {k: v or None for k, v in row.items()}) for n, row in table_rows
-        )
+        for number, row in named_rows(file, columns, most=MOST):
+            yield f"{file}:{number}", {name: cell or None for name, cell in row.items()}
         return
     else:
         raise DataError(
