@@ -154,7 +154,7 @@ def test_nothing_of_a_node_with_another_model_is_published(model, another, tmp_p
     ended = executor.run(Command("eval-m", ("run",), page, models=(str(model),)), log=log)
     (request,) = ray.requests
     assert json.loads(request.environment[EXPECTED]) == expected.folders
-    assert (ended.status, ended.node) == (int(not same), "late")
+    assert (ended.exit_status, ended.node) == (int(not same), "late")
     assert page.is_file() is same
     assert len(list(paths.results().glob("*/seed_*/*"))) == (2 if same else 0)
     if not same:
@@ -261,17 +261,14 @@ def test_a_node_that_joins_later_with_another_model_is_refused(
         joining.start()
         outcomes = sweep(jobs, ray=cluster.address, show_progress=False)
         joining.join(60)
-    late = [each for each in outcomes if each.node == "late"]
-    assert [each.status for each in outcomes if each not in late] == ["done", "done"], outcomes
-    (refused,) = late
+    late = [each.node == "late" for each in outcomes]
+    assert sorted(each.status for each in outcomes) == ["done", "done", "failed"], outcomes
+    refused = outcomes[late.index(True)]
     assert refused.status == "failed"
     assert "node late: words: " in refused.reason
     assert "expected the model of identity" in refused.reason
-    records = load_results()
-    assert {each.model.spec for each in records} == {
-        str(tmp_path / "here" / each.job.parameters["checkpoint"].removeprefix("~/"))
-        for each in outcomes
-        if each not in late
+    assert {each.model.spec for each in load_results()} == {
+        str(tmp_path / "here" / name) for name, other in zip(names, late, strict=True) if not other
     }
-    assert not refused.job.finished()
+    assert not jobs[late.index(True)].finished()
     assert verify() == []
