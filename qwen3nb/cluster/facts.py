@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,39 +43,31 @@ def facts_here(question: Question) -> dict[str, str]:
     from qwen3nb.models.kinds.source import fingerprint
     from qwen3nb.models.kinds.transformer import adapter_fingerprint
 
-    def model(spec: str) -> str:
-        return _digest(fingerprint(find_source(spec)))
-
-    def adapter(folder: str) -> str:
-        return _digest(adapter_fingerprint(Path(folder).expanduser()))
-
     environment = Environment.current()
+    notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
     facts = {"python": environment.python, **environment.versions}
     facts["code"] = code_digest()[:_DIGITS]
-    facts["notebooks"] = _notebooks_digest()
+    facts["notebooks"] = f"none in {paths.notebooks()}"
+    if notebooks:
+        facts["notebooks"] = _digest([sha256_file(file) for file in notebooks])
     facts["linear layers"] = _or_error(linear_library)
     for spec in question.models:
-        facts[f"model {spec}"] = _or_error(partial(model, spec))
-    for folder in question.adapters:
-        facts[f"adapter {folder}"] = _or_error(partial(adapter, folder))
+        facts[f"model {spec}"] = _or_error(lambda: fingerprint(find_source(spec)))  # noqa: B023
+    for name in question.adapters:
+        folder = Path(name).expanduser()
+        facts[f"adapter {name}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023
     return facts
-
-
-def _notebooks_digest() -> str:
-    files = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
-    return (
-        _digest([sha256_file(file) for file in files]) if files else f"none in {paths.notebooks()}"
-    )
 
 
 def _digest(value: Any) -> str:
     return sha256_json(value)[:_DIGITS]
 
 
-def _or_error(function: Callable[[], str]) -> str:
-    """Return a fact, or why there is none; its first line, which has to name the cause."""
+def _or_error(function: Callable[[], Any]) -> str:
+    """Return a fact, the digest of one, or the first line of why there is none."""
     try:
-        return function()
+        fact = function()
+        return fact if isinstance(fact, str) else _digest(fact)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
 

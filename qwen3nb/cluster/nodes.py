@@ -12,7 +12,7 @@ import getpass
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,30 +28,12 @@ from qwen3nb.utils.secrets import passed_names
 DRIVER = "this machine"
 
 # Variables that a node takes from the driver, by how they begin, but for those of its own.
-_SENT = (
-    "QWEN3NB_",
-    "HF_",
-    "HUGGING",
-    "TRANSFORMERS_",
-    "TOKENIZERS_",
-    "MTEB_",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "RAYON_",
-    "TORCH_",
-    "PYTORCH_",
-    "CUBLAS_",
-    "NVIDIA_TF32_",
-    "PYTHONHASHSEED",
-    "PYTHONWARNINGS",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-)
+_BEGINNINGS = """
+    QWEN3NB_ HF_ HUGGING TRANSFORMERS_ TOKENIZERS_ MTEB_ OMP_ MKL_ OPENBLAS_ RAYON_ TORCH_ PYTORCH_
+    CUBLAS_ NVIDIA_TF32_ PYTHONHASHSEED PYTHONWARNINGS http_proxy https_proxy no_proxy HTTP_PROXY
+    HTTPS_PROXY NO_PROXY
+"""
+_SENT = tuple(_BEGINNINGS.split())
 _OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 
@@ -75,26 +57,24 @@ class Node:
 
 
 def nodes_of(ray: Any) -> list[Node]:
-    """Return the living nodes with at least one core, by name; names differ."""
-    nodes = [
-        Node(
-            each["NodeID"],
-            each.get("NodeName") or each["NodeManagerAddress"],
-            int(each["Resources"].get("CPU", 0)),
-            each["Resources"].get("GPU", 0.0),
-            int(each["Resources"].get("memory", 0)),
+    """Return the living nodes with at least one core, by name; names differ.
+
+    Several nodes of one machine share its address; Ray's names tell them apart.
+    """
+    alive = [each for each in ray.nodes() if each["Alive"]]
+    names = [each.get("NodeName") or each["NodeManagerAddress"] for each in alive]
+    nodes = []
+    for each, name in zip(alive, names, strict=True):
+        id_, has = each["NodeID"], each["Resources"]
+        node = Node(
+            id_,
+            name if names.count(name) == 1 else f"{name} ({id_[:6]})",
+            int(has.get("CPU", 0)),
+            has.get("GPU", 0.0),
+            int(has.get("memory", 0)),
         )
-        for each in ray.nodes()
-        if each["Alive"]
-    ]
-    return sorted((_distinct(each, nodes) for each in nodes if each.cpus), key=lambda n: n.name)
-
-
-def _distinct(node: Node, nodes: Sequence[Node]) -> Node:
-    """Several nodes of one machine share its address; tell them apart by Ray's names."""
-    if sum(each.name == node.name for each in nodes) == 1:
-        return node
-    return Node(node.id, f"{node.name} ({node.id[:6]})", node.cpus, node.gpus, node.memory)
+        nodes.append(node)
+    return sorted((node for node in nodes if node.cpus), key=lambda node: node.name)
 
 
 def sent_environment() -> dict[str, str]:
@@ -110,8 +90,7 @@ def sent_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if (name.startswith(_SENT) and name not in _OWN) or name in passed
     }
-    own = {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
-    return sent | own
+    return sent | {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
 
 
 def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
@@ -124,30 +103,24 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
     return {"QWEN3NB_CACHE": str(cache), **os.environ, **sent}
 
 
-def disagreements(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return a line per fact that differs between machines: what each of them has."""
-    names = list(dict.fromkeys(name for own in facts.values() for name in own))
+def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
+    """Check that all machines have the same.
+
+    Raises:
+        ClusterError: they differ; names the facts, and what each machine has.
+    """
     lines = []
-    for name in names:
+    for name in dict.fromkeys(name for own in facts.values() for name in own):
         having: dict[str, list[str]] = {}
         for machine, own in facts.items():
             having.setdefault(own.get(name) or "none", []).append(machine)
         if len(having) > 1:
             each = (f"{value} on {', '.join(machines)}" for value, machines in having.items())
-            lines.append(f"{name}: {'; '.join(each)}")
-    return lines
-
-
-def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Check that all machines have the same.
-
-    Raises:
-        ClusterError: they differ; names the facts and the machines.
-    """
-    if lines := disagreements(facts):
+            lines.append(f"  {name}: {'; '.join(each)}")
+    if lines:
         raise ClusterError(
             "the nodes would not compute the same, so nothing was run. Make them alike, or start "
-            "the cluster without those that differ:\n" + "\n".join(f"  {line}" for line in lines)
+            "the cluster without those that differ:\n" + "\n".join(lines)
         )
 
 
@@ -159,11 +132,19 @@ def check_nodes(
     Raises:
         ClusterError: they differ, or a node cannot say.
     """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     question = Question(tuple(models), tuple(adapters))
     facts = {DRIVER: facts_here(question)}
     question = replace(question, digests=known_digests())
-    request = sent_environment(), str(Path.cwd())
-    answers = {node.name: _ask(ray, node, question, *request) for node in nodes}
+    request = question, sent_environment(), str(Path.cwd())
+    answers = {}
+    for node in nodes:  # all gather theirs at once
+        here = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        task = ray.remote(facts_of_node).options(
+            num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
+        )
+        answers[node.name] = task.remote(*request)
     for name, answer in answers.items():
         try:
             facts[name] = ray.get(answer)
@@ -174,19 +155,6 @@ def check_nodes(
                 "same version there, in the environment that Ray was started from"
             ) from None
     agree(facts)
-
-
-def _ask(
-    ray: Any, node: Node, question: Question, environment: Mapping[str, str], folder: str
-) -> Any:
-    """Return a reference to the facts of a node, which are gathered at once."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(node.id, soft=False)
-    task = ray.remote(facts_of_node).options(
-        num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
-    )
-    return task.remote(question, environment, folder)
 
 
 def facts_of_node(

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.utils.byte_sizes import parse_size
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
@@ -67,11 +67,7 @@ def variant(folder: Path, *names: str) -> Path | None:
 
 
 def required(folder: Path, *names: str) -> Path:
-    """Return the file of `variant`.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Return the file of `variant`, or raise DataError."""
     file = variant(folder, *names)
     if file is None:
         raise DataError(f"{folder}: no {' or '.join(names)} (or .gz)")
@@ -81,10 +77,8 @@ def required(folder: Path, *names: str) -> Path:
 def size_limit(default: int) -> int:
     """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more.
 
-    The option sets the variable QWEN3NB_READ_LIMIT, for libraries and notebooks.
-
     Raises:
-        DataError: the variable is not a size.
+        DataError: QWEN3NB_READ_LIMIT, the variable that the option sets, is not a size.
     """
     try:
         return max(default, parse_size(os.environ.get(READ_LIMIT) or "0"))
@@ -190,7 +184,7 @@ def unicode_text(text: str) -> bool:
     if text.isascii():
         return True
     try:
-        text.encode("utf-8")
+        text.encode()  # faster than a search
     except UnicodeEncodeError:
         return False
     return True
@@ -218,17 +212,15 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
                 raise DataError(
                     f"{where}: no field {name!r}, but {near[0]!r:.60}; expected {', '.join(fields)}"
                 )
-        yield number, tuple(_field(where, row.get(name), name, fields[name]) for name in fields)
-
-
-def _field(where: str, value: Any, name: str, kind: type | tuple[type, ...]) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        expected = " or ".join(each.__name__ for each in kinds)
-        raise DataError(f"{where}: field {name!r} is {value!r:.60}; expected {expected}")
-    if isinstance(value, str) and not unicode_text(value):
-        raise DataError(f"{where}: field {name!r} has a lone surrogate: {value!r:.60}")
-    return value
+        for name, kind in fields.items():
+            value = row.get(name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                kinds = kind if isinstance(kind, tuple) else (kind,)
+                expected = " or ".join(each.__name__ for each in kinds)
+                raise DataError(f"{where}: field {name!r} is {value!r:.60}; expected {expected}")
+            if isinstance(value, str) and not unicode_text(value):
+                raise DataError(f"{where}: field {name!r} has a lone surrogate: {value!r:.60}")
+        yield number, tuple(row.get(name) for name in fields)
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
@@ -296,16 +288,33 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
         raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None
 
 
+def named_rows(
+    file: Path, columns: Collection[str], *, most: int | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the last line and the cells in ``columns`` of each row of a file with a header.
+
+    Raises:
+        DataError: see `csv_rows`; a column is missing or given twice; or a row has more or fewer
+            cells than the header.
+    """
+    rows = csv_rows(file, most=most)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    if (twice := first_duplicate(header)) is not None:
+        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
+    if lost := [name for name in columns if name not in header]:
+        raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
+    for number, row in rows:
+        if len(row) != len(header):
+            raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
+        values = dict(zip(header, row, strict=True))
+        yield number, {name: values[name] for name in columns}
+
+
 def checked_id(value: Any, *, where: str) -> str:
-    r"""Return an id: text that is not blank, without control characters and lone surrogates.
+    """Return an id: text that is not blank, without control characters and lone surrogates.
 
     Raises:
         DataError: it is none; the message starts with ``where``.
-
-    >>> checked_id("d\0", where="corpus.jsonl:7")
-    Traceback (most recent call last):
-    ...
-    qwen3nb.datasets.rows.DataError: corpus.jsonl:7: the id 'd\x00' has unprintable characters
     """
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
@@ -345,6 +354,11 @@ def number_in_text(text: str) -> float | None:
         return None
 
 
+def stated_number(value: Any) -> float | None:
+    """Return the number that a value of JSON or a cell of a table is, or None."""
+    return number_in_text(value) if isinstance(value, str) else finite_number(value)
+
+
 def has_control_characters(text: str) -> bool:
     """Return whether ``text`` has control characters other than tabs and line ends."""
     return _CONTROL.search(text) is not None
@@ -358,7 +372,7 @@ def scored_pair(
     Raises:
         DataError: the score is no finite number, or a text is empty or has control characters.
     """
-    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
+    score = stated_number(gold)
     if score is None:
         raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
     if not first.strip() or not second.strip():

@@ -186,7 +186,8 @@ def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
 def _columns(file: Path, first: int, text: str, *, known: dict[str, int]) -> Columns:
     """Return queries, documents, ranks and scores; the first line has the number ``first``.
 
-    ``known`` has the ranks that were parsed before.
+    ``known`` has the ranks that were parsed before. Lines that are as they should be are read at
+    once, all others one by one.
     """
     fields = text.split()
     columns = [tuple(fields[each::6]) for each in range(6)]

@@ -40,14 +40,12 @@ def _read_header(file: Path) -> tuple[int, int, int]:
     Raises:
         ValueError: the file is not such a file.
     """
-    readers: dict[tuple[int, int], Any] = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
     with file.open("rb") as handle:
         try:
-            shape, column_major, dtype = readers[np.lib.format.read_magic(handle)](handle)
-        except (ValueError, KeyError, TypeError, SyntaxError, TokenError) as error:
+            major, _ = np.lib.format.read_magic(handle)
+            read: Any = getattr(np.lib.format, f"read_array_header_{major}_0")
+            shape, column_major, dtype = read(handle)
+        except (ValueError, AttributeError, TypeError, SyntaxError, TokenError) as error:
             raise ValueError(f"{file} is not a .npy file ({error})") from None
         offset = handle.tell()
     if len(shape) != 2 or column_major or dtype != np.dtype("<f4"):
@@ -56,11 +54,7 @@ def _read_header(file: Path) -> tuple[int, int, int]:
 
 
 def check_npy(file: Path, *, rows: int, dimension: int) -> None:
-    """Refuse anything but a whole .npy file of float32 (``rows``, ``dimension``).
-
-    Raises:
-        ValueError: no such file, another shape, or a size that is not the header's.
-    """
+    """Raise ValueError for all but a whole .npy file of float32 (``rows``, ``dimension``)."""
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
     *shape, offset = _read_header(file)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.mirror import load_data, local_data, mirrored
-from qwen3nb.datasets.rows import DataError, csv_rows, numbered_json_rows, scored_pair
+from qwen3nb.datasets.rows import DataError, named_rows, numbered_json_rows, scored_pair
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
@@ -128,15 +128,8 @@ def read_pairs(file: Path) -> STSPairs:
         DataError: an invalid row; the message names the line.
     """
     if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        lines = csv_rows(file)
-        header = next(lines, (1, []))[1]
-        if missing := [name for name in _COLUMNS if name not in header]:
-            raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(_COLUMNS)}")
-        rows: list[tuple[int, Any]] = []
-        for number, cells in lines:
-            if len(cells) != len(header):
-                raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
-            rows.append((number, [cells[header.index(name)] for name in _COLUMNS]))
+        named = named_rows(file, _COLUMNS)
+        rows: list[tuple[int, Any]] = [(number, tuple(row.values())) for number, row in named]
     else:
         kinds: Any = {"sentence1": str, "sentence2": str, "score": (int, float)}
         rows = list(numbered_json_rows(file, kinds))

@@ -126,14 +126,11 @@ class BM25:
 
     def _best(self, names: list[str], texts: list[str], depth: int) -> dict[str, dict[str, float]]:
         rows, scores = self._index.retrieve(self._tokens(texts), k=depth, show_progress=False)
-        return {
-            name: {
-                self._documents[row]: float(value)
-                for row, value in zip(ids, values, strict=True)
-                if value > 0
-            }
-            for name, ids, values in zip(names, rows, scores, strict=True)
-        }
+        run: dict[str, dict[str, float]] = {}
+        for name, ids, values in zip(names, rows, scores, strict=True):
+            best = zip(ids, values, strict=True)
+            run[name] = {self._documents[row]: float(value) for row, value in best if value > 0}
+        return run
 
     def _among(self, candidates: Iterable[str], words: Sequence[str]) -> dict[str, float]:
         """Return the scores of the candidates that share a word with a query."""

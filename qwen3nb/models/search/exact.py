@@ -363,13 +363,7 @@ def _by_numpy(
     return rows, ids
 
 
-def _by_torch(
-    queries: Floats,
-    documents: Floats,
-    k: int,
-    floor: Doubles,
-    error: Doubles,
-) -> Pairs:
+def _by_torch(queries: Floats, documents: Floats, k: int, floor: Doubles, error: Doubles) -> Pairs:
     import torch
 
     with torch.inference_mode():
@@ -384,13 +378,7 @@ def _by_torch(
     return rows.numpy(), ids.numpy()
 
 
-def _by_faiss(
-    queries: Floats,
-    documents: Floats,
-    k: int,
-    floor: Doubles,
-    error: Doubles,
-) -> Pairs:
+def _by_faiss(queries: Floats, documents: Floats, k: int, floor: Doubles, error: Doubles) -> Pairs:
     import faiss
 
     wanted = k + _SPARE
