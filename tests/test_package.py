@@ -70,7 +70,7 @@ FLOORS = tuple(
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.tokenizer
 models.batching models.counters models.modeling models.gate models.kinds.source models.mteb_meta
-models.kinds.prompts models.kinds.lora
+models.kinds.prompts models.kinds.static
 vectors.block_file vectors.cache vectors.shards
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.load
