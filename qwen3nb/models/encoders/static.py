@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
+from qwen3nb.models.gate.static_tables import StaticFiles, read_table, static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
 from qwen3nb.models.kinds.source import Settings, Source
-from qwen3nb.models.kinds.static import StaticFiles, read_table, static_files
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
 from qwen3nb.models.types import SpecError, Vectors

@@ -7,9 +7,9 @@ from typing import Any
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
+from qwen3nb.models.gate.static_tables import token_table
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
-from qwen3nb.models.kinds.static import token_table
 from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
 from qwen3nb.models.types import ModelFolderError
 
