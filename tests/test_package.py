@@ -68,9 +68,9 @@ def test_a_page_that_is_there_is_found_and_shown_without_heavy_libraries():
 FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
-models.types models.gate.tokenizer
+models.types models.gate.bounds models.gate.tokenizer
 models.batching models.counters models.modeling models.gate models.kinds.source models.mteb_meta
-models.kinds.prompts models.kinds.lora
+models.kinds.prompts
 vectors.block_file vectors.cache vectors.shards
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.load

@@ -39,9 +39,9 @@ def facts_here(question: Question) -> dict[str, str]:
     """Return what this process's results depend on, by name."""
     # They load torch, which a worker of Ray does not need.
     from qwen3nb.models.inference.onednn_linear import linear_library
+    from qwen3nb.models.kinds.lora import adapter_fingerprint
     from qwen3nb.models.kinds.resolve import find_source
     from qwen3nb.models.kinds.source import fingerprint
-    from qwen3nb.models.kinds.transformer import adapter_fingerprint
 
     environment = Environment.current()
     notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]

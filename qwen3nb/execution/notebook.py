@@ -33,9 +33,9 @@ from qwen3nb.execution.parameters import (
     read_notebook,
     read_parameters,
 )
+from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.resolve import find_source, find_training
 from qwen3nb.models.kinds.source import fingerprint
-from qwen3nb.models.kinds.transformer import adapter_fingerprint
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import named_prompts, prompt_warning
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
-from qwen3nb.models.kinds.source import Source, fingerprint, unchanged
+from qwen3nb.models.kinds.source import Settings, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.types import SpecError
@@ -90,8 +90,20 @@ def load_encoder(
         SpecError: no such model, one that cannot be loaded, or that has fewer ``dimensions``.
         ValueError: an unknown pooling, dtype or device.
     """
-    source = _resolved(spec, base=base, instruction=instruction, prompts=prompts)
-    source = replace(source, label=label or source.label)
+    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
+    if source.kind.searches:
+        raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
+    if source.on_hub:
+        source = fetch_model(source)  # only its files show what it is
+    if source.kind.adapts:
+        trained = {"query": "Instruct: {instruction}\nQuery:"}
+        source = replace(source, prompts=trained, instruction=INSTRUCTION)
+    source = replace(
+        source,
+        label=label or source.label,
+        prompts=source.prompts if prompts is None else named_prompts(prompts),
+        instruction=source.instruction if instruction is None else instruction,
+    )
     if source.kind.library:
         load_library(source.kind.library)
     if prompts is None and not prefix and (warning := prompt_warning(source)):
@@ -102,27 +114,26 @@ def load_encoder(
             "models; other models have a fixed direction"
         )
     source.kind.check(source)
-    content = fingerprint(source)
-    options: dict[str, Any] = {
-        "pooling": None if pooling in (None, "auto") else one_of("pooling", pooling, POOLINGS),
-        "max_length": max_length or source.max_length,
-        "device": device,
-        "dtype": dtype,
-        "batch_size": batch_size,
-        "prefix": prefix,
-        "append_eos": append_eos,
-        "normalize": normalize,
-        "bidirectional": bidirectional,
-        "seed": seed,
-        "dimensions": dimensions,
-        "cache": cache,
-        "show_progress": show_progress,
-        "content": content,
-    }
+    source = replace(source, content=fingerprint(source))
+    settings = Settings(
+        pooling=None if pooling in (None, "auto") else one_of("pooling", pooling, POOLINGS),
+        max_length=max_length or source.max_length,
+        prefix=prefix,
+        append_eos=append_eos,
+        normalize=normalize,
+        dimensions=dimensions,
+        bidirectional=bidirectional,
+        device=device,
+        dtype=dtype,
+        batch_size=batch_size,
+        seed=seed,
+        cache=cache,
+        show_progress=show_progress,
+    )
     try:
-        encoder: Encoder = source.kind.load(source, options)
+        encoder: Encoder = source.kind.load(source, settings)
     except Exception:
-        unchanged(source, content)  # or it stumbled over files that are being replaced
+        unchanged(source)  # or it stumbled over files that are being replaced
         raise
     return encoder
 
@@ -139,32 +150,6 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
         parts = [load_model(part.spec, **options) for part in source.parts]
         return Fusion(source, [part for part in parts if not isinstance(part, Fusion)])
     if source.kind.searches:
-        model: BM25 = source.kind.load(source, options)
+        model: BM25 = source.kind.load(source, Settings())
         return model
     return load_encoder(spec, **options)
-
-
-def _resolved(
-    spec: str | Path,
-    *,
-    base: str | Path | None,
-    instruction: str | None,
-    prompts: Mapping[str, str] | None,
-) -> Source:
-    """Return the source of the encoder that ``spec`` names, with its prompts and instruction.
-
-    Raises:
-        SpecError: no such model, or one without vectors.
-    """
-    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
-    if source.kind.searches:
-        raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
-    if source.on_hub:
-        source = fetch_model(source)  # only its files show what it is
-    if source.kind.adapts:
-        source = replace(
-            source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
-        )
-    if prompts is not None:
-        source = replace(source, prompts=named_prompts(prompts))
-    return source if instruction is None else replace(source, instruction=instruction)

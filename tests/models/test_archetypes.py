@@ -130,8 +130,11 @@ REFUSED = {
     "Router of modalities": (partial(made.router, how="modalities"), "a router"),
     "BoW": (made.bag_of_words, "a bag of words"),
     "Transformer alone": (made.transformer_alone, "no Pooling"),
-    "LSTM on a transformer": (between(lambda m: m.LSTM(32, 16)), "LSTM needs WordEmbeddings"),
-    "Pooling first": (made.without_first(sentence()), "first module is Pooling"),
+    "LSTM on a transformer": (
+        between(lambda m: m.LSTM(32, 16)),
+        "modules do not fit|its own pooling",
+    ),
+    "Pooling first": (made.without_first(sentence()), "modules do not fit|its own pooling"),
     "unknown model_type": (settings(sentence(), model_type="TeaEncoder"), "'TeaEncoder', which"),
     "model_type as a number": (settings(sentence(), model_type=7), "model_type is 7, which"),
     "unknown module": (

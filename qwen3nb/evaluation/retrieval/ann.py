@@ -11,8 +11,7 @@ import numpy as np
 
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.similarity import truncate_dimensions
+from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,

@@ -45,7 +45,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.prompts import named_prompts
-from qwen3nb.models.kinds.source import IN_MEMORY, Source
+from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.modeling.runtime import load_tokenizer, special_tokens, token_rows
@@ -439,10 +439,8 @@ class TrainedEncoder(Encoder):
                 label="training",
                 prompts=named_prompts(options.prompts),
             ),
+            Settings(batch_size=batch_size, cache=False, show_progress=False),
             settings={"fingerprint": uuid.uuid4().hex, "normalize": options.normalize},
-            batch_size=batch_size,
-            cache=False,
-            show_progress=False,
         )
 
     @property

@@ -26,7 +26,7 @@ import logging
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +37,10 @@ from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
-from qwen3nb.models.encoders.similarity import leading_dimensions, truncate_dimensions
-from qwen3nb.models.kinds.source import Source, unchanged
+from qwen3nb.models.kinds.prompts import sentence_settings
+from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.types import EncoderError, Vectors
+from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.vectors.cache import EmbeddingCache, text_key
@@ -78,64 +78,53 @@ class Encoder(ABC):
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        settings: dict[str, Any],
-        batch_size: int = 32,
-        dimensions: int | None = None,
-        cache: bool = True,
-        show_progress: bool = True,
-        content: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, source: Source, given: Settings, *, settings: dict[str, Any]) -> None:
         """Set what all encoders share.
 
         Args:
-            source: the model.
+            source: the model, with its content before it was loaded, if it was.
+            given: what the user has set.
             settings: everything its vectors depend on, but its content.
-            batch_size: see `encode`.
-            dimensions: number of leading dimensions to keep.
-            cache: whether vectors are kept between runs.
-            show_progress: whether long encodings show a progress bar.
-            content: the `fingerprint` of ``source`` before it was loaded, if it was.
 
         Raises:
-            SpecError: ``dimensions`` beyond those of the model, or files that have changed since
-                ``content``.
+            SpecError: more ``dimensions`` than those of the model, or files that have changed.
         """
-        self.dimensions = leading_dimensions(dimensions, width=self.width, label=source.label)
+        self.dimensions = None if given.dimensions == self.width else given.dimensions or None
+        if self.dimensions and not (
+            type(self.dimensions) is int and 0 < self.dimensions < self.width
+        ):
+            raise SpecError(
+                f"{source.label}: dimensions is {self.dimensions!r}; expected 1 to {self.width}, "
+                "the width of its vectors"
+            )
         cut = {"dimensions": self.dimensions} if self.dimensions else {}
         self.label = f"{source.label}-{self.dimensions}d" if cut else source.label
         self.source = source
         self.prompts = source.prompts
         whole = {
             "encoding": ENCODING,
-            "model": unchanged(source, content),
+            "model": unchanged(source),
             "prompts": source.prompts,
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
         }
         self.settings = {**whole, **cut}
         self.stats = Stats()
-        self.batch_size = batch_size
-        self.show_progress = show_progress
-        self._tick: Callable[[int], None] | None = (
-            None  # called with the number of texts done within a chunk
-        )
-        self._cache = self._own_cache(whole) if cache else None
+        self.batch_size = given.batch_size
+        self.show_progress = given.show_progress
+        # Called with the number of texts done within a chunk.
+        self._tick: Callable[[int], None] | None = None
+        self._cache: EmbeddingCache | None = None
+        if given.cache:
+            key = sha256_json(whole)
+            about = {"label": source.label, "identity": key, "settings": whole}
+            self._cache = EmbeddingCache(paths.cache() / "embeddings" / key[:32], about=about)
 
     def __repr__(self) -> str:
         return (
             f"<{type(self).__name__} {self.label}: {self.dimension} dimensions, on {self.device}, "
             f"identity {self.identity[:8]}>"
         )
-
-    def _own_cache(self, settings: dict[str, Any]) -> EmbeddingCache:
-        """Return the cache of whole vectors."""
-        identity = sha256_json(settings)
-        about = {"label": self.source.label, "identity": identity, "settings": settings}
-        return EmbeddingCache(paths.cache() / "embeddings" / identity[:32], about=about)
 
     @property
     def cache(self) -> EmbeddingCache | None:
@@ -215,7 +204,20 @@ class Encoder(ABC):
             ValueError: an unknown role, a ``batch_size`` below 1, or ``normalize_embeddings=False``
                 for a model that normalises.
         """
-        self._check(unknown, batch_size=batch_size, normalize=normalize_embeddings)
+        if unknown:
+            known = list(inspect.signature(Encoder.encode).parameters)[1:-1]
+            raise TypeError(
+                f"encode() has no option {', '.join(map(repr, unknown))}; it has: "
+                f"{', '.join(known)}. Pooling, maximum length, dtype and prompts are options of "
+                "load_encoder"
+            )
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
+        if normalize_embeddings is False and self.normalizes:
+            raise ValueError(
+                f"{self.label} gives vectors of length 1; for their own lengths, load it with "
+                "load_encoder(..., normalize=False)"
+            )
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
         if role is not None:
@@ -228,43 +230,21 @@ class Encoder(ABC):
         self.stats.empty += sum(not text.strip() for text in texts)
         if self._special is not None:
             self.stats.special += sum(self._special.search(text) is not None for text in texts)
-        with self._during(batch_size=batch_size, show_progress=bar):
-            vectors = self._encode([prompt + text for text in texts])
-        if normalize_embeddings and not self.normalizes:
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors /= np.where(lengths > 0, lengths, 1)
-        result: Any = vectors[0] if isinstance(inputs, str) else vectors
-        return result if convert_to_numpy else _tensor(result)
-
-    def _check(
-        self, unknown: dict[str, Any], *, batch_size: int | None, normalize: bool | None
-    ) -> None:
-        """Refuse options that `encode` cannot honour."""
-        if unknown:
-            known = list(inspect.signature(Encoder.encode).parameters)[1:-1]
-            raise TypeError(
-                f"encode() has no option {', '.join(map(repr, unknown))}; it has: "
-                f"{', '.join(known)}. Pooling, maximum length, dtype and prompts are options of "
-                "load_encoder"
-            )
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
-        if normalize is False and self.normalizes:
-            raise ValueError(
-                f"{self.label} gives vectors of length 1; for their own lengths, load it with "
-                "load_encoder(..., normalize=False)"
-            )
-
-    @contextmanager
-    def _during(self, *, batch_size: int | None, show_progress: bool | None) -> Iterator[None]:
-        """Apply the options of one call."""
         before = self.batch_size, self.show_progress
         self.batch_size = before[0] if batch_size is None else batch_size
-        self.show_progress = before[1] if show_progress is None else show_progress
+        self.show_progress = before[1] if bar is None else bar
         try:
-            yield
+            vectors = self._encode([prompt + text for text in texts])
         finally:
             self.batch_size, self.show_progress = before
+        if normalize_embeddings and not self.normalizes:
+            vectors = truncate_dimensions(vectors, self.dimension)
+        result: Any = vectors[0] if isinstance(inputs, str) else vectors
+        if convert_to_numpy:
+            return result
+        import torch
+
+        return torch.from_numpy(result)
 
     def _encode(self, texts: list[str]) -> Vectors:
         for index, text in enumerate(texts):
@@ -302,8 +282,8 @@ class Encoder(ABC):
             known = self._cache.fill(keys, vectors)
             missing = np.flatnonzero(~known).tolist()
             self.stats.cached += len(texts) - len(missing)
-            self.stats.unchecked += self._maybe_cut(
-                texts[i] for i in np.flatnonzero(known).tolist()
+            self.stats.unchecked += sum(
+                self._maybe_cut(texts[i]) for i in np.flatnonzero(known).tolist()
             )
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
@@ -321,13 +301,11 @@ class Encoder(ABC):
                 bar.advance(start + len(chunk) - bar.texts)
         return vectors
 
-    def _maybe_cut(self, texts: Iterable[str]) -> int:
-        """Count texts that may have more tokens than the model reads; a token is a byte or more."""
+    def _maybe_cut(self, text: str) -> bool:
+        """Return whether a text may have more tokens than are read; a token is a byte or more."""
         limit = getattr(self, "max_length", None)
-        if limit is None:
-            return 0
-        room = limit - ADDED - len(self.settings.get("prefix", "").encode())
-        return sum(len(text.encode()) > room for text in texts)
+        added = ADDED + len(self.settings.get("prefix", "").encode())
+        return limit is not None and len(text.encode()) > limit - added
 
     def _checked(
         self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]
@@ -339,7 +317,9 @@ class Encoder(ABC):
         self.stats.seconds += time.perf_counter() - started
         self.stats.encoded += len(texts)
         zero = _zero(vectors)
-        zero[zero] = [self._has_tokens(texts[row]) for row in np.flatnonzero(zero)]
+        for row in np.flatnonzero(zero).tolist():
+            text = texts[row]
+            zero[row] = bool(text.strip()) and not (self._tokenless and self._tokenless(text))
         bad = ~np.isfinite(vectors).all(axis=1) | zero
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
@@ -349,9 +329,6 @@ class Encoder(ABC):
                 f"{self.label}: the vector of text {index} is {what}: {texts[row]!r:.80}"
             )
         return vectors
-
-    def _has_tokens(self, text: str) -> bool:
-        return bool(text.strip()) and not (self._tokenless and self._tokenless(text))
 
     @property
     def normalizes(self) -> bool:
@@ -393,12 +370,6 @@ def _zero(vectors: Vectors) -> NDArray[np.bool_]:
     return np.logical_not(vectors.any(axis=1))
 
 
-def _tensor(vectors: Vectors) -> Tensor:
-    import torch
-
-    return torch.from_numpy(vectors)
-
-
 def _texts(inputs: Any) -> list[str]:
     """Return the strings of a list or of MTEB's batches; refuse anything else."""
     texts: list[str] = []
@@ -408,3 +379,68 @@ def _texts(inputs: Any) -> list[str]:
         if not isinstance(text, str):
             raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
     return texts
+
+
+def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> dict[str, Any]:
+    """Return the settings of an encoder that say how its vectors are compared.
+
+    A model is compared as ``config_sentence_transformers.json`` says, by cosine if it says
+    nothing. If the user decides about the length of its vectors, or it is a model without
+    that file, vectors of length 1 are compared by cosine and others by dot product.
+
+    Args:
+        source: the model.
+        given: the user's ``normalize``.
+        unit: whether its vectors have length 1.
+
+    Raises:
+        SpecError: another similarity.
+    """
+    if given is not None or source.folder is None:
+        return {"normalize": unit}
+    usual = "cosine" if unit else "dot"
+    fields = sentence_settings(source.folder)
+    cosine = "cosine" if fields or source.kind.cosine else usual
+    stored = fields.get("similarity_fn_name") or cosine
+    if stored not in ("cosine", "dot"):
+        raise SpecError(
+            f"{source.label} is compared by {stored!r} (config_sentence_transformers.json); "
+            "supported are: cosine, dot"
+        )
+    if stored == usual or unit:  # of vectors of length 1, both are the same
+        return {"normalize": unit}
+    return {"normalize": unit, "similarity": stored}
+
+
+def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
+    """Keep the first ``dimension`` dimensions of (N, D), rescaled to length 1 if ``unit``.
+
+    A vector whose prefix is zero stays zero.
+
+    Raises:
+        ValueError: ``dimension`` is not 1 to D.
+    """
+    if not 1 <= dimension <= vectors.shape[1]:
+        raise ValueError(f"dimension is {dimension}; expected 1 to {vectors.shape[1]}")
+    kept = np.array(vectors[:, :dimension], dtype=np.float32, order="C")
+    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
+    if unit:
+        kept /= np.where(lengths > 0, lengths, 1)
+    return kept
+
+
+def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[str]) -> Vectors:
+    """Return ``encode(texts)``, with each blank text encoded beside one that has tokens.
+
+    sentence-transformers fails on a batch without a single token. This is the vector that a blank
+    text has in any larger batch; for most poolings it is zero if the tokenizer adds no token of
+    its own. The infinite maximum over no token is none: zero.
+    """
+    filled = [index for index, text in enumerate(texts) if text.strip()]
+    own = encode([texts[index] for index in filled] or ["a text"])
+    vectors = np.empty((len(texts), own.shape[1]), dtype=np.float32)
+    vectors[filled] = own[: len(filled)]
+    for index in sorted({*range(len(texts))} - {*filled}):
+        vector = encode([texts[index], "a text"])[0]
+        vectors[index] = vector if np.isfinite(vector).all() else 0
+    return vectors

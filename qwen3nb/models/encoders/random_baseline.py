@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.types import Vectors
 from qwen3nb.vectors.cache import text_key
 
@@ -20,9 +19,10 @@ class RandomEncoder(Encoder):
     depend on what else is encoded.
     """
 
-    def __init__(self, source: Source, *, seed: int, dimension: int = 128, **options: Any) -> None:
-        self._seed, self._dimension = seed, dimension
-        super().__init__(source, settings={"seed": seed, "dimension": dimension}, **options)
+    def __init__(self, source: Source, given: Settings) -> None:
+        self._seed, self._dimension = given.seed, int(source.spec.partition(":")[2] or 128)
+        settings = {"seed": self._seed, "dimension": self._dimension}
+        super().__init__(source, given, settings=settings)
 
     @property
     def width(self) -> int:

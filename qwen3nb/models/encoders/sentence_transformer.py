@@ -9,22 +9,21 @@ them, or on request.
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from qwen3nb.models.encoders.base import ADDED, Encoder
-from qwen3nb.models.encoders.blanks import beside_blanks
-from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
 from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights, refusing
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
-from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import (
     check_room,
@@ -44,47 +43,57 @@ class SentenceTransformerEncoder(Encoder):
 
     Attributes:
         runner: runs the model; None if sentence-transformers runs it.
+        parameters: number of parameters, embeddings included.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        pooling: str | None,
-        max_length: int | None,
-        device: str,
-        dtype: str,
-        batch_size: int,
-        prefix: str = "",
-        append_eos: bool = False,
-        normalize: bool | None = None,
-        **options: Any,
-    ) -> None:
-        _check_options(source, pooling=pooling, others=prefix or append_eos)
-        self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
-        check_length(self._model, max_length, f"{source.label}: max_length")
-        _check_prompts(self._model, source)
-        self._static = _static_tokenizer(self._model)
+    def __init__(self, source: Source, given: Settings) -> None:
+        _check_options(source, given)
+        self._model = _load(
+            source, device=pick_device(given.device), dtype=torch_dtype(given.dtype)
+        )
+        name = f"{source.label}: max_length"
+        check_length(self._model, given.max_length, name)
+        if any(source.prompts.values()) and not all(
+            getattr(module, "include_prompt", True) for module in self._model
+        ):
+            raise SpecError(  # they would be pooled here
+                f"{source.label} leaves the tokens of a prompt out of its pooling "
+                "(include_prompt), which is not supported; prompts={} runs it without prompts"
+            )
+        kinds = [type(module).__name__ for module in self._model]
+        self._static = self._model[0].tokenizer if kinds[0] == "StaticEmbedding" else None
         self._special = special_tokens(self._model.tokenizer)
-        self.max_length = _limited(self._model, self._static, max_length)
-        words = type(self._model[0]).__name__ == "WordEmbeddings"
-        if not self._static:
-            check_room(self._model.tokenizer, self.max_length, f"{source.label}: max_length")
-        self._tokenless = self._has_no_token if self._static or words else None
-        self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
-        self.normalize = _normalizes(self._model, source, given=normalize)
-        self.runner = _runner(self._model, batch_size=batch_size, normalize=self.normalize)
+        if self._static is None:
+            if given.max_length is not None:
+                self._model.max_seq_length = given.max_length
+            self.max_length: int | None = self._model.max_seq_length
+            check_room(self._model.tokenizer, self.max_length, name)
+        else:
+            if given.max_length is not None:
+                self._static.enable_truncation(given.max_length)
+            self.max_length = (self._static.truncation or {}).get("max_length")
+        words = self._static is not None or kinds[0] == "WordEmbeddings"
+        self._tokenless = self._has_no_token if words else None
+        self.parameters = sum(parameter.numel() for parameter in self._model.parameters())
+        own = kinds[-1] == "Normalize"
+        if own and given.normalize is False:
+            raise SpecError(
+                f"{source.label} normalises its vectors (modules.json); normalize=False is for "
+                "Qwen3 encoders and language models"
+            )
+        self.normalize = own or bool(given.normalize)
+        self.runner = _runner(self._model, batch_size=given.batch_size, normalize=self.normalize)
+        version = importlib.metadata.version("sentence-transformers").split(".")[0]
         super().__init__(
             source,
+            given,
             settings={
                 "max_length": self.max_length,
-                **unit_and_similarity(source, given=normalize, unit=self.normalize),
-                "dtype": dtype,
-                "versions": {**library_versions(), "sentence-transformers": _version()},
+                **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
+                "dtype": given.dtype,
+                "versions": {**library_versions(), "sentence-transformers": version},
                 **({"attention": "varlen"} if self.way == "varlen" else {}),
             },
-            batch_size=batch_size,
-            **options,
         )
 
     @property
@@ -101,11 +110,6 @@ class SentenceTransformerEncoder(Encoder):
     def width(self) -> int:
         """The length of a vector."""
         return int(self._model.get_embedding_dimension())
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, embeddings included."""
-        return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
@@ -161,103 +165,53 @@ class SentenceTransformerEncoder(Encoder):
         return not self._static.encode(text, add_special_tokens=False).ids
 
 
-def _static_tokenizer(model: Any) -> Any:
-    """Return the tokenizer of a static table; None if something else reads the texts."""
-    return model[0].tokenizer if type(model[0]).__name__ == "StaticEmbedding" else None
-
-
-def _limited(model: Any, static: Any, max_length: int | None) -> int | None:
-    """Set the maximum length, if one is given, and return that of the model."""
-    if static is None:
-        if max_length is not None:
-            model.max_seq_length = max_length
-        limit: int | None = model.max_seq_length
-        return limit
-    if max_length is not None:
-        static.enable_truncation(max_length)
-    return static.truncation["max_length"] if static.truncation else None
-
-
-def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
+def _check_options(source: Source, given: Settings) -> None:
     """Refuse options that do not apply to sentence-transformers models."""
-    if others:
+    if given.prefix or given.append_eos:
         raise SpecError(
             f"{source.label} runs as its sentence-transformers files define; prefix and "
             "append_eos are for Qwen3 encoders and language models"
         )
-    if pooling is not None:
+    if given.pooling is not None:
         raise SpecError(
             f"{source.label} defines its own pooling (modules.json); "
-            f"leave pooling at 'auto', not {pooling!r}"
-        )
-
-
-def _check_prompts(model: Any, source: Source) -> None:
-    """Refuse prompts of a model that pools without their tokens, which would be pooled here."""
-    apart = any(getattr(module, "include_prompt", True) is False for module in model)
-    if apart and any(source.prompts.values()):
-        raise SpecError(
-            f"{source.label} leaves the tokens of a prompt out of its pooling (include_prompt), "
-            "which is not supported; prompts={} runs it without prompts"
+            f"leave pooling at 'auto', not {given.pooling!r}"
         )
 
 
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    assert source.folder is not None  # noqa: S101 - the kind has one
-    modules = source.folder.modules
+    folder, modules = source.own_folder, source.own_folder.modules
     for module in modules:
         if module.name in ("StaticEmbedding", "Transformer"):
             check_tokenizer(module.folder)
-    with refusing(source.folder, "sentence-transformers cannot load it"):
+    with refusing(folder, "sentence-transformers cannot load it"):
         model = SentenceTransformer(
-            str(source.folder),
+            str(folder),
             device=device,
             model_kwargs={"dtype": dtype, "use_safetensors": True},
         ).eval()
-    if (static := _static_tokenizer(model)) is not None:
-        check_loaded(static, rows=model[0].num_embeddings, folder=source.folder)
+    if modules[0].name == "StaticEmbedding":
+        check_loaded(model.tokenizer, rows=model[0].num_embeddings, folder=folder)
         model.to(dtype)  # which sentence-transformers sets for transformers only
     elif modules[0].name == "Transformer":
         rows = model[0].model.config.get_text_config().vocab_size
         check_loaded(model.tokenizer, rows=rows, folder=modules[0].folder)
     own_weights(model)
-    check_finite(model, source.folder)
-    with refusing(source.folder, "its modules do not fit each other"):
+    check_finite(model, folder)
+    with refusing(folder, "its modules do not fit each other"):
         width = model.encode(["a text"], prompt="").shape[1]
         if width != (stated := model.get_embedding_dimension()):
             raise ValueError(f"vectors of {width} numbers, its configuration says {stated}")
     return model
 
 
-def _version() -> str:
-    import sentence_transformers
-
-    return str(sentence_transformers.__version__).split(".")[0]
-
-
-def _normalizes(model: Any, source: Source, *, given: bool | None) -> bool:
-    """Return whether vectors get length 1: ``given``, else what the model's files say.
-
-    Raises:
-        SpecError: ``given`` is False, but the files normalise.
-    """
-    own = type(list(model)[-1]).__name__ == "Normalize"
-    if own and given is False:
-        raise SpecError(
-            f"{source.label} normalises its vectors (modules.json); normalize=False is for "
-            "Qwen3 encoders and language models"
-        )
-    return own or bool(given)
-
-
 def _runner(model: Any, *, batch_size: int, normalize: bool) -> Runner | None:
     """Return the runner for ``model``, or None if sentence-transformers must run it."""
     pooling = known_pooling(model)
-    if pooling is None or packing_of(model[0].model) is None:
+    if pooling is None or packing_of(inner := model[0].model) is None:
         return None
-    inner = model[0].model
     if inner.device.type != "cpu" and varlen_kernel(inner) is None:
         return None  # padded either way
     return Runner(inner, pooling=pooling, normalize=normalize, batch_size=batch_size)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,11 +18,10 @@ from torch.nn import functional as F
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.similarity import unit_and_similarity
-from qwen3nb.models.gate.static_tables import read_table, static_files
+from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
+from qwen3nb.models.gate.static_tables import StaticFiles, read_table, static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
-from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
 from qwen3nb.models.types import SpecError, Vectors
@@ -39,45 +37,47 @@ class StaticEncoder(Encoder):
 
     Attributes:
         max_length: tokens after which a text is truncated, or None.
+        parameters: number of values in the table.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        pooling: str | None,
-        max_length: int | None,
-        device: str,
-        dtype: str,
-        prefix: str = "",
-        append_eos: bool = False,
-        normalize: bool | None = None,
-        **options: Any,
-    ) -> None:
-        if pooling not in (None, "mean") or prefix or append_eos:
+    def __init__(self, source: Source, given: Settings) -> None:
+        if given.pooling not in (None, "mean") or given.prefix or given.append_eos:
             raise SpecError(
                 f"{source.label} is a static model, the mean of its tokens' vectors; pooling, "
                 "prefix and append_eos are for transformers"
             )
-        assert source.folder is not None  # noqa: S101 - the kind has one
-        self._device = pick_device(device)
-        model = _load(source.folder, max_length=max_length)
-        self.max_length = model.max_length
-        self._characters, self._unknown = model.characters, model.unknown
-        self._tokenizer = model.tokenizer
+        self._device = pick_device(given.device)
+        files = static_files(source.own_folder)
+        assert files is not None  # noqa: S101 - the kind of its source
+        rows, self._tokenizer = _load(source.own_folder, files)
         self._special = special_tokens(self._tokenizer)
-        self._table = torch.from_numpy(model.rows).to(self._device, torch_dtype(dtype))
-        self.normalize = model.normalize if normalize is None else normalize
+        self._table = torch.from_numpy(rows).to(self._device, torch_dtype(given.dtype))
+        self.parameters = self._table.numel()
+        self.max_length: int | None = given.max_length
+        # Characters after which a text is cut before it has tokens; the token that is left out.
+        self._characters = self._unknown = None
+        if files.config is not None:
+            self.max_length = given.max_length or files.config.get("max_length", _MAX_LENGTH)
+            self._unknown = _unknown(self._tokenizer)
+            if self.max_length is not None:
+                sizes = [len(each) for each in self._tokenizer.get_vocab()]
+                self._characters = self.max_length * int(np.median(sizes))
+        if self.max_length is None:
+            self._tokenizer.no_truncation()
+        else:
+            self._tokenizer.enable_truncation(self.max_length)
+        stored = bool((files.config or {}).get("normalize", False))
+        self.normalize = stored if given.normalize is None else given.normalize
         self._tokenless = self._has_no_token
         super().__init__(
             source,
+            given,
             settings={
                 "max_length": self.max_length,
-                **unit_and_similarity(source, given=normalize, unit=self.normalize),
-                "dtype": dtype,
+                **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
+                "dtype": given.dtype,
                 "versions": {"torch": torch.__version__.split(".")[0]},
             },
-            **options,
         )
 
     @property
@@ -89,11 +89,6 @@ class StaticEncoder(Encoder):
     def width(self) -> int:
         """The length of a row."""
         return int(self._table.shape[1])
-
-    @property
-    def parameters(self) -> int:
-        """Number of values in the table."""
-        return self._table.numel()
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         encodings = self._encodings(texts)
@@ -122,27 +117,13 @@ class StaticEncoder(Encoder):
         return not self._known(self._encodings([text])[0].ids)
 
 
-@dataclass(frozen=True)
-class _Model:
-    """What a static model computes with."""
-
-    rows: Vectors
-    tokenizer: Tokenizer
-    normalize: bool
-    max_length: int | None
-    characters: int | None = None  # after which a text is cut, before it has tokens
-    unknown: int | None = None  # the token that is left out
-
-
-def _load(folder: ModelFolder, *, max_length: int | None) -> _Model:
-    """Load the model in ``folder``, which has been checked.
+def _load(folder: ModelFolder, files: StaticFiles) -> tuple[Vectors, Tokenizer]:
+    """Return the table and the tokenizer in ``folder``, which has been checked.
 
     Raises:
         ModelFolderError: a table that is malformed.
         CheckpointError: a tokenizer that is malformed, or does not fit the table.
     """
-    files = static_files(folder)
-    assert files is not None  # noqa: S101 - the kind of its source
     rows = read_table(folder.weights_in(files.weights))
     tokenizer = rust_tokenizer(folder.path / files.tokenizer)
     check_loaded(tokenizer, rows=len(rows), folder=folder)
@@ -152,18 +133,7 @@ def _load(folder: ModelFolder, *, max_length: int | None) -> _Model:
             "rows; the tokenizer belongs to another model"
         )
     tokenizer.no_padding()
-    characters = unknown = None
-    if files.config is not None:
-        max_length = max_length or files.config.get("max_length", _MAX_LENGTH)
-        unknown = _unknown(tokenizer)
-        if max_length is not None:
-            characters = max_length * int(np.median([len(each) for each in tokenizer.get_vocab()]))
-    if max_length is None:
-        tokenizer.no_truncation()
-    else:
-        tokenizer.enable_truncation(max_length)
-    normalize = bool((files.config or {}).get("normalize", False))
-    return _Model(rows, tokenizer, normalize, max_length, characters, unknown)
+    return rows, tokenizer
 
 
 def _unknown(tokenizer: Tokenizer) -> int | None:

@@ -8,13 +8,11 @@ without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
 from qwen3nb.models.gate.weights import check_length
 from qwen3nb.models.inference.runner import Runner
-from qwen3nb.models.kinds.source import Source
+from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.runtime import (
@@ -36,59 +34,51 @@ class TransformerEncoder(Encoder):
 
     Attributes:
         runner: runs the model.
+        parameters: number of parameters, embeddings included.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        pooling: str | None,
-        max_length: int | None,
-        device: str,
-        dtype: str,
-        batch_size: int,
-        prefix: str = "",
-        append_eos: bool = False,
-        normalize: bool | None = None,
-        bidirectional: bool = False,
-        **options: Any,
-    ) -> None:
-        assert source.folder is not None  # noqa: S101 - kinds without a folder have other classes
-        self._device = pick_device(device)
-        stored = source.kind.stored(source.folder)
-        self.pooling = _pooling(source, pooling or stored.get("pooling") or source.pooling)
-        self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
-        self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
-        model = source.kind.model(source, torch_dtype(dtype), bidirectional=bidirectional)
-        check_length(model, max_length, f"{source.label}: max_length")
-        model = model.to(self._device).eval()
+    def __init__(self, source: Source, given: Settings) -> None:
+        self._device = pick_device(given.device)
+        stored = source.kind.stored(source.own_folder)
+        pooling = given.pooling or stored.get("pooling") or source.pooling
+        if pooling is None:
+            raise SpecError(
+                f"{source.folder}: a pre-trained model, which does not define a pooling; "
+                f"choose one of: {', '.join(POOLINGS)} (--pooling)"
+            )
+        unit = stored.get("normalize", True) if given.normalize is None else given.normalize
+        self.normalize = bool(unit)
+        self.max_length = given.max_length or stored.get("max_length") or MAX_LENGTH
+        dtype = torch_dtype(given.dtype)
+        model = source.kind.model(source, dtype, bidirectional=given.bidirectional)
+        check_length(model, given.max_length, f"{source.label}: max_length")
+        model = model.to(self._device)
         self._tokenizer = load_tokenizer(source.model_folder, model.config)
         self._special = special_tokens(self._tokenizer)
-        if prefix or append_eos:
-            end = self._tokenizer.eos_token if append_eos else None
-            surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
+        if given.prefix or given.append_eos:
+            end = self._tokenizer.eos_token if given.append_eos else None
+            surround(self._tokenizer.backend_tokenizer, prefix=given.prefix, end=end)
         check_room(self._tokenizer, self.max_length, f"{source.label}: max_length")
-        self._parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
         attention = model.config._attn_implementation
         self.runner = Runner(
-            model, pooling=self.pooling, normalize=self.normalize, batch_size=batch_size
+            model, pooling=pooling, normalize=self.normalize, batch_size=given.batch_size
         )
         super().__init__(
             source,
+            given,
             settings={
-                "pooling": self.pooling,
-                **unit_and_similarity(source, given=normalize, unit=self.normalize),
+                "pooling": pooling,
+                **unit_and_similarity(source, given=given.normalize, unit=self.normalize),
                 "max_length": self.max_length,
-                "prefix": prefix,
-                "append_eos": append_eos,
-                "dtype": dtype,
-                "causal": source.kind.directed and not bidirectional,
+                "prefix": given.prefix,
+                "append_eos": given.append_eos,
+                "dtype": given.dtype,
+                "causal": source.kind.directed and not given.bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
                 "attention": "varlen" if self.runner.way == "varlen" else attention,
                 "versions": library_versions(),
             },
-            batch_size=batch_size,
-            **options,
         )
 
     @property
@@ -101,11 +91,6 @@ class TransformerEncoder(Encoder):
         """The length of a vector."""
         return int(self.runner.model.config.get_text_config().hidden_size)
 
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, embeddings included."""
-        return self._parameters
-
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size
         return self.runner.encode(texts, self._tokenise, done=self._tick)
@@ -114,13 +99,3 @@ class TransformerEncoder(Encoder):
         rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)
         self.stats.cut += cut
         return rows
-
-
-def _pooling(source: Source, known: str | None) -> str:
-    """Return the ``known`` pooling; refuse a language model without one."""
-    if known is None:
-        raise SpecError(
-            f"{source.folder}: a pre-trained model, which does not define a pooling; "
-            f"choose one of: {', '.join(POOLINGS)} (--pooling)"
-        )
-    return known

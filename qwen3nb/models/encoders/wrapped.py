@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.blanks import beside_blanks
+from qwen3nb.models.encoders.base import Encoder, beside_blanks
 from qwen3nb.models.gate.declared import check_object
 from qwen3nb.models.kinds.prompts import used_prompts
-from qwen3nb.models.kinds.source import IN_MEMORY, Source
+from qwen3nb.models.kinds.source import IN_MEMORY, Settings, Source
 from qwen3nb.models.types import EncoderError, Vectors
 
 
@@ -75,9 +74,8 @@ class WrappedEncoder(Encoder):
                 if named
                 else {},
             ),
+            Settings(batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress),
             settings={"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"},
-            cache=bool(fingerprint),
-            show_progress=show_progress,
         )
 
     @property

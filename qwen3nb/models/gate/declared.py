@@ -17,7 +17,6 @@ the ``check`` of its kind, `qwen3nb.models.kinds`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
@@ -25,15 +24,6 @@ from qwen3nb.models.types import ModelFolderError
 
 # This package's names of poolings, in sentence-transformers.
 POOLING_NAMES = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
-
-_FLAGS = {  # of releases before 5.4
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_lasttoken": "lasttoken",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-}
 
 _DENSE = "a dense model"
 _SPARSE = "a sparse encoder, with a weight per token of the vocabulary"
@@ -60,9 +50,9 @@ _MODEL_TYPES = {
 _PYLATE = ("attend_to_expansion_tokens", "do_query_expansion", "query_prefix", "skiplist_words")
 # Settings with which a transformer reads queries in another way than documents.
 _OF_QUERIES = ("document_length", "query_expansion", "query_length")
-_READS, _EMBEDS = ("Transformer", "WordEmbeddings"), ("CLIPModel", "StaticEmbedding")
+_EMBEDS = ("CLIPModel", "StaticEmbedding")
 _CLASSES = {
-    **dict.fromkeys((*_READS, *_EMBEDS), _DENSE),
+    **dict.fromkeys(("Transformer", "WordEmbeddings", *_EMBEDS), _DENSE),
     **dict.fromkeys(("CNN", "LSTM", "WeightedLayerPooling", "WordWeights"), _DENSE),
     **dict.fromkeys(("Dense", "Dropout", "LayerNorm", "Normalize", "Pooling"), _DENSE),
     **dict.fromkeys(("Asym", "Router"), _ROUTER),
@@ -82,17 +72,8 @@ _TASKS = {
 }
 # How the classes of transformers end; the longest that fits decides.
 _HEADS = {
-    **dict.fromkeys(
-        (
-            "ForCausalLM",
-            "ForConditionalGeneration",
-            "ForMaskedLM",
-            "ForPreTraining",
-            "LMHeadModel",
-            "Model",
-        ),
-        _DENSE,
-    ),
+    **dict.fromkeys(("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM"), _DENSE),
+    **dict.fromkeys(("ForPreTraining", "LMHeadModel", "Model"), _DENSE),
     **dict.fromkeys(("ForSequenceClassification", "ForNextSentencePrediction"), _CROSS),
     **dict.fromkeys(
         ("ForMultipleChoice", "ForQuestionAnswering", "ForTokenClassification"), _TOKENS
@@ -125,7 +106,10 @@ def check_dense(folder: ModelFolder) -> None:
     if whole != _DENSE:
         _refuse(settings, whole)
     if folder.modules:
-        _check_vectors(file, [each.name for each in folder.modules], folder.modules[0])
+        first, names = folder.modules[0], {each.name for each in folder.modules}
+        embeds = first.fields.get("module_output_name") == "sentence_embedding"
+        if not names & {"Pooling", *_EMBEDS} and not embeds:
+            _refuse(f"{file}: no Pooling", _TOKENS)
 
 
 def answers_yes_or_no(folder: ModelFolder) -> bool:
@@ -140,7 +124,8 @@ def as_exported(folder: ModelFolder) -> bool:
     modules, config = folder.modules, folder.config
     names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
     pooling = POOLING_NAMES.get(str(config.get("pooling_mode")))
-    return [each.name for each in modules] == names and _pooling_modes(modules[1]) == [pooling]
+    same = [each.name for each in modules] == names
+    return same and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
 
 
 def check_head(folder: ModelFolder) -> str:
@@ -205,28 +190,6 @@ def _check_task(module: SentenceModule) -> None:
         _refuse(f"{module.file}: {key}", _MULTI)
     if "text" not in (module.fields.get("modality_config") or {"text": {}}):
         _refuse(f"{module.file}: modality_config", _IMAGES)
-
-
-def _check_vectors(file: Path, names: list[str], first: SentenceModule) -> None:
-    """Refuse modules that give a vector per token, or none."""
-    if names[0] not in (*_READS, *_EMBEDS):
-        raise ModelFolderError(
-            f"{file}: the first module is {names[0]}, which cannot read texts; expected one of "
-            f"{', '.join((*_READS, *_EMBEDS))}"
-        )
-    if "LSTM" in names and names[0] != "WordEmbeddings":
-        raise ModelFolderError(f"{file}: LSTM needs WordEmbeddings, but reads {names[0]}")
-    embeds = first.fields.get("module_output_name") == "sentence_embedding"
-    if "Pooling" not in names and names[0] not in _EMBEDS and not embeds:
-        _refuse(f"{file}: no Pooling", _TOKENS)
-
-
-def _pooling_modes(module: SentenceModule) -> list[Any]:
-    """Return the poolings of a module, in the spelling since 5.4 or of the flags before it."""
-    modes = module.fields.get("pooling_mode")
-    if modes is not None:
-        return modes if isinstance(modes, list) else [modes]
-    return [_FLAGS.get(key, key) for key, value in module.fields.items() if value and key in _FLAGS]
 
 
 def _head(folder: ModelFolder) -> str:

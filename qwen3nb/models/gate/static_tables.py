@@ -1,4 +1,4 @@
-"""Static models: a table with a vector per token, and a tokenizer; checked before they are used.
+"""Tables with a vector per token: where they are in a folder, checked and read.
 
 A text's vector is the mean of its tokens' rows. Three layouts are known: folders of model2vec
 (the potion models), and the weights of wordllama in its package and on the hub. Folders of
@@ -19,7 +19,6 @@ from qwen3nb.checkpoints.types import FLOATS, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, not_finite_error, truncated_error
 from qwen3nb.models.types import ModelFolderError, Vectors
 
-_CONFIG = "config.json"
 # Weights and tokenizer: of model2vec; of wordllama's package; of its repository on the hub.
 _MODEL2VEC = ("model.safetensors", "tokenizer.json")
 _WORDLLAMA = (
@@ -27,7 +26,6 @@ _WORDLLAMA = (
     ("l2_supercat_256.safetensors", "l2_supercat_tokenizer_config.json"),
 )
 _NAMES = ("embeddings", "embedding.weight")
-_MAPPING, _WEIGHTS = "mapping", "weights"
 # Types of the tables that numpy reads; model2vec also stores rows as whole numbers.
 NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I8": np.int8}
 _WHOLE = {"I64": np.int64, "I32": np.int32, "U32": np.uint32, "I16": np.int16, "U16": np.uint16}
@@ -48,48 +46,21 @@ class StaticFiles:
     config: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True)
-class TokenTable:
-    """Where the vectors of tokens are.
-
-    Attributes:
-        embeddings: rows (R, D).
-        mapping: the row of each token, (V,); None if token i has row i.
-        weights: the factor of each token, (V,); None for 1.
-    """
-
-    embeddings: TensorEntry
-    mapping: TensorEntry | None
-    weights: TensorEntry | None
-
-    @property
-    def tokens(self) -> int:
-        """V, the number of tokens that have a vector."""
-        return (self.mapping or self.embeddings).shape[0]
-
-    @property
-    def width(self) -> int:
-        """D, the length of a vector."""
-        return self.embeddings.shape[1]
-
-
 def static_files(folder: ModelFolder) -> StaticFiles | None:
-    """Return the files of the static model in ``folder``; None if it is another kind of model.
-
-    Raises:
-        CheckpointError: a ``config.json`` that is malformed.
-    """
-    if folder.has(_CONFIG):
+    """Return the files of the static model in ``folder``; None if it is another kind of model."""
+    if folder.has("config.json"):
         ours = folder.config.get("model_type") == "model2vec"
         return StaticFiles(*_MODEL2VEC, folder.config) if ours else None
-    for names in _WORDLLAMA:
-        if all(map(folder.has, names)):
-            return StaticFiles(*names, None)
-    return None
+    names = next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
+    return None if names is None else StaticFiles(*names, None)
 
 
-def token_table(opened: Weights, *, types: tuple[str, ...] = tuple(FLOATS)) -> TokenTable:
-    """Return where the table among the tensors of a file is.
+def token_table(
+    opened: Weights, *, types: tuple[str, ...] = tuple(FLOATS)
+) -> tuple[TensorEntry, TensorEntry | None, TensorEntry | None]:
+    """Return the rows (R, D), the row of each token (V,), and the factor of each token (V,).
+
+    Token i has row i without the second, and the factor 1 without the third.
 
     Args:
         opened: the weights of a file.
@@ -105,58 +76,48 @@ def token_table(opened: Weights, *, types: tuple[str, ...] = tuple(FLOATS)) -> T
             f"{file}: has {', '.join(tensors) or 'no tensor'}; expected the rows of tokens, "
             f"called {' or '.join(_NAMES)}"
         )
-    if more := sorted(tensors.keys() - {name, _MAPPING, _WEIGHTS}):
+    if more := sorted(tensors.keys() - {name, "mapping", "weights"}):
         raise ModelFolderError(
-            f"{file}: {more[0]}: unexpected; expected {name}, perhaps with {_MAPPING} and "
-            f"{_WEIGHTS}"
+            f"{file}: {more[0]}: unexpected; expected {name}, perhaps with mapping and weights"
         )
-    table = TokenTable(tensors[name], tensors.get(_MAPPING), tensors.get(_WEIGHTS))
-    rows = table.embeddings.shape
-    if len(rows) != 2 or not all(rows):
-        raise ModelFolderError(f"{file}: {name}: shape {list(rows)}; expected a row per token")
-    _check_type(table.embeddings, types)
-    _check_column(table.mapping, table.tokens, tuple(_WHOLE))
-    _check_column(table.weights, table.tokens, types)
-    return table
-
-
-def _check_column(entry: TensorEntry | None, tokens: int, types: tuple[str, ...]) -> None:
-    if entry is None:
-        return
-    _check_type(entry, types)
-    if entry.shape != (tokens,) or not tokens:
+    table, mapping, weights = tensors[name], tensors.get("mapping"), tensors.get("weights")
+    if len(table.shape) != 2 or not all(table.shape):
         raise ModelFolderError(
-            f"{entry.file}: {entry.stored_name}: shape {list(entry.shape)}; expected [{tokens}], "
-            "a number per token"
+            f"{file}: {name}: shape {list(table.shape)}; expected a row per token"
         )
+    tokens = (mapping or table).shape[:1]
+    for entry, known in ((table, types), (mapping, tuple(_WHOLE)), (weights, types)):
+        if entry is not None and entry.dtype not in known:
+            raise ModelFolderError(
+                f"{file}: {entry.stored_name}: of type {entry.dtype}; expected one of "
+                f"{', '.join(known)}"
+            )
+        if entry not in (None, table) and (entry.shape != tokens or not all(tokens)):
+            raise ModelFolderError(
+                f"{file}: {entry.stored_name}: shape {list(entry.shape)}; expected "
+                f"{list(tokens)}, a number per token"
+            )
+    return table, mapping, weights
 
 
-def _check_type(entry: TensorEntry, types: tuple[str, ...]) -> None:
-    if entry.dtype not in types:
-        raise ModelFolderError(
-            f"{entry.file}: {entry.stored_name}: of type {entry.dtype}; expected one of "
-            f"{', '.join(types)}"
-        )
-
-
-def read_table(weights: Weights) -> Vectors:
+def read_table(opened: Weights) -> Vectors:
     """Return the row of each token, (V, D), with its mapping and weight applied.
 
     Raises:
         ModelFolderError: a mapping to a row that is not there, or a number that is not finite.
     """
-    table = token_table(weights, types=tuple(NUMBERS))
-    rows = _read(table.embeddings).astype(np.float32, copy=False)
-    if table.mapping is not None:
-        mapping = _read(table.mapping)
+    table, mapped, weights = token_table(opened, types=tuple(NUMBERS))
+    rows = _read(table).astype(np.float32, copy=False)
+    if mapped is not None:
+        mapping = _read(mapped)
         if not 0 <= mapping.min() <= mapping.max() < len(rows):
             raise ModelFolderError(
-                f"{table.mapping.file}: {_MAPPING} goes from {mapping.min()} to {mapping.max()}, "
+                f"{mapped.file}: mapping goes from {mapping.min()} to {mapping.max()}, "
                 f"but there are {len(rows)} rows; copy the file again"
             )
         rows = rows[mapping]
-    if table.weights is not None:
-        rows = rows * _read(table.weights).astype(np.float32, copy=False)[:, None]
+    if weights is not None:
+        rows = rows * _read(weights).astype(np.float32, copy=False)[:, None]
     return rows
 
 

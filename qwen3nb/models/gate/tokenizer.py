@@ -7,12 +7,12 @@ rows that were never trained. What is malformed, they refuse themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder, check_inside
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.bounds import check_bounds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -20,34 +20,29 @@ if TYPE_CHECKING:
 TOKENIZER = "tokenizer.json"
 # Any one of these sets of files makes a tokenizer complete.
 _COMPLETE = (
-    (TOKENIZER,),
-    ("vocab.json", "merges.txt"),
-    ("vocab.txt",),
-    ("*.model",),
-    ("*.spm",),
-    ("*.tiktoken",),
-    ("tekken.json",),
+    *((TOKENIZER,), ("vocab.json", "merges.txt"), ("vocab.txt",)),
+    *(("*.model",), ("*.spm",), ("*.tiktoken",), ("tekken.json",)),
 )
 # Classes that need no file: their tokens are bytes or characters.
 _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 # Roles whose tokens become part of texts; a token outside the vocabulary would be added to it.
 _ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
-_FILES = ("vocab_file", "merges_file", "tokenizer_file", "spm_file", "source_spm", "target_spm")
 
 
 def check_tokenizer(folder: ModelFolder) -> None:
-    """Check the files of a tokenizer, before a library loads them.
+    """Check the files of a tokenizer, before a library loads them; that runs no code of theirs.
 
     Raises:
-        CheckpointError: files that are missing, empty, malformed or outside the folder; a special
-            token that is not in the vocabulary; or a tokenizer with code of its own.
+        CheckpointError: files that are missing, empty, malformed or outside the folder; or a
+            special token that is not in the vocabulary.
     """
+    import transformers
+
     for name in (TOKENIZER, "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json"):
         if folder.has(name) and not (folder.path / name).stat().st_size:
             raise CheckpointError(f"{folder.path / name}: empty; copy the tokenizer again")
-    settings = {
-        name: folder.object(name) for name in ("special_tokens_map.json", "tokenizer_config.json")
-    }
+    files = ("special_tokens_map.json", "tokenizer_config.json")
+    settings = {name: folder.object(name) for name in files}
     held = any(all(any(folder.path.glob(name)) for name in names) for names in _COMPLETE)
     if not held and settings["tokenizer_config.json"].get("tokenizer_class") not in _WITHOUT_FILES:
         ways = "; or ".join(" and ".join(names) for names in _COMPLETE)
@@ -59,7 +54,9 @@ def check_tokenizer(folder: ModelFolder) -> None:
     if tokenizer is not None and not tokenizer.get_vocab_size(with_added_tokens=False):
         raise CheckpointError(f"{folder.path / TOKENIZER}: its vocabulary is empty; copy it again")
     for name, values in settings.items():
-        _check_settings(folder.path / name, values)
+        kind = values.get("tokenizer_class")  # where it is known, auto_map is not read
+        known = isinstance(kind, str) and hasattr(transformers, kind)
+        check_bounds(values, folder.path / name, free=("auto_map",) if known else ())
         for role in _ROLES:
             token = values.get(role)
             token = token.get("content") if isinstance(token, dict) else token
@@ -74,11 +71,6 @@ def check_tokenizer(folder: ModelFolder) -> None:
 
 def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
     """Check that a tokenizer, as a library has loaded it, fits an embedding of ``rows`` rows.
-
-    Args:
-        tokenizer: of transformers or tokenizers; the library may have added tokens.
-        rows: rows of the embedding.
-        folder: named in errors.
 
     Raises:
         CheckpointError: no token at all, or an id beyond the embedding, be it of a token of the
@@ -99,11 +91,7 @@ def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
 
 
 def rust_tokenizer(file: Path) -> Tokenizer:
-    """Return the tokenizer in a ``tokenizer.json``.
-
-    Raises:
-        CheckpointError: not a tokenizer, or a file outside of its folder.
-    """
+    """Return the tokenizer in a ``tokenizer.json``, which lies in its folder."""
     from tokenizers import Tokenizer
 
     check_inside(file)
@@ -111,31 +99,3 @@ def rust_tokenizer(file: Path) -> Tokenizer:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises bare Exceptions  # noqa: BLE001
         raise CheckpointError(f"{file}: not a valid tokenizer ({error!s:.200})") from None
-
-
-def _check_settings(file: Path, values: Mapping[str, Any]) -> None:
-    """Refuse a tokenizer with code of its own, and one that names files elsewhere."""
-    import transformers
-
-    kind = values.get("tokenizer_class")
-    if values.get("auto_map") and not (isinstance(kind, str) and hasattr(transformers, kind)):
-        raise CheckpointError(
-            f"{file}: {kind!r:.60} needs code that comes with the model (auto_map), which is "
-            "never run; save its tokenizer.json and remove auto_map"
-        )
-    if values.get("fast_tokenizer_files"):
-        raise CheckpointError(
-            f"{file}: fast_tokenizer_files names other files than {TOKENIZER}; remove that key"
-        )
-    for name in _FILES:
-        value = values.get(name)
-        if isinstance(value, str) and value != Path(value).name and Path(value).exists():
-            raise CheckpointError(
-                f"{file}: {name} is {value!r:.80}, outside of the folder; remove that key"
-            )
-    longest = values.get("model_max_length")
-    number = isinstance(longest, int | float) and not isinstance(longest, bool)
-    if longest is not None and not (number and 1 <= longest < float("inf")):
-        raise CheckpointError(
-            f"{file}: model_max_length is {longest!r:.40}; expected a number of tokens from 1"
-        )

@@ -18,7 +18,6 @@ from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
 from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
 from qwen3nb.models.types import ModelFolderError, SpecError
 
-_LAYER_KEYS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers")
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3
 _LONGEST = 300
@@ -36,9 +35,8 @@ def check_weights(
         whole: whether more than the last hidden states is used, so that no weight may be absent.
 
     Raises:
-        ModelFolderError: an unknown architecture, or one that cannot be built from this
-            configuration; weights that are missing, unexpected, of another shape or not of a
-            float type; names file and tensor.
+        ModelFolderError: an architecture that is unknown or cannot be built; weights that are
+            missing, unexpected, of another shape or not of a float type; names file and tensor.
     """
     import transformers
 
@@ -49,13 +47,6 @@ def check_weights(
             f"{file}: model_type is {model_type!r:.60}; expected an architecture of transformers, "
             "such as 'bert' or 'qwen3'"
         )
-    for key in _LAYER_KEYS:  # which take long to build
-        layers = folder.config.get(key)
-        if isinstance(layers, int) and layers > len(tensors):
-            raise ModelFolderError(
-                f"{file}: {key} is {layers:,}, but the weights have only {len(tensors):,} tensors; "
-                "config.json belongs to another model"
-            )
     with refusing(file, "no model can be built from it"):
         model, report = _dry_run(folder, head=head)
     problems = [
@@ -67,7 +58,13 @@ def check_weights(
         missing = _used(missing, model, model.get_encoder() if encoder else model)
     problems += [f"{name}: missing" for name in sorted(missing)]
     problems += [f"{name}: unexpected" for name in _own(report["unexpected_keys"], model, folder)]
-    _refuse(folder, problems)
+    if problems:
+        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
+        raise ModelFolderError(
+            f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
+            f"{'; '.join(problems[:_SHOWN])}{more}. Copy both from the same checkpoint again, "
+            "unwrapped if names begin with a wrapper's"
+        )
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
     check_types(tensors.values(), constants | {"position_ids"})
     return model
@@ -84,37 +81,30 @@ def check_encoder_weights(folder: ModelFolder) -> None:
     from qwen3nb.models.modeling.configuration import encoder_config
     from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
-    with refusing(folder, "no encoder can be built from it"):
-        config = encoder_config(folder.config)
     tensors = folder.weights.tensors
-    stored = {new: name for name in tensors if (new := encoder_name(name)) is not None}
-    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
-        stored["embed_tokens.weight"] = embedding
-    if config.num_hidden_layers > len(tensors):
-        raise ModelFolderError(
-            f"{folder}: {config.num_hidden_layers} encoder layers in config.json, but the weights "
-            f"have only {len(tensors)} tensors; config.json belongs to another model"
+    used = encoder_tensors(folder)
+    with refusing(folder, "no encoder can be built from it"), torch.device("meta"):
+        model = Qwen3EncoderModel(encoder_config(folder.config))
+    with refusing(folder, "the weights do not match config.json"):
+        model.load_state_dict(
+            {new: torch.empty(tensors[name].shape, device="meta") for new, name in used.items()}
         )
-    with torch.device("meta"):
-        expected = {n: tuple(t.shape) for n, t in Qwen3EncoderModel(config).state_dict().items()}
-    problems = [f"{name}: missing" for name in expected.keys() - stored.keys()]
-    for new, name in stored.items():
-        if new not in expected:
-            problems.append(f"{name}: unexpected")
-        elif (shape := tensors[name].shape) != expected[new]:
-            problems.append(
-                f"{name}: shape {list(shape)}, config.json expects {list(expected[new])}"
-            )
-    _refuse(folder, sorted(problems))
-    check_types(tensors[name] for name in stored.values())
+    check_types(tensors[name] for name in used.values())
+
+
+def encoder_tensors(folder: ModelFolder) -> dict[str, str]:
+    """Return the names of an encoder-decoder's weights by those that its encoder has in Qwen3."""
+    tensors = folder.weights.tensors
+    used = {new: name for name in tensors if (new := encoder_name(name)) is not None}
+    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
+        used["embed_tokens.weight"] = embedding
+    return used
 
 
 def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ()) -> None:
     """Refuse weights that are not of a float type, which a library would convert unseen.
 
-    Args:
-        entries: the tensors.
-        constants: last parts of names of tensors that are no weights, such as ``position_ids``.
+    ``constants`` are last parts of names of tensors that are no weights, such as ``position_ids``.
     """
     for entry in entries:
         if entry.dtype not in FLOATS and entry.stored_name.rpartition(".")[2] not in constants:
@@ -125,15 +115,9 @@ def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ())
 
 
 def check_length(model: Any, length: int | None, name: str) -> None:
-    """Refuse a maximum ``length`` beyond the positions that a model has learned.
+    """Refuse a maximum ``length`` in tokens beyond the positions that a ``model`` has learned.
 
-    Args:
-        model: with or without values.
-        length: a maximum number of tokens; None for the model's own.
-        name: of the length in errors: a file and a key, or a model and an option.
-
-    Raises:
-        ModelFolderError: names the largest possible length.
+    ``name`` is that of the length in the error: a file and a key, or a model and an option.
     """
     for path, module in model.named_modules() if length is not None else ():
         if path.rpartition(".")[2] not in _POSITIONS or not hasattr(module, "num_embeddings"):
@@ -158,19 +142,13 @@ def own_weights(model: Any) -> None:
 
 
 def check_finite(model: Any, folder: ModelFolder) -> None:
-    """Refuse a loaded torch ``model`` with a weight that is NaN or infinite.
+    """Refuse a loaded torch ``model`` with a weight that is NaN or infinite, by its name.
 
-    Each weight is summed, which costs a small part of loading it: a sum that is finite has only
-    finite terms. Sums that are not are looked at more closely, because finite weights may be
-    too large to be summed.
-
-    Raises:
-        ModelFolderError: names the tensor.
+    A sum that is finite has only finite terms, and costs a small part of loading. Sums that are
+    not are looked at more closely, because finite weights may be too large to be summed.
     """
     for name, weight in model.named_parameters():
-        if not weight.is_floating_point() or weight.sum().isfinite():
-            continue
-        if not weight.isfinite().all():
+        if weight.is_floating_point() and not (weight.sum().isfinite() or weight.isfinite().all()):
             raise ModelFolderError(
                 f"{folder}: {name} contains NaN or infinity as {str(weight.dtype)[6:]}; expected "
                 "finite weights. Use an earlier checkpoint, or float32 if the weights are larger "
@@ -180,14 +158,10 @@ def check_finite(model: Any, folder: ModelFolder) -> None:
 
 @contextmanager
 def refusing(file: Path | ModelFolder, what: str) -> Iterator[None]:
-    """Translate whatever a library raises in the block into an error that names the file.
+    """Translate what a library raises in the block into a `ModelFolderError` in one line.
 
-    Args:
-        file: the file or folder that is at fault.
-        what: what could not be done, such as ``the tokenizer cannot be loaded``.
-
-    Raises:
-        ModelFolderError: anything was raised; errors of this package stay as they are.
+    It names the ``file`` or folder at fault and ``what`` could not be done, such as ``the
+    tokenizer cannot be loaded``. Errors of this package stay as they are.
     """
     try:
         yield
@@ -196,16 +170,6 @@ def refusing(file: Path | ModelFolder, what: str) -> Iterator[None]:
     except Exception as error:  # libraries raise bare Exceptions, too  # noqa: BLE001
         reason = " ".join(str(error).split())[:_LONGEST]
         raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
-
-
-def _refuse(folder: ModelFolder, problems: list[str]) -> None:
-    if problems:
-        more = f" (and {len(problems) - _SHOWN} more)" if len(problems) > _SHOWN else ""
-        raise ModelFolderError(
-            f"{folder}: the weights in {folder.weights.files[0].name} do not match config.json: "
-            f"{'; '.join(problems[:_SHOWN])}{more}. Copy both from the same checkpoint again, "
-            "unwrapped if names begin with a wrapper's"
-        )
 
 
 def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:

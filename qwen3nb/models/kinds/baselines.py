@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from qwen3nb.models.kinds.source import Kind, Source, fingerprint, safe_label
+from qwen3nb.models.kinds.source import Kind, Settings, Source, fingerprint, safe_label
 
 
 class _Random(Kind):
@@ -21,15 +21,10 @@ class _Random(Kind):
             return None
         return Source(spec, self, safe_label(spec))
 
-    def load(self, source: Source, options: dict[str, Any]) -> Any:
+    def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.encoders.random_baseline import RandomEncoder
 
-        taken = ("cache", "dimensions", "seed", "show_progress")
-        return RandomEncoder(
-            source,
-            dimension=int(source.spec.partition(":")[2] or 128),
-            **{name: options[name] for name in taken},
-        )
+        return RandomEncoder(source, settings)
 
 
 class _BM25(Kind):
@@ -38,12 +33,11 @@ class _BM25(Kind):
     name = "bm25"
     searches = True
     weightless = True
-    framework = ()
 
     def named(self, spec: str) -> Source | None:
         return Source(spec, self, spec) if spec == self.name else None
 
-    def load(self, source: Source, options: dict[str, Any]) -> Any:
+    def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.search.bm25 import BM25
 
         return BM25(source)
@@ -54,7 +48,6 @@ class _Fusion(Kind):
 
     name = "fusion"
     searches = True
-    framework = ()
 
     def fingerprint(self, source: Source) -> dict[str, Any]:
         return {"kind": self.name, "of": [fingerprint(part) for part in source.parts]}

@@ -18,7 +18,6 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,23 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.declared import check_dense
 from qwen3nb.models.gate.static_tables import static_files
-from qwen3nb.models.kinds.baselines import FUSION_KIND, ON_HUB
-from qwen3nb.models.kinds.lora import adapter_config, check_fit
+from qwen3nb.models.kinds.baselines import BM25_KIND, FUSION_KIND, ON_HUB, RANDOM
+from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
-from qwen3nb.models.kinds.source import Source, registry, safe_label
-from qwen3nb.models.kinds.table import kind_of, named_source
-from qwen3nb.models.kinds.transformer import ADAPTER
+from qwen3nb.models.kinds.sentence import SENTENCE
+from qwen3nb.models.kinds.source import Kind, Source, registry, safe_label
+from qwen3nb.models.kinds.static import STATIC
+from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import recover_folder
 
+# In the order in which a spec or a folder is compared with them. A new kind is a class like those
+# of `qwen3nb.models.kinds.baselines` and a name here.
+KINDS: tuple[Kind, ...] = (
+    *(BM25_KIND, RANDOM, RERANKER, STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
+)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
 
@@ -52,20 +58,30 @@ def find_source(spec: str) -> Source:
     known = registry()
     if spec == DEMO:
         return _demo()
-    if source := named_source(spec):
+    if source := next((each for kind in KINDS if (each := kind.named(spec)) is not None), None):
         return source
     if spec in known:
-        return _registered(spec, known[spec])
+        return _registered(spec)
     if folder := _existing(spec):
-        return _registered_folder(_folder(paths.shown(folder), folder), spec, known)
+        local = _folder(paths.shown(folder), folder)
+        hub_id, revision = _hub_layout(folder)
+        if (name := _name_of(hub_id or spec)) is None:
+            return local
+        registered = _registered(name)
+        return replace(_with_settings(local, registered), revision=revision or registered.revision)
     if "+" in spec:
         parts = tuple(find_source(each) for each in spec.split("+"))
         return Source(spec, FUSION_KIND, "-plus-".join(p.label for p in parts), parts=parts)
     if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
-        if name := _name_of(spec, known):
-            return replace(_registered(name, known[name]), spec=spec)
+        if name := _name_of(spec):
+            return replace(_registered(name), spec=spec)
         return Source(spec, ON_HUB, safe_label(spec), id=spec)
-    raise SpecError(_unknown(spec, known))
+    names = ["bm25", "random", DEMO, *known]
+    near = difflib.get_close_matches(spec, names, n=1)
+    raise SpecError(
+        f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, nor a hub id "
+        "(organisation/name)." + (f" Did you mean {near[0]!r}?" if near else "")
+    )
 
 
 def find_training(spec: str) -> Path:
@@ -118,7 +134,7 @@ def fetch_model(source: Source) -> Source:
                 f"{cut}: this download was cut off; remove {mirror / source.id} and fetch it again "
                 f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
             )
-        return _as_fetched(source, mirror / source.id)
+        return _with_settings(_folder(source.spec, mirror / source.id), source)
     try:
         folder = cached_snapshot(
             source.id, kind="model", revision=source.revision, files=MODEL_FILES
@@ -133,17 +149,17 @@ def fetch_model(source: Source) -> Source:
             f"{source.id}: no folder of this name, and not available from the hub ({error})"
             + hint * error.lasting
         ) from None
-    return _as_fetched(source, folder)
+    return _with_settings(_folder(source.spec, folder), source)
 
 
 def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
-    """Return the source of the adapter in a folder, after checking that it fits its base.
+    """Return the source of the adapter in a folder, with its base, whatever that is.
 
     The base is ``base``, else what ``adapter_config.json`` names: a folder next to the
     adapter or further up, a folder relative to the working directory, or a hub id.
 
     Raises:
-        SpecError: no adapter, no base, or an adapter that does not fit; names the tensor.
+        SpecError: no adapter, or no base. Whether it fits is checked when it is loaded.
     """
     folder = ModelFolder(path)
     config = adapter_config(folder)
@@ -155,17 +171,10 @@ def adapter_source(path: Path, *, base: str | Path | None = None) -> Source:
         raise SpecError(
             f"{named}: not a causal language model, so it cannot be the base of {folder}"
         )
-    source = Source(
-        paths.shown(path), ADAPTER, _adapter_label(path), folder=folder, base=base_source
-    )
-    check_fit(folder, config, base_source.folder)
-    return source
-
-
-def _as_fetched(source: Source, folder: Path) -> Source:
-    """Return the source of ``folder`` with the label and settings of the hub's ``source``."""
-    local = _folder(source.spec, folder)
-    return _with_settings(local, source)
+    # ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``
+    parts = [part for part in path.resolve().parts if part not in ("checkpoints", "final")][-2:]
+    label = safe_label("-".join(parts)).strip("-.") or "adapter"
+    return Source(paths.shown(path), ADAPTER, label, folder=folder, base=base_source)
 
 
 def _with_settings(local: Source, registered: Source) -> Source:
@@ -182,22 +191,10 @@ def _with_settings(local: Source, registered: Source) -> Source:
     )
 
 
-def _name_of(hub_id: str, known: Mapping[str, Mapping[str, Any]]) -> str | None:
+def _name_of(hub_id: str) -> str | None:
     """Return the name in the registry of a hub model; the hub ignores case."""
-    return next(
-        (name for name, each in known.items() if each["id"].lower() == hub_id.lower()), None
-    )
-
-
-def _registered_folder(local: Source, spec: str, known: Mapping[str, Mapping[str, Any]]) -> Source:
-    """Return ``local`` with the registry's settings if its path says that it is such a model."""
-    assert local.folder is not None  # noqa: S101 - found by its folder
-    hub_id, revision = _hub_layout(local.folder.path)
-    name = _name_of(hub_id or spec, known)
-    if name is None:
-        return local
-    registered = _registered(name, known[name])
-    return replace(_with_settings(local, registered), revision=revision or registered.revision)
+    names = (name for name, each in registry().items() if each["id"].lower() == hub_id.lower())
+    return next(names, None)
 
 
 def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
@@ -211,16 +208,6 @@ def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _unknown(spec: str, known: Mapping[str, Any]) -> str:
-    names = ["bm25", "random", DEMO, *known]
-    near = difflib.get_close_matches(spec, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return (
-        f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, "
-        f"nor a hub id (organisation/name).{hint}"
-    )
-
-
 def _demo() -> Source:
     folder = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-400"
     if not folder.is_dir():
@@ -231,26 +218,26 @@ def _demo() -> Source:
     return _folder(DEMO, folder)
 
 
-def _registered(name: str, entry: Mapping[str, Any]) -> Source:
+def _registered(name: str) -> Source:
+    entry = registry()[name]
     common: dict[str, Any] = {
         "prompts": named_prompts(entry.get("prompts", {})),
         "revision": entry["revision"],
         "id": entry["id"],
         **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
     }
-    if package := entry.get("package"):
-        installed = importlib.util.find_spec(package)
-        if installed and installed.submodule_search_locations:
-            folder = ModelFolder(Path(installed.submodule_search_locations[0]) / entry["folder"])
-            common["prompts"] = common["prompts"] or stored_prompts(folder)
-            return Source(name, kind_of(folder), name, folder=folder, **common)
-    return Source(name, ON_HUB, name, **common)
+    installed = importlib.util.find_spec(entry["package"]) if "package" in entry else None
+    if installed is None or not installed.submodule_search_locations:
+        return Source(name, ON_HUB, name, **common)
+    local = _folder(name, Path(installed.submodule_search_locations[0]) / entry["folder"])
+    common["prompts"] = common["prompts"] or local.prompts
+    return replace(local, label=name, **common)
 
 
 def _folder(spec: str, path: Path) -> Source:
     folder = ModelFolder(path)
     config, modules = folder.has("config.json"), folder.has("modules.json")
-    if folder.has("adapter_config.json") and not config:
+    if folder.has(CONFIG) and not config:
         if modules:
             raise SpecError(
                 f"{folder}: a sentence-transformers model whose transformer is a PEFT adapter; "
@@ -264,7 +251,8 @@ def _folder(spec: str, path: Path) -> Source:
         )
     try:
         folder.check_files()
-        kind = kind_of(folder)
+        check_dense(folder)
+        kind = next(kind for kind in KINDS if kind.matches(folder))
     except CheckpointError as error:
         raise SpecError(str(error)) from None
     return Source(spec, kind, _label(folder), folder=folder, prompts=stored_prompts(folder))
@@ -281,23 +269,16 @@ def _label(folder: ModelFolder) -> str:
 
 
 def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
-    if not named:
+    if not 0 < len(named) <= 1000:
         raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
     if not given and not Path(named).is_absolute():
         for above in folder.resolve().parents:
             if (above / named / "config.json").is_file():
                 return find_source(str(above / named))
-    if (local := _existing(named)) and (local / "adapter_config.json").is_file():
+    if (local := _existing(named)) and (local / CONFIG).is_file():
         raise SpecError(f"{folder}: its base {named!r} is an adapter; give a whole model as base")
     try:
         return find_source(named)
     except SpecError as error:
         hint = "" if given else " adapter_config.json names it; give its folder as base."
         raise SpecError(f"{folder}: its base was not found: {error}.{hint}") from None
-
-
-def _adapter_label(folder: Path) -> str:
-    """Return ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
-    resolved = folder.resolve()
-    parts = [part for part in resolved.parts if part not in ("checkpoints", "final")][-2:]
-    return safe_label("-".join(parts)).strip("-.") or "adapter"

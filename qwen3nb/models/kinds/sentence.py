@@ -9,12 +9,11 @@ from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
 from qwen3nb.models.gate.static_tables import token_table
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
-from qwen3nb.models.kinds.source import Source
-from qwen3nb.models.kinds.transformer import FolderKind, check_opened, check_reads_text
+from qwen3nb.models.kinds.source import FolderKind, Settings, Source
+from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
 from qwen3nb.models.types import ModelFolderError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
-_TRANSFORMERS = ("CLIPModel", "Transformer")
 # Encoder-decoders of which sentence-transformers loads the encoder alone.
 _ENCODER_ONLY = {
     *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
@@ -45,12 +44,19 @@ class _SentenceTransformer(FolderKind):
         return bool(folder.modules)
 
     def check(self, source: Source) -> None:
-        folder = source.model_folder
+        folder = source.own_folder
         (check_opened if folder.has("config.json") else check_settings)(folder)
         for module in folder.modules:
             _check_settings(module)
-            if module.name in _TRANSFORMERS:
-                _check_transformer(module)
+            if module.name in ("CLIPModel", "Transformer"):
+                check_opened(module.folder)
+                encoder = module.folder.config.get("model_type") in _ENCODER_ONLY
+                alone = _states_alone(module)
+                model = check_weights(module.folder, encoder=encoder, whole=not alone)
+                if alone:
+                    check_reads_text(model, module.folder, alone=False)
+                length = module.fields.get("max_seq_length")
+                check_length(model, length, f"{module.file}: max_seq_length")
             elif (weights := _module_weights(module)) is not None:
                 check_types(weights.tensors.values())
                 if module.name == "StaticEmbedding":
@@ -70,25 +76,13 @@ class _SentenceTransformer(FolderKind):
                 weights[path] = opened
         return weights
 
-    def load(self, source: Source, options: dict[str, Any]) -> Any:
+    def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 
-        kept = {k: v for k, v in options.items() if k not in ("seed", "bidirectional")}
-        return SentenceTransformerEncoder(source, **kept)
+        return SentenceTransformerEncoder(source, settings)
 
 
 SENTENCE = _SentenceTransformer()
-
-
-def _check_transformer(module: SentenceModule) -> None:
-    folder = module.folder
-    check_opened(folder)
-    encoder = folder.config.get("model_type") in _ENCODER_ONLY
-    alone = _states_alone(module)
-    model = check_weights(folder, encoder=encoder, whole=not alone)
-    if alone:
-        check_reads_text(model, folder, alone=False)
-    check_length(model, module.fields.get("max_seq_length"), f"{module.file}: max_seq_length")
 
 
 def _states_alone(module: SentenceModule) -> bool:

@@ -14,16 +14,44 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import sha256_json
 
 # Environment variable of a run on another machine: what it was started for, see `folder_digests`.
 EXPECTED = "QWEN3NB_EXPECTED_MODELS"
+# Files other than the weights that affect what a model computes.
+_IDENTIFYING = re.compile(
+    r"(config|config_sentence_transformers|modules|sentence_\w+_config|tokenizer|"
+    r"tokenizer_config|special_tokens_map|added_tokens|vocab|"
+    r"(cnn|lstm|wordembedding|whitespacetokenizer|phrasetokenizer)_config)\.json|"
+    r"(merges|vocab)\.txt|.*\.model|chat_template\.jinja"
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user sets for an encoder; `load_encoder` explains each."""
+
+    pooling: str | None = None
+    max_length: int | None = None
+    prefix: str = ""
+    append_eos: bool = False
+    normalize: bool | None = None
+    dimensions: int | None = None
+    bidirectional: bool = False
+    device: str = "auto"
+    dtype: str = "float32"
+    batch_size: int = 32
+    seed: int = 0
+    cache: bool = True
+    show_progress: bool = True
 
 
 class Kind:
-    """What differs between kinds of models; `qwen3nb.models.kinds.table` lists them.
+    """What differs between kinds of models; `qwen3nb.models.kinds.resolve` lists them.
 
     Attributes:
         name: part of every identity.
@@ -77,9 +105,7 @@ class Kind:
         """Return what the vectors of ``source`` depend on, apart from its settings."""
         if source.folder is None:
             return {"kind": self.name, "spec": source.spec, "revision": source.revision}
-        content = self.content(source, source.folder.current())
-        require_expected(source.folder.path, content)
-        return dict(content)
+        return dict(expected_content(source))
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         """Return the pooling, normalisation and maximum length stored with the model."""
@@ -94,12 +120,8 @@ class Kind:
         """
         raise SpecError(f"{source.label} is of kind {self.name!r}, which is not a transformer")
 
-    def check_causal(self, source: Source) -> None:
-        """Check a causal language model whose output matrix is used; see `check`.
-
-        Raises:
-            SpecError: another kind of model.
-        """
+    def check_causal(self, source: Source) -> Any:
+        """Check a causal language model with its output matrix; return it without values."""
         dense = "" if source.folder is None else f"{source.folder}: "
         raise SpecError(
             f"{dense}{source.label} is of kind {self.name!r}; a yes/no reranker is a causal "
@@ -107,25 +129,52 @@ class Kind:
         )
 
     def causal(self, source: Source, dtype: Any) -> Any:
-        """Load a causal language model with its output matrix, which has been checked.
-
-        Raises:
-            SpecError: it cannot be loaded, or a weight is not finite.
-        """
+        """Load a causal language model with its output matrix, which has been checked."""
         raise NotImplementedError
 
-    def load(self, source: Source, options: dict[str, Any]) -> Any:
-        """Return the `Encoder`, or search model, that runs ``source``.
-
-        Args:
-            source: the model, with the prompts and the label that the user gave.
-            options: the keyword arguments of `load_encoder` that its encoder takes, and
-                ``content``, the `fingerprint` before it is loaded.
-        """
+    def load(self, source: Source, settings: Settings) -> Any:
+        """Return the `Encoder`, or search model, that runs ``source``, which has been checked."""
         raise SpecError(f"{source.label} is of kind {self.name!r}, which has no vectors")
 
 
 IN_MEMORY = Kind()  # an object of the user's
+
+
+class FolderKind(Kind):
+    """A model in a folder, identified by its weights and by the files that affect its vectors."""
+
+    framework = ("PyTorch", "Transformers")
+
+    def content(self, source: Source, folder: ModelFolder) -> dict[str, Any]:
+        """Return digests of the weights, the other files and those of modules in their folders."""
+        extra = self.files(folder)
+        files = {
+            name: folder.sha256(name)
+            for file in sorted(folder.path.rglob("*"))
+            if (name := file.relative_to(folder.path).as_posix()) in extra
+            or (_IDENTIFYING.fullmatch(file.name) and file.is_file())
+        }
+        weights = self.weights(folder)
+        check_checksums(folder)
+        digests = {"kind": self.name, "weights": weights.digest, "files": sha256_json(files)}
+        modules = {path: each.digest for path, each in sorted(self.modules(folder).items())}
+        return digests | ({"modules": modules} if modules else {})
+
+    def files(self, folder: ModelFolder) -> tuple[str, ...]:
+        """Return names of files that affect the vectors, besides those of every kind."""
+        return ()
+
+    def weights(self, folder: ModelFolder) -> Weights:
+        """Return the weights, without those of modules in folders of their own."""
+        folder.check_whole()
+        return folder.weights
+
+    def modules(self, folder: ModelFolder) -> dict[str, Weights]:
+        """Return the weights of modules of sentence-transformers, such as 2_Dense, by path."""
+        return {
+            file.parent.name: folder.weights_in(file.relative_to(folder.path).as_posix())
+            for file in folder.path.glob("*_*/model.safetensors")
+        }
 
 
 @dataclass(frozen=True)
@@ -146,6 +195,7 @@ class Source:
         id: its id on the hub.
         base: the base model of an adapter; see `qwen3nb.models.kinds.lora`.
         parts: the parts of a fusion (``a+b``).
+        content: its `fingerprint` before it is loaded; see `unchanged`.
     """
 
     spec: str
@@ -160,6 +210,7 @@ class Source:
     instruction: str = ""
     pooling: str | None = None
     max_length: int | None = None
+    content: Mapping[str, Any] | None = None
 
     @property
     def on_hub(self) -> bool:
@@ -167,16 +218,20 @@ class Source:
         return self.id is not None and self.folder is None
 
     @property
-    def model_folder(self) -> ModelFolder:
-        """The folder of the model itself, of an adapter that of its base.
+    def own_folder(self) -> ModelFolder:
+        """The folder, of an adapter the adapter's.
 
         Raises:
             SpecError: a model without a folder.
         """
-        folder = (self.base or self).folder
-        if folder is None:
+        if self.folder is None:
             raise SpecError(f"{self.label} is of kind {self.kind.name!r}, which has no folder")
-        return folder
+        return self.folder
+
+    @property
+    def model_folder(self) -> ModelFolder:
+        """The folder of the model itself, of an adapter that of its base; see `own_folder`."""
+        return (self.base or self).own_folder
 
 
 @functools.cache
@@ -202,7 +257,7 @@ def fingerprint(source: Source) -> dict[str, Any]:
     return source.kind.fingerprint(source)
 
 
-def unchanged(source: Source, content: Mapping[str, Any] | None) -> dict[str, Any]:
+def unchanged(source: Source) -> dict[str, Any]:
     """Return the fingerprint of ``source``, which has been loaded since its ``content`` was taken.
 
     Raises:
@@ -210,7 +265,7 @@ def unchanged(source: Source, content: Mapping[str, Any] | None) -> dict[str, An
             the one content nor the other for sure.
         CheckpointError: see `fingerprint`.
     """
-    if content is None:
+    if source.content is None:
         return fingerprint(source)
     for each in (source, source.base):
         if each is not None and each.folder is not None and each.folder.changed() is not None:
@@ -218,7 +273,7 @@ def unchanged(source: Source, content: Mapping[str, Any] | None) -> dict[str, An
                 f"{each.folder}: its files changed while the model was loaded; load it again when "
                 "whatever writes them has finished"
             )
-    return dict(content)
+    return dict(source.content)
 
 
 def folder_digests(source: Source) -> dict[str, str]:
@@ -226,20 +281,24 @@ def folder_digests(source: Source) -> dict[str, str]:
 
     As JSON in the environment variable `EXPECTED`, it lets `fingerprint` refuse anything else.
     """
-    others = (*source.parts, *([source.base] if source.base else []))
-    digests = {path: each for other in others for path, each in folder_digests(other).items()}
+    digests = {}
+    for each in (*source.parts, *([source.base] if source.base else [])):
+        digests.update(folder_digests(each))
     if source.folder is not None:
         folder = source.folder.current()
         digests[str(folder.path.absolute())] = sha256_json(source.kind.content(source, folder))
     return digests
 
 
-def require_expected(folder: Path, content: Any) -> None:
-    """Refuse other content than a run on several machines was started for; see `EXPECTED`."""
-    expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.absolute()))
+def expected_content(source: Source) -> Any:
+    """Return the content of a folder; refuse another than a run on several machines is for."""
+    folder = source.own_folder.current()
+    content = source.kind.content(source, folder)
+    expected = json.loads(os.environ.get(EXPECTED) or "{}").get(str(folder.path.absolute()))
     if expected not in (None, digest := sha256_json(content)):
         raise CheckpointError(
             f"node {platform.node()}: {folder}: expected the model of identity {expected[:12]}…, "
             f"which this run was started for; found one of {digest[:12]}…. Make the folder the "
             "same on all nodes"
         )
+    return content

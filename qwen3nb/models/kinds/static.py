@@ -8,8 +8,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_settings
 from qwen3nb.models.gate.static_tables import NUMBERS, StaticFiles, static_files, token_table
-from qwen3nb.models.kinds.source import Source
-from qwen3nb.models.kinds.transformer import FolderKind
+from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.types import ModelFolderError
 
 
@@ -25,31 +24,30 @@ class _Static(FolderKind):
         return static_files(folder) is not None and names <= {"StaticEmbedding", "Normalize"}
 
     def check(self, source: Source) -> None:
-        folder = source.model_folder
+        folder = source.own_folder
         check_settings(folder)
-        files = _files(folder)
+        files = self._files(folder)
         for name in (files.weights, files.tokenizer):
             if not folder.has(name):
                 raise ModelFolderError(f"{folder}: no {name}, which a static model consists of")
         token_table(folder.weights_in(files.weights), types=tuple(NUMBERS))
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
-        return (_files(folder).tokenizer,)
+        return (self._files(folder).tokenizer,)
 
     def weights(self, folder: ModelFolder) -> Weights:
-        return folder.weights_in(_files(folder).weights)
+        return folder.weights_in(self._files(folder).weights)
 
-    def load(self, source: Source, options: dict[str, Any]) -> Any:
+    def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.encoders.static import StaticEncoder
 
-        kept = {k: v for k, v in options.items() if k not in ("seed", "bidirectional")}
-        return StaticEncoder(source, **kept)
+        return StaticEncoder(source, settings)
 
-
-def _files(folder: ModelFolder) -> StaticFiles:
-    if (files := static_files(folder)) is None:
-        raise ModelFolderError(f"{folder}: not a static model; expected the files of model2vec")
-    return files
+    @staticmethod
+    def _files(folder: ModelFolder) -> StaticFiles:
+        if (files := static_files(folder)) is None:
+            raise ModelFolderError(f"{folder}: not a static model; expected the files of model2vec")
+        return files
 
 
 STATIC = _Static()

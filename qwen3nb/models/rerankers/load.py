@@ -7,6 +7,7 @@ dtype they run in.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker
+from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker, YesNoModel
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.imports import load_library
 
@@ -59,6 +59,9 @@ def load_reranker(
     else:
         source = find_source(str(model))
         source = fetch_model(source) if source.on_hub else source
+    load_library("transformers.modeling_utils")
+    source.kind.check_causal(source)
+    source = replace(source, content=fingerprint(source))
     loaded = load_yes_no(source, device=device, dtype=dtype)
     return Reranker(
         source,
@@ -73,45 +76,41 @@ def load_reranker(
 def load_yes_no(
     source: Source, *, device: str = "auto", dtype: str = "float32", linears: str = "auto"
 ) -> YesNoModel:
-    """Load a causal language model with its adapter merged, split into backbone and head.
+    """Load a causal language model, which has been checked, split into backbone and head.
 
-    Args:
-        source: from `find_source` or `adapter_source`.
-        device: see `load_reranker`.
-        dtype: see `load_reranker`.
-        linears: ``auto`` for whichever linear layers are faster, or ``torch``.
-
-    Raises:
-        SpecError: not a causal language model.
+    ``linears`` is ``auto`` for whichever linear layers are faster, or ``torch``.
     """
-    load_library("transformers.modeling_utils")
     from qwen3nb.models.inference.fused_layers import fuse_layers
     from qwen3nb.models.inference.prefix_cache import check_causal
     from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
 
-    where = pick_device(device)
-    source.kind.check_causal(source)
-    folder = source.model_folder
-    content = fingerprint(source)
+    where, folder = pick_device(device), source.model_folder
     model = source.kind.causal(source, torch_dtype(dtype)).to(where).eval()
     check_causal(model.config)
     tokenizer = load_tokenizer(folder, model.config)
-    _check_marks(tokenizer, model.config, folder)
-    _check_scores(tokenizer, folder)
+    _check_tokens(tokenizer, model.config, folder)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
-    loaded = YesNoModel(model.model, head, tokenizer, dtype, count, content)
+    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
     if linears == "auto":
         fuse_layers(loaded.backbone)
     return loaded
 
 
-def _check_scores(tokenizer: Any, folder: ModelFolder) -> None:
-    """Check that a cross-encoder's score is that of yes against no.
+def _check_tokens(tokenizer: Any, config: Any, folder: ModelFolder) -> None:
+    """Check that a Qwen model has the marks of the template as tokens, and what its score is.
+
+    As plain text the marks would be another prompt than in its training; other families have none.
 
     Raises:
-        SpecError: it declares other tokens.
+        SpecError: no token for a mark, or a cross-encoder that scores others than yes and no.
     """
+    for mark in _MARKS if config.model_type.startswith("qwen") else ():
+        if len(tokenizer(mark, add_special_tokens=False)["input_ids"]) != 1:
+            raise SpecError(
+                f"{folder}: the tokenizer has no token {mark!r}, which the prompt of a Qwen "
+                "reranker needs; copy the tokenizer again"
+            )
     for module in folder.modules:
         for key, word in _SCORED.items():
             ids = tokenizer(word, add_special_tokens=False)["input_ids"]
@@ -120,17 +119,3 @@ def _check_scores(tokenizer: Any, folder: ModelFolder) -> None:
                     f"{module.file}: {key} is {module.fields.get(key)!r:.40}; expected {ids}, "
                     f"the token {word!r} of a yes/no reranker"
                 )
-
-
-def _check_marks(tokenizer: Any, config: Any, folder: ModelFolder) -> None:
-    """Check that a Qwen model has the marks of the template as tokens.
-
-    As plain text they would be another prompt than in its training; other families have none.
-    """
-    marks = [each for each in _MARKS if config.model_type.startswith("qwen")]
-    rows = [tokenizer(mark, add_special_tokens=False)["input_ids"] for mark in marks]
-    if odd := [mark for mark, row in zip(marks, rows, strict=True) if len(row) != 1]:
-        raise SpecError(
-            f"{folder}: the tokenizer has no token {odd[0]!r}, which the prompt of a Qwen "
-            "reranker needs; copy the tokenizer again"
-        )

@@ -38,15 +38,16 @@ from qwen3nb.models.rerankers.prompt_template import (
     RerankError,
     common_start,
 )
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
     from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
     from qwen3nb.models.inference.prefix_cache import Prefix
-    from qwen3nb.models.rerankers.model import YesNoModel
 
 SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
@@ -73,6 +74,35 @@ class RerankStats(Stats):
     tied: int = 0
     equal: int = 0
     queries_cut: int = 0
+
+
+@dataclass(frozen=True)
+class YesNoModel:
+    """A causal language model, split into backbone and output matrix.
+
+    Attributes:
+        backbone: everything but the output matrix, on its device, in evaluation mode.
+        head: the output matrix (vocabulary, hidden size), as stored.
+        tokenizer: its tokenizer.
+        dtype: name of the dtype it runs in.
+        parameters: number of parameters; includes the output matrix unless it is tied to the
+            embedding.
+    """
+
+    backbone: Any
+    head: Tensor
+    tokenizer: PreTrainedTokenizerBase
+    dtype: str
+    parameters: int
+
+    def rows(self, yes: int, no: int) -> Tensor:
+        """Return a float32 copy of the rows of ``no`` and ``yes``: (2, hidden size)."""
+        if not 0 <= max(yes, no) < len(self.head):
+            raise SpecError(
+                f"the tokenizer's ids of yes and no ({yes}, {no}) exceed the output "
+                f"matrix's {len(self.head)} rows; the tokenizer belongs to another model"
+            )
+        return self.head[[no, yes]].detach().float().clone()
 
 
 @dataclass(frozen=True)
@@ -122,12 +152,11 @@ class Reranker:
             SpecError: files that changed while the model was loaded.
             ValueError: an unknown template.
         """
-        import torch
-
         from qwen3nb.models.inference.prefix_cache import PrefixModel
         from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
+        from qwen3nb.models.modeling.runtime import library_versions
 
-        limit = int(model.config.max_position_embeddings)
+        limit = int(model.backbone.config.max_position_embeddings)
         if not 0 < max_length <= limit:
             raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
         self.source, self.label = source, source.label
@@ -144,15 +173,12 @@ class Reranker:
         self.stats = RerankStats()
         self.settings: dict[str, Any] = {
             "scoring": SCORING,
-            "model": unchanged(source, model.content),
+            "model": unchanged(source),
             "template": [layout.name, layout.prefix, layout.head("", ""), layout.suffix],
             "instruction": instruction,
             "max_length": max_length,
             "dtype": model.dtype,
-            "versions": {
-                name: version.split(".")[0]
-                for name, version in (("torch", torch.__version__), model.library)
-            },
+            "versions": library_versions(),
         }
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
-from qwen3nb.models.encoders.similarity import truncate_dimensions
+from qwen3nb.models.encoders.base import truncate_dimensions
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.search.faiss_index import (

@@ -153,8 +153,8 @@ def test_a_module_for_vectors_of_another_width_is_refused(tmp_path):
 def test_a_folder_without_configuration_is_still_no_model(tmp_path):
     modules = [{"name": "0", "path": "", "type": "sentence_transformers.models.Pooling"}]
     (tmp_path / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(SpecError, match="cannot read texts"):
-        find_source(str(tmp_path))
+    with pytest.raises(ValueError, match="no weights"):
+        load_encoder(tmp_path)
     (tmp_path / "modules.json").unlink()
     with pytest.raises(SpecError, match=r"no config\.json, so this is not a model"):
         find_source(str(tmp_path))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds import table
+from qwen3nb.models.kinds import resolve
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import Kind, Source
 from qwen3nb.models.load import load_encoder, load_model
@@ -26,12 +26,13 @@ def answer(request):
 class ApiEncoder(Encoder):
     width = 8
 
-    def __init__(self, source, *, model, **options):
-        self._model = model
-        super().__init__(source, settings={"of_api": model, "normalize": False}, **options)
+    def __init__(self, source, given):
+        model = source.spec.partition(":")[2]
+        super().__init__(source, given, settings={"of_api": model, "normalize": False})
 
     def _embed(self, texts):
-        done = json.loads(answer(json.dumps({"model": self._model, "input": list(texts)})))
+        fields = {"model": self.settings["of_api"], "input": list(texts)}
+        done = json.loads(answer(json.dumps(fields)))
         return np.array([each["embedding"] for each in done["data"]], dtype=np.float32)
 
 
@@ -44,15 +45,13 @@ class Api(Kind):
     def named(self, spec):
         return Source(spec, self, spec.replace(":", "-")) if spec.startswith("api:") else None
 
-    def load(self, source, options):
-        taken = ("batch_size", "cache", "content", "dimensions", "show_progress")
-        model = source.spec.partition(":")[2]
-        return ApiEncoder(source, model=model, **{name: options[name] for name in taken})
+    def load(self, source, settings):
+        return ApiEncoder(source, settings)
 
 
 @pytest.fixture
 def api(monkeypatch):
-    monkeypatch.setattr(table, "KINDS", (*table.KINDS, Api()))
+    monkeypatch.setattr(resolve, "KINDS", (*resolve.KINDS, Api()))
 
 
 @pytest.mark.usefixtures("api")
@@ -75,4 +74,4 @@ def test_an_encoder_by_an_api_is_one_class_and_one_line():
 def test_without_its_line_it_is_no_model():
     with pytest.raises(SpecError, match="no model 'api:large'"):
         find_source("api:large")
-    assert len({kind.name for kind in table.KINDS}) == len(table.KINDS)
+    assert len({kind.name for kind in resolve.KINDS}) == len(resolve.KINDS)
