@@ -31,7 +31,7 @@ import psutil
 
 from benchmarks.options import command
 from qwen3nb.bench.harness import PYTHON, table, timed
-from qwen3nb.evaluation.recording import means
+from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo
 from qwen3nb.records.side_files import QueryScores
@@ -266,7 +266,7 @@ def _results(records: RecordSet, task: int, seed: int) -> Iterator[Result]:
         documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
         top = {"top": dict(zip(queries, documents, strict=True))} if records.top else {}
         spec = f"runs/synthetic/checkpoint-{model}"
-        metrics = means(scores.plain(), seed=seed)
+        metrics = means(scores.plain())
         value = metrics[_MAIN].value
         yield Result(
             model=_model(model, spec),

@@ -195,7 +195,11 @@ def load_data(task: Any) -> None:
                 task.load_data()
             finally:
                 if damaged := _check_downloads(path, revision):
-                    _remove_prepared(path)
+                    import datasets
+
+                    prepared = Path(datasets.config.HF_DATASETS_CACHE)
+                    for folder in prepared.glob(path.replace("/", "___")):
+                        shutil.rmtree(folder)
                     text = f"{damaged} was not what the hub lists; it was removed; try again"
                     raise HubError(text)
         _check_revision(task.dataset, revision)

@@ -6,13 +6,15 @@ from types import SimpleNamespace
 import pytest
 from helpers.records import make
 
-from qwen3nb.evaluation.recording import Work, assemble, stored
 from qwen3nb.evaluation.run import (
     EvaluationError,
     EvaluationRun,
     Run,
     UnsupportedError,
+    Work,
+    assemble,
     evaluate_each,
+    stored,
 )
 from qwen3nb.models.counters import Stats
 from qwen3nb.records.record import Environment, Result, TaskInfo
@@ -116,25 +118,26 @@ def test_an_item_is_evaluated_again_if_data_or_measures_are_others(home, caplog)
 
 
 @pytest.mark.parametrize(
-    ("question", "versions", "reused"),
+    ("identity", "versions", "item", "reused"),
     [
-        ({}, {}, True),
-        ({"identity": "0" * 64}, {}, False),
-        ({"metrics": ("nDCG@10", "Hit@5")}, {}, False),
-        ({"same": lambda _: False}, {}, False),
-        ({}, {"torch": "1.0.0"}, False),
-        ({}, {"another": "1.0.0"}, False),
+        (MODEL.identity, {}, Item("T"), True),
+        ("0" * 64, {}, Item("T"), False),
+        (MODEL.identity, {}, Item("T", measures=("nDCG@10", "Hit@5")), False),
+        (MODEL.identity, {}, Item("T", revision="s"), False),
+        (MODEL.identity, {"torch": "1.0.0"}, Item("T"), False),
+        (MODEL.identity, {"another": "1.0.0"}, Item("T"), False),
     ],
 )
-def test_a_record_is_reused_only_if_all_is_as_wanted(home, question, versions, reused):
+def test_a_record_is_reused_only_if_all_is_as_wanted(home, identity, versions, item, reused):
     installed = Environment.current().versions | versions
-    result = make(environment=Environment(versions=installed))
+    result = make("one", task="T", revision="r", environment=Environment(versions=installed))
     file = result.save()
-    own = {"identity": result.model.identity, "metrics": ("nDCG@10",), "same": lambda _: True}
-    question = own | question
-    assert (stored(file, **question) == result) is reused
+    model = SimpleNamespace(label="one", identity=identity)
+    if identity != MODEL.identity:  # whose records have the same folder
+        model.identity = identity = MODEL.identity[:8] + identity[8:]
+    assert (stored(model, item, Run()) == result) is reused
     file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
-    assert stored(file, **question) is None
+    assert stored(model, item, Run()) is None
 
 
 @pytest.mark.parametrize(
@@ -162,5 +165,5 @@ def test_a_record_names_the_library_that_multiplied(
     settings = {"dtype": precision}
     model = SimpleNamespace(**own, parameters=parameters, device=device, settings=settings)
     work, task = Work(model), TaskInfo("x", "Retrieval", "m")
-    result = assemble(work, task, {"m": {"q1": 1.0, "q2": 0.0}}, config={}, seed=0)
+    result = assemble(work, task, {"m": {"q1": 1.0, "q2": 0.0}}, Run(), config={})
     assert Result.load(result.save(tmp_path)).environment.linear == linear

@@ -41,7 +41,7 @@ def records(tmp_path):
     split = make("two", parts, task="parts")
     split.per_query["MRR@10"] = {"test/de/q1": 0.1 + 0.2}
     aggregates = {
-        lang: aggregate(split.per_query, how="mean", columns=("nDCG@10",), seed=0)
+        lang: aggregate(split.per_query, how="mean", columns=("nDCG@10",))
         for lang in ("en", "en/x", "de")
     }
     split = replace(

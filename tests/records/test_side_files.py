@@ -16,12 +16,12 @@ from helpers.records import make, own
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.evaluation.recording import stored
 from qwen3nb.metrics.aggregate import sample_of
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import QueryScores, StoredScores, named_files
 from qwen3nb.records.store import load_results, verify, verify_files
+from qwen3nb.records.verification import unchanged_record
 
 IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COLUMNS = st.dictionaries(
@@ -137,7 +137,8 @@ def test_missing_or_changed_scores_are_named(home):
     record = Result.load(file)
     with pytest.raises(ResultError, match="missing"):
         dict(record.per_query["MRR@10"])
-    assert stored(file, identity=record.model.identity, metrics=(), same=lambda _: True) is None
+    with pytest.raises(ResultError, match="missing"):
+        unchanged_record(file)
 
 
 def test_scores_of_another_record_are_not_taken(home):

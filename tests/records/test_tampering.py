@@ -142,7 +142,7 @@ def resave(file, *, agree, columns=None, task=None, metrics=None):
     listed_before = (file.parents[2] / "checksums.jsonl").read_bytes()
     again = {
         name: replace(
-            aggregate(scores, how=each.how, columns=each.columns, seed=result.seed)
+            aggregate(scores, how=each.how, columns=each.columns)
             if each.how != "reported"
             else each,
             interval=each.interval,

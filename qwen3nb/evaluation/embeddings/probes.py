@@ -20,7 +20,7 @@ References:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
 from qwen3nb.datasets.words import Analogy, WordPair, load_analogies, load_word_pairs
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.aggregate import Aggregate, aggregate, means
 from qwen3nb.models.encoders.base import Encoder
 
 COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
@@ -181,15 +181,12 @@ class Geometry:
         return effective_rank(self.singular_values)
 
 
-def word_similarity(
-    pairs: Sequence[WordPair], vectors: Mapping[str, NDArray], *, seed: int
-) -> WordSimilarity:
+def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -> WordSimilarity:
     """Spearman correlation of cosine and gold score over the covered pairs.
 
     Args:
         pairs: two words and a gold score.
         vectors: vector (D,) of each word; a pair with a missing word is not covered.
-        seed: of the interval.
 
     Raises:
         ValueError: no pairs, or a vector is zero or not finite.
@@ -199,27 +196,26 @@ def word_similarity(
     if not pairs:
         raise ValueError("expected at least one word pair; got none")
     covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
-    columns: dict[str, dict[str, float]] = {"cosine": {}, "gold": {}}
+    cosines: list[float] = []
     if covered:
-        first, second = (
-            _unit_rows([vectors[word] for word in side])
-            for side in ([a for a, _, _ in covered], [b for _, b, _ in covered])
-        )
-        for row, (pair, cosine) in enumerate(
-            zip(covered, (first * second).sum(axis=1).tolist(), strict=True)
-        ):
-            columns["cosine"][f"{row:06d}"] = cosine
-            columns["gold"][f"{row:06d}"] = float(pair[2])
-    spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"), seed=seed)
+        first = _unit_rows([vectors[word] for word, _, _ in covered])
+        second = _unit_rows([vectors[word] for _, word, _ in covered])
+        cosines = (first * second).sum(axis=1).tolist()
+    gold = [float(pair[2]) for pair in covered]
+    columns = {"cosine": _numbered(cosines), "gold": _numbered(gold)}
+    spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"))
     p_value = None
     if spearman.value is not None and len(covered) > 2:
-        test = spearmanr(list(columns["cosine"].values()), list(columns["gold"].values()))
-        p_value = float(test.pvalue)
+        p_value = float(spearmanr(cosines, gold).pvalue)
     return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
 
 
+def _numbered(values: Iterable[float]) -> dict[str, float]:
+    return {f"{row:06d}": float(value) for row, value in enumerate(values)}
+
+
 def analogies(
-    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1, seed: int
+    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1
 ) -> Analogies:
     """Answer analogies by 3CosAdd: is d among the ``topk`` words nearest to b − a + c?
 
@@ -229,25 +225,21 @@ def analogies(
         questions: (a, b, c, d), as in ("man", "king", "woman", "queen").
         vectors: vector (D,) of each word.
         topk: at least 1.
-        seed: of the interval.
 
     Raises:
         ValueError: no questions, ``topk`` below 1, or a vector is zero or not finite.
     """
     if not questions or topk < 1:
         raise ValueError(f"expected questions and topk >= 1; got {len(questions)} and {topk}")
-    words = list(vectors)
-    rows_of = {word: row for row, word in enumerate(words)}
+    rows_of = {word: row for row, word in enumerate(vectors)}
     covered = [question for question in questions if all(word in rows_of for word in question)]
-    hits = {}
+    hits: list[float] = []
     if covered:
-        unit = _unit_rows([vectors[word] for word in words])
+        unit = _unit_rows(list(vectors.values()))
         rows = np.array([[rows_of[word] for word in question] for question in covered])
         for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            for offset, hit in enumerate(_three_cos_add(unit, block, topk)):
-                hits[f"{start + offset:06d}"] = float(hit)
-    accuracy = aggregate({"hit": hits}, how="mean", columns=("hit",), seed=seed)
+            hits += _three_cos_add(unit, rows[start : start + _BLOCK], topk).tolist()
+    accuracy = aggregate({"hit": _numbered(hits)}, how="mean", columns=("hit",))
     return Analogies(accuracy, topk, len(covered), len(covered) / len(questions))
 
 
@@ -263,8 +255,7 @@ def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray
     # other words is not nearer than they are.
     excluded_answer = np.isneginf(scores[here, d])
     scores[here, d] = -np.inf
-    hits: NDArray[np.bool_] = ((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer
-    return hits
+    return np.asarray(((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer)
 
 
 def clusters(
@@ -298,10 +289,7 @@ def clusters(
         groups = KMeans(len(names), random_state=seed, n_init=10).fit_predict(unit)
         for name, measure in measures.items():
             drawn[name][f"seed-{seed}"] = float(measure(truth, groups))
-    scores = {
-        name: aggregate(drawn, how="mean", columns=(name,), seed=seeds[0]) for name in measures
-    }
-    return Clusters(scores, len(unit), len(names), tuple(seeds))
+    return Clusters(means(drawn), len(unit), len(names), tuple(seeds))
 
 
 def linear_probe(
@@ -327,14 +315,15 @@ def linear_probe(
         warnings.simplefilter("error", ConvergenceWarning)  # an unconverged fit is not a result
         model.fit(np.asarray(train), [number[label] for label in train_labels])
     predicted = model.predict(np.asarray(test)).tolist()
-    columns: dict[str, dict[str, float]] = {"hit": {}, "truth": {}, "predicted": {}}
-    for row, (label, guess) in enumerate(zip(test_labels, predicted, strict=True)):
-        name = f"{row:06d}"
-        columns["truth"][name], columns["predicted"][name] = number[label], guess
-        columns["hit"][name] = float(number[label] == guess)
+    truth = [number[label] for label in test_labels]
+    columns = {
+        "hit": _numbered(one == other for one, other in zip(truth, predicted, strict=True)),
+        "truth": _numbered(truth),
+        "predicted": _numbered(predicted),
+    }
     return LinearProbe(
-        aggregate(columns, how="mean", columns=("hit",), seed=seed),
-        aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=seed),
+        aggregate(columns, how="mean", columns=("hit",)),
+        aggregate(columns, how="macro_f1", columns=("truth", "predicted")),
         len(test_labels),
         len(train_labels),
     )
@@ -346,7 +335,7 @@ def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
     Raises:
         ValueError: fewer than two vectors, or one that is zero or not finite.
     """
-    unit = _two_or_more(vectors)
+    unit = _unit_rows(vectors, least=2)
     total = 0.0
     for start in range(0, len(unit), _BLOCK):
         distances = np.maximum(2 - 2 * unit[start : start + _BLOCK] @ unit.T, 0)
@@ -374,36 +363,23 @@ def anisotropy(vectors: ArrayLike) -> float:
     Raises:
         ValueError: fewer than two vectors, or one that is zero or not finite.
     """
-    unit = _two_or_more(vectors)
+    unit = _unit_rows(vectors, least=2)
     n = len(unit)
     return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
 
 
-def _two_or_more(vectors: ArrayLike) -> Vectors:
-    unit = _unit_rows(vectors)
-    if len(unit) < 2:
-        raise ValueError("expected at least two vectors; got one")
-    return unit
-
-
-def vector_geometry(vectors: NDArray[np.floating]) -> Geometry:
+def vector_geometry(vectors: ArrayLike) -> Geometry:
     """Measure the geometry of ``vectors`` (N, D).
 
     Raises:
         ValueError: fewer than two vectors, or one that is zero or not finite.
     """
-    rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 2:
-        raise ValueError(f"expected vectors (N, D) of at least two texts; got {rows.shape}")
-    lengths = np.linalg.norm(rows, axis=1)
-    if bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0)).tolist():
-        raise ValueError(f"vectors {bad[:8]} are zero or not finite and have no direction")
-    unit = rows / lengths[:, None]
+    unit = _unit_rows(vectors, least=2)
     return Geometry(
-        lengths=lengths,
+        lengths=np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1),
         variances=unit.var(axis=0),
         cosines=(unit @ unit.T)[np.triu_indices(len(unit), k=1)],
-        singular_values=np.linalg.svd(unit, compute_uv=False),
+        singular_values=np.asarray(np.linalg.svd(unit, compute_uv=False), dtype=np.float64),
     )
 
 
@@ -431,17 +407,15 @@ def isotropic(texts: int, dimension: int, *, seed: int = 0) -> Geometry:
     return vector_geometry(np.random.default_rng(seed).normal(size=(texts, dimension)))
 
 
-def _unit_rows(vectors: ArrayLike) -> Vectors:
+def _unit_rows(vectors: ArrayLike, *, least: int = 1) -> Vectors:
     """Scale the rows of (N, D) to length 1, in double precision."""
     rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2 or not len(rows):
-        raise ValueError(f"expected vectors (N, D) with N >= 1; got {rows.shape}")
+    if rows.ndim != 2 or len(rows) < least:
+        raise ValueError(f"expected vectors (N, D) with N >= {least}; got {rows.shape}")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not (np.isfinite(lengths) & (lengths > 0)).all():
-        row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])
-        raise ValueError(f"vector {row} is zero or not finite")
-    unit: Vectors = rows / lengths
-    return unit
+    if bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0)).tolist():
+        raise ValueError(f"vectors {bad[:8]} are zero or not finite and have no direction")
+    return np.asarray(rows / lengths)
 
 
 def probe(
@@ -462,54 +436,45 @@ def probe(
         words: files or folders for `load_word_pairs`, such as a mirror's
             ``local/wordsim353``; `mirrored_words` lists them.
         questions: files for `load_analogies`; the candidates are the words of each file.
-        seed: seed of the confidence intervals.
+        seed: seed of the linear probe.
 
     Raises:
         DataError: a word file cannot be used.
         EncoderError: a vector is zero or not finite.
     """
+
+    def of_words(listed: Iterable[str]) -> dict[str, Vectors]:
+        unique = sorted(set(listed))
+        return dict(zip(unique, encoder.encode(unique), strict=True))
+
     alike, solved = {}, {}
     for file in map(Path, words):
         pairs = load_word_pairs(file)
-        vectors = _of_words(encoder, {word for pair in pairs for word in pair[:2]})
-        alike[_name(file)] = word_similarity(pairs, vectors, seed=seed)
+        vectors = of_words(word for pair in pairs for word in pair[:2])
+        alike[_name(file)] = word_similarity(pairs, vectors)
     for file in map(Path, questions):
         loaded = load_analogies(file)
-        vectors = _of_words(encoder, {word for question in loaded for word in question})
-        solved[_name(file)] = analogies(loaded, vectors, seed=seed)
-    grouped, learnt = _pydocs(encoder, seed=seed)
-    return Probes(encoder.label, alike, solved, grouped, learnt, _geometry(encoder))
+        solved[_name(file)] = analogies(loaded, of_words(word for each in loaded for word in each))
+    grouping, learning = (
+        embedded_task(f"PyDocsSample{kind}") for kind in ("Clustering", "Classification")
+    )
+    grouping.load_data()
+    rows = grouping.dataset["test"]
+    grouped = clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"]))
+    learning.load_data()
+    train, test = (
+        (encoder.encode(list(part["text"])), list(part["label"]))
+        for part in (learning.dataset["train"], learning.dataset["test"])
+    )
+    learnt = linear_probe(*train, *test, seed=seed)
+    return Probes(encoder.label, alike, solved, grouped, learnt, _spread(encoder))
 
 
 def _name(file: Path) -> str:
     return file.name if file.is_dir() else file.name.partition(".")[0]
 
 
-def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
-    listed = sorted(words)
-    return dict(zip(listed, encoder.encode(listed), strict=True))
-
-
-def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
-    grouping = embedded_task("PyDocsSampleClustering")
-    grouping.load_data()
-    rows = grouping.dataset["test"]
-    learning = embedded_task("PyDocsSampleClassification")
-    learning.load_data()
-    train, test = learning.dataset["train"], learning.dataset["test"]
-    return (
-        clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"])),
-        linear_probe(
-            encoder.encode(list(train["text"])),
-            list(train["label"]),
-            encoder.encode(list(test["text"])),
-            list(test["label"]),
-            seed=seed,
-        ),
-    )
-
-
-def _geometry(encoder: Encoder) -> VectorSpread:
+def _spread(encoder: Encoder) -> VectorSpread:
     rows = author_sts()
     texts = sorted({text for first, second, _ in rows for text in (first, second)})
     vectors = encoder.encode(texts)

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.embeddings.probes import COLLAPSED_VARIANCE, Geometry, vector_geometry
-from qwen3nb.evaluation.embeddings.sts import STSPairs, local_sts_benchmark
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.evaluation.embeddings.sts import STSPairs, STSScores, local_sts_benchmark
+from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder, load_model
@@ -130,7 +130,7 @@ class SanityCheck:
         }
 
 
-def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) -> SanityCheck:
+def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The pairs are the test pairs of STS-B if they are in the mirror or have been downloaded,
@@ -141,7 +141,6 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
 
     Args:
         model: from `load_model`, or a model spec.
-        seed: seed of the confidence intervals.
 
     Raises:
         EncoderError: a vector is zero or not finite.
@@ -153,7 +152,7 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} has no vectors")
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
         rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
-        ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs, seed=seed)
+        ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs)
         return SanityCheck(model.label, model.identity, (none, ranked))
     sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
     spoken = model.encode(sentences)
@@ -169,8 +168,8 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
         shape["dimension"],
         shape["lengths"],
         _paraphrase(model),
-        *_sts(model, dict(zip(sentences, spoken, strict=True)), seed=seed),
-        _retrieval(run, pydocs, seed=seed),
+        *_sts(model, dict(zip(sentences, spoken, strict=True))),
+        _retrieval(run, pydocs),
         *(shape[name] for name in ("collapsed", "cosine", "rank")),
     )
     return SanityCheck(model.label, model.identity, checks, geometry)
@@ -197,6 +196,10 @@ def verdict_of(
 
 def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
     """Checks of lengths, variances and cosines, by what they are of."""
+
+    def passed(good: bool) -> str:
+        return "PASSED" if good else "WARNING"
+
     texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
     off, unit = float(np.abs(lengths - 1).max()), model.normalizes
     share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
@@ -209,7 +212,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
         ),
         "lengths": Check(
             "vectors have length 1",
-            _passed(off <= NORM_TOLERANCE) if unit else "INFO",
+            passed(off <= NORM_TOLERANCE) if unit else "INFO",
             f"{lengths.min():.4f} to {lengths.max():.4f}",
             f"1 ± {NORM_TOLERANCE:g}" if unit else "–",
             value=off,
@@ -218,7 +221,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
         ),
         "collapsed": Check(
             "collapsed dimensions",
-            _passed(share < COLLAPSED_SHARE),
+            passed(share < COLLAPSED_SHARE),
             f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
             f"{COLLAPSED_VARIANCE:g}",
             f"< {COLLAPSED_SHARE:.0%}",
@@ -228,7 +231,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
         ),
         "cosine": Check(
             "different texts point in different directions",
-            _passed(cosine < COSINE_LIMIT),
+            passed(cosine < COSINE_LIMIT),
             f"mean cosine {cosine:z.3f}",
             f"< {COSINE_LIMIT}",
             value=cosine,
@@ -244,10 +247,6 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
     }
 
 
-def _passed(good: bool) -> str:
-    return "PASSED" if good else "WARNING"
-
-
 def _paraphrase(encoder: Encoder) -> Check:
     fox, *others = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
     near, *far = encoder.similarity(fox[None], np.stack(others))[0].tolist()
@@ -261,7 +260,7 @@ def _paraphrase(encoder: Encoder) -> Check:
     )
 
 
-def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: int) -> list[Check]:
+def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]]) -> list[Check]:
     """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
     pairs = local_sts_benchmark()
     if pairs is None:
@@ -270,16 +269,8 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
         first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
     else:
         first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
-    names = [f"{index:05d}" for index in range(len(pairs.gold))]
-    close = encoder.similarity_pairwise(first, second).tolist()
-    columns = {
-        "similarity": dict(zip(names, close, strict=True)),
-        "gold": dict(zip(names, pairs.gold, strict=True)),
-    }
-    rank, linear = (
-        aggregate(columns, how=how, columns=("similarity", "gold"), seed=seed)
-        for how in ("spearman", "pearson")
-    )
+    scores = STSScores.of(pairs, encoder.similarity_pairwise(first, second).tolist())
+    rank = scores.spearman
     verdict = verdict_of(
         rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=pairs.stand_in
     )
@@ -288,7 +279,7 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
     unit = f"{rank.n} pairs"
     return [
         _valued(f"{pairs.name}, Spearman", verdict, rank, expected, n=unit, remark=remark),
-        _valued(f"{pairs.name}, Pearson", "INFO", linear, "–", n=unit),
+        _valued(f"{pairs.name}, Pearson", "INFO", scores.pearson, "–", n=unit),
     ]
 
 
@@ -301,14 +292,15 @@ def _valued(
     )
 
 
-def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
+def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs) -> Check:
     """MRR@10 of a query's own document; chance level is the mean of 1/r over a random rank r."""
-    values = score_run({query: {query: 1} for query in pydocs.query_names}, run, [f"MRR@{DEPTH}"])
-    score = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
+    metric = f"MRR@{DEPTH}"
+    qrels = {query: {query: 1} for query in pydocs.query_names}
+    score = means(score_run(qrels, run, [metric]))[metric]
     pool = len(pydocs.entries)
     chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / pool
     return _valued(
-        f"a description finds its function, MRR@{DEPTH}",
+        f"a description finds its function, {metric}",
         verdict_of(score, chance=chance, needed=MRR_TARGET, target=MRR_TARGET, stand_in=True),
         score,
         f"> {MRR_TARGET:.2f}",

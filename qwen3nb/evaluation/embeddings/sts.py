@@ -73,6 +73,20 @@ class STSScores:
     pearson: Aggregate
     per_query: dict[str, dict[str, float]]
 
+    @classmethod
+    def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> STSScores:
+        """Correlate the similarity of each pair with its gold score."""
+        names = [f"{index:05d}" for index in range(len(pairs.gold))]
+        per_query = {
+            "cosine": dict(zip(names, similarities, strict=True)),
+            "gold": dict(zip(names, pairs.gold, strict=True)),
+        }
+        spearman, pearson = (
+            aggregate(per_query, how=how, columns=("cosine", "gold"))
+            for how in ("spearman", "pearson")
+        )
+        return cls(pairs.name, spearman, pearson, per_query)
+
     def __repr__(self) -> str:
         def shown(value: Aggregate) -> str:
             return f"undefined ({value.undefined})" if value.value is None else f"{value.value:.4f}"
@@ -158,7 +172,7 @@ def evaluate_sts(
         model: an encoder, or its spec.
         data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
             name of a set as for `sts_pairs`, or pairs from either.
-        seed: seed of the confidence intervals.
+        seed: not used, as no interval draws.
 
     Raises:
         ValueError: unknown set; the message lists the choices.
@@ -173,13 +187,4 @@ def evaluate_sts(
         data = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
     vectors = encoder.encode([*data.first, *data.second])
     one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
-    names = [f"{index:05d}" for index in range(len(data.gold))]
-    per_query = {
-        "cosine": dict(zip(names, map(float, (one * other).sum(axis=1)), strict=True)),
-        "gold": dict(zip(names, data.gold, strict=True)),
-    }
-    spearman, pearson = (
-        aggregate(per_query, how=how, columns=("cosine", "gold"), seed=seed)
-        for how in ("spearman", "pearson")
-    )
-    return STSScores(data.name, spearman, pearson, per_query)
+    return STSScores.of(data, (one * other).sum(axis=1).tolist())

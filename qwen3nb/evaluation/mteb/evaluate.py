@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -38,17 +38,18 @@ from qwen3nb.datasets.mirror import (
 )
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.known_models import KnownModel
-from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, scored_run, task_slices
+from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
 from qwen3nb.evaluation.mteb.select import KnownTask, known_tasks, limited, selection
-from qwen3nb.evaluation.recording import Work, assemble, with_runs
 from qwen3nb.evaluation.run import (
     SEARCH_TYPES,
     EvaluationError,
     EvaluationRun,
     Run,
-    RunOptions,
     UnsupportedError,
+    Work,
+    assemble,
     evaluate_each,
+    with_runs,
 )
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
@@ -65,26 +66,17 @@ Model = Encoder | BM25 | Fusion | Reranker
 
 def evaluate_tasks(
     model: Model | KnownModel,
+    run: Run,
     *,
-    tier: str = "smoke",
+    tier: str,
     tasks: Iterable[Any] | str | None = None,
     limit: int = 0,
-    **options: Unpack[RunOptions],
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier or on tasks; for the arguments see `qwen3nb.evaluate`.
 
-    Args:
-        model: from `load_encoder`, `load_model` or `load_reranker`; one that is only known is
-            loaded when a task runs.
-        tier: name of a tier; see `TIERS`.
-        tasks: tasks to run instead.
-        limit: maximum number of queries, of rows, and of unjudged documents; 0 for no limit.
-        options: see `Run`.
-
     Raises:
-        EvaluationError: a task failed, and ``strict``.
+        EvaluationError: a task failed, and ``run.strict``.
     """
-    run = Run(**options)
     run = replace(run, config={**(run.config or {}), "tier": tier})
     known = known_tasks(tier=tier, tasks=tasks, limit=limit)
     jobs = [(task.key, partial(TaskItem(task, limit).on, model)) for task in known]
@@ -139,15 +131,9 @@ class TaskItem:
     def evaluate(self, model: Model, run: Run, earlier: Result | None) -> Result:
         """Return the record of a model; MTEB's own result is kept with a whole, new one."""
         task = self.task.load()
-        keeps = not (self.limit or earlier)
+        kept = None if self.limit or earlier else run.folder / "mteb"
         with hub_access(needs([task]), run.reachable):
-            return evaluate_task(
-                model,
-                task,
-                run=run,
-                limit=self.limit,
-                mteb_results=run.folder / "mteb" if keeps else None,
-            )
+            return evaluate_task(model, task, run=run, limit=self.limit, mteb_results=kept)
 
 
 def evaluate_task(
@@ -164,14 +150,14 @@ def evaluate_task(
         model: from `load_encoder`, `load_model` or `load_reranker`.
         task: an MTEB task object; its data stay loaded.
         run: seed, batch size and parameters; with its ``runs``, a search's run is written.
-        limit: as in `evaluate_tasks`.
+        limit: maximum number of queries, of rows, and of unjudged documents; 0 for no limit.
         mteb_results: folder for MTEB's own result file; None for no file.
     """
     run = run or Run()
     revision, work, named = data_revision(task), Work(model), dict(task.metadata.dataset)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
-    with _quiet(), local_data(task):
+    with quiet(), local_data(task):
         _load(task, revision)
         if (now := current_revision(named["path"], pinned=str(named.get("revision")))) != revision:
             raise EvaluationError(
@@ -181,9 +167,8 @@ def evaluate_task(
         with limited(task, limit):
             counts = data_counts(task)
             predicted, outcome, file = _by_mteb(model, task, mteb_results, run.batch_size)
-            scores = score_task(task, predicted, outcome, seed=run.seed)
-            searched = run.runs and task.metadata.type in SEARCH_TYPES
-            judged, ranked = scored_run(task, predicted, outcome) if searched else ({}, {})
+            scores = score_task(task, predicted, outcome)
+    top = scores.top
     result = assemble(
         work,
         TaskInfo(
@@ -202,13 +187,14 @@ def evaluate_task(
             counts=counts | work.counts(),
         ),
         scores.per_query,
+        run,
         metrics=scores.metrics,
         parts=scores.parts,
-        config={**(run.config or {}), **({"top": scores.top} if scores.top else {})},
-        seed=run.seed,
-        run=run.id,
+        config={"top": top} if top else {},
     )
-    return with_runs(result, run.folder, run=ranked, qrels=judged) if searched else result
+    if task.metadata.type not in SEARCH_TYPES:
+        return result
+    return with_runs(result, run, scores.run, scores.qrels)
 
 
 def _by_mteb(
@@ -298,8 +284,8 @@ def _load(task: Any, revision: str = "") -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the warnings and progress bars of MTEB's own code and scorers."""
+def quiet() -> Iterator[None]:
+    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders."""
     import datasets
     from sklearn.exceptions import UndefinedMetricWarning
 

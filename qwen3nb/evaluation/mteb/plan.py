@@ -10,13 +10,13 @@ tasks are counted. Texts differ in tokens per character and in length, so an est
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import (
@@ -30,7 +30,7 @@ from qwen3nb.datasets.mirror import (
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
 from qwen3nb.evaluation.mteb.select import KnownTask, limited, task_key, tier_tasks
-from qwen3nb.evaluation.run import Run, stored_record
+from qwen3nb.evaluation.run import Run, stored
 from qwen3nb.hub.session import hub_problem
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
@@ -100,21 +100,17 @@ class EncodingSpeed:
     Attributes:
         characters: lengths in characters, ascending.
         fastest: seconds per text in the fastest repeat, per length.
-        median: median of the repeats.
         slowest: slowest repeat.
     """
 
     characters: tuple[int, ...]
     fastest: tuple[float, ...]
-    median: tuple[float, ...]
     slowest: tuple[float, ...]
 
     def seconds(self, length: float) -> Range:
         """Return the seconds for a text of ``length`` characters, between those measured."""
-        return Range(
-            _interpolated(length, self.characters, self.fastest),
-            _interpolated(length, self.characters, self.slowest),
-        )
+        ends = (np.interp(length, self.characters, each) for each in (self.fastest, self.slowest))
+        return Range(*map(float, ends))
 
 
 @dataclass(frozen=True)
@@ -220,7 +216,13 @@ def load_checked(
     if any(each.kind == "model" for each in absent):
         command = command and f"{command} --model {checkpoint}"
         raise missing_error(absent, command=command, problem=problem())
-    _check_weights(find_source(checkpoint), device=settings.get("device", "auto"))
+    source = find_source(checkpoint)
+    weights, free = weight_bytes(source), available_memory()
+    if weights > free and not settings.get("device", "auto").startswith("cuda"):
+        raise PreflightError(
+            f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
+            "memory are free; use a machine with more memory"
+        )
     with hub_access(needs([], [checkpoint]), lambda: not problem()):
         model = load_model(checkpoint, **settings)
     if absent:
@@ -231,15 +233,6 @@ def load_checked(
     if absent:
         raise missing_error(absent, command=command, problem=problem())
     return model
-
-
-def _check_weights(source: Source, *, device: str) -> None:
-    weights, free = weight_bytes(source), available_memory()
-    if weights > free and not device.startswith("cuda"):
-        raise PreflightError(
-            f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
-            "memory are free; use a machine with more memory"
-        )
 
 
 def weight_bytes(source: Source) -> int:
@@ -274,9 +267,8 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
     to_run = [each for each in planned if each.status == TO_RUN]
     known = [each.minutes for each in to_run if each.minutes is not None]
     minutes = Range.total(known) if known else None
-    on_gpu = model.device.startswith("cuda")
     checks = (_memory(to_run, encoders, batch), _disk(to_run, encoders), _device(model.device))
-    gpu_hours = minutes.times(1 / 60) if minutes and on_gpu else None
+    gpu_hours = minutes.times(1 / 60) if minutes and model.device.startswith("cuda") else None
     return Preflight(tuple(planned), checks, minutes, gpu_hours)
 
 
@@ -286,7 +278,7 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
     def status(item: TaskItem) -> str:
         if reason := item.unsuited(model):
             return reason
-        there = stored_record(model, item, run)
+        there = stored(model, item, run)
         return "there" if there is not None and run.is_complete(there) else TO_RUN
 
     return [status(TaskItem(KnownTask.of(task, limit=limit), limit)) for task in tasks]
@@ -329,18 +321,20 @@ def costs(
         max_length: number of tokens after which texts are truncated.
     """
     parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
-    return [_published(part, "", speed, max_length) for part in parts]
+    return [_planned(part, "", 0, speed, max_length) for part in parts]
 
 
 def _planned(
     task: Any, status: str, limit: int, speed: EncodingSpeed | None, max_length: int | None
 ) -> Planned:
-    """Estimate from MTEB's published sizes; count the texts of built-in or loaded data."""
-    built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
-    if not limit and not built_in and not task.data_loaded:
-        return _published(task, status, speed, max_length)
+    """Estimate from MTEB's published sizes; count the texts of built-in or loaded data.
+
+    A row of `costs`, which has no status, is named as MTEB names the task.
+    """
+    data, counts = task.metadata.dataset["path"], {}
     texts, minutes = None, None
-    if built_in or task.data_loaded:
+    built_in = status and data.startswith("qwen3nb/")
+    if built_in or (status and task.data_loaded):
         if not task.data_loaded:
             task.load_data()
         with limited(task, limit):
@@ -348,33 +342,26 @@ def _planned(
         texts = len(strings)
         if speed is not None:
             minutes = Range.total(speed.seconds(len(each)) for each in strings).times(1 / 60)
-    return _entry(task, status, texts, minutes, limit=limit)
-
-
-def _published(
-    task: Any, status: str, speed: EncodingSpeed | None, max_length: int | None
-) -> Planned:
-    columns = [each for stats in _selected(task) for each in _columns(stats)]
-    scale = _scale(task, sum(texts * average for _, texts, average in columns))
-    counts = {name: round(texts * scale) for name, texts, _ in columns}
-    every = round(sum(texts for _, texts, _ in columns) * scale)
-    minutes = None
-    if speed is not None and every:
-        most = float("inf") if max_length is None else max_length * _CHARACTERS
-        ranges = (speed.seconds(min(average, most)).times(texts) for _, texts, average in columns)
-        minutes = Range.total(ranges).times(scale / 60)
-    sizes = {name: counts.get(name, 0) for name in ("documents", "queries")}
-    return _entry(task, status, every or None, minutes, **sizes)
-
-
-def _entry(
-    task: Any, status: str, texts: int | None, minutes: Range | None, *, limit: int = 0, **size: int
-) -> Planned:
-    """Return a row of a plan; that of `costs`, which has no status, is named as MTEB does."""
-    data = task.metadata.dataset["path"]
-    name = task_key(task, limit=limit) if status else task.metadata.name
-    revision = data_revision(task)[:12]
-    return Planned(name, task.metadata.type, data, revision, texts, minutes, status, **size)
+    elif not limit:
+        columns = [each for stats in _selected(task) for each in _columns(stats)]
+        scale = _scale(task, sum(count * average for _, count, average in columns))
+        counts = {name: round(count * scale) for name, count, _ in columns}
+        texts = round(sum(count for _, count, _ in columns) * scale) or None
+        if speed is not None and texts:
+            most = float("inf") if max_length is None else max_length * _CHARACTERS
+            ranges = (speed.seconds(min(mean, most)).times(count) for _, count, mean in columns)
+            minutes = Range.total(ranges).times(scale / 60)
+    return Planned(
+        task=task_key(task, limit=limit) if status else task.metadata.name,
+        type=task.metadata.type,
+        dataset=data,
+        revision=data_revision(task)[:12],
+        texts=texts,
+        minutes=minutes,
+        status=status,
+        documents=counts.get("documents", 0),
+        queries=counts.get("queries", 0),
+    )
 
 
 def _selected(task: Any) -> Iterator[Mapping[str, Any]]:
@@ -432,15 +419,6 @@ def _strings(data: Any) -> Iterator[str]:
                 yield from _strings(part)
 
 
-def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Return y at ``x`` on the line through the points, constant outside them."""
-    for (left, low), (right, high) in pairwise(zip(xs, ys, strict=True)):
-        if x <= right:
-            share = max(0.0, (x - left) / (right - left))
-            return low + share * (high - low)
-    return ys[-1]
-
-
 def measure_encoding(
     encoder: Encoder, *, batch_size: int = 32, texts: int | None = None
 ) -> EncodingSpeed:
@@ -473,31 +451,27 @@ def measure_encoding(
     for length in lengths:
         characters = int(length * _SURPLUS) if length == longest else length
         chunk = sample(characters, _CHUNK)
-        samples.append(_repeats(lambda some: _timed(encoder, some), chunk, least, texts))
+        samples.append(_repeats(encoder, chunk, least, texts))
     return EncodingSpeed(
         characters=tuple(lengths),
-        fastest=tuple(min(each) for each in samples),
-        median=tuple(statistics.median(each) for each in samples),
-        slowest=tuple(max(each) for each in samples),
+        fastest=tuple(map(min, samples)),
+        slowest=tuple(map(max, samples)),
     )
 
 
 def _repeats(
-    timed: Callable[[Sequence[str]], float],
-    texts: Sequence[str],
-    least: int,
-    all_texts: int | None,
+    encoder: Encoder, texts: Sequence[str], least: int, all_texts: int | None
 ) -> list[float]:
     """Return the seconds per text of several repeats, on as many texts as take long enough."""
     count = min(least, len(texts))
-    taken = timed(texts[:count])
+    taken = _timed(encoder, texts[:count])
     while taken < _ENOUGH and count < len(texts):
         count = min(4 * count, len(texts))
-        taken = timed(texts[:count])
+        taken = _timed(encoder, texts[:count])
     samples, started = [taken / count], time.perf_counter()
     repeats = _REPEATS if all_texts is None or count <= _SHARE * all_texts else 1
     while len(samples) < repeats and time.perf_counter() - started < _BUDGET:
-        samples.append(timed(texts[:count]) / count)
+        samples.append(_timed(encoder, texts[:count]) / count)
     return samples[1:] or samples  # the first call of a shape is a warm-up
 
 

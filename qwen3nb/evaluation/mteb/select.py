@@ -152,17 +152,16 @@ def select_tasks(
 ) -> list[Any]:
     """Return the selected MTEB task objects, without loading data.
 
-    The arguments combine: each one selects from what the others leave.
+    The arguments combine: each one selects from what the others leave. A task without any of the
+    languages, splits or subsets is left out, and others are restricted to these.
 
     Args:
         names: names of tasks of MTEB or of this package.
         types: MTEB task types, such as ``STS``.
-        languages: three-letter codes, such as ``eng``; restricts a multilingual task to
-            these languages.
+        languages: three-letter codes, such as ``eng``.
         benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``.
-        splits: splits to evaluate, such as ``validation``; a task without any of them is left
-            out.
-        subsets: subsets to evaluate, such as ``en``, likewise.
+        splits: splits to evaluate, such as ``validation``.
+        subsets: subsets to evaluate, such as ``en``.
         tier: a tier, instead of names and a benchmark.
 
     Raises:
@@ -180,10 +179,10 @@ def select_tasks(
         tasks = [task for task in every if not names or task.metadata.name in names]
     else:
         tasks = [_named(name) for name in names] or list(mteb.get_tasks())
-    if absent := set(types) - {task.metadata.type for task in tasks}:
+    if absent := [each for each in types if each not in {task.metadata.type for task in tasks}]:
         known = sorted({task.metadata.type for task in mteb.get_tasks()})
-        for each in types:
-            if each in absent and each not in known:
+        for each in absent:
+            if each not in known:
                 raise ValueError(_unknown("type", each, known))
     narrowed = bool(languages or splits or subsets)
     tasks = split_groups(tasks) if narrowed else tasks
@@ -191,27 +190,21 @@ def select_tasks(
     if not tasks:
         of_type = f" is of the type {', '.join(types)}" if types else ""
         raise ValueError(f"no task in {origin}{of_type}")
-    tasks = _having(tasks, "split", splits, lambda task: task.eval_splits, origin)
-    tasks = _having(tasks, "subset", subsets, lambda task: task.hf_subsets, origin)
-    tasks = _having(tasks, "language", languages, lambda task: task.languages, origin)
+    for what, wanted, attribute in (
+        ("split", splits, "eval_splits"),
+        ("subset", subsets, "hf_subsets"),
+        ("language", languages, "languages"),
+    ):
+        every = sorted({x for task in tasks for x in getattr(task, attribute)}) if wanted else []
+        for each in wanted:
+            if each not in every:
+                raise ValueError(
+                    f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
+                )
+        tasks = [
+            task for task in tasks if not wanted or set(wanted) & set(getattr(task, attribute))
+        ]
     return [_narrowed(task, languages, splits, subsets) for task in tasks] if narrowed else tasks
-
-
-def _having(
-    tasks: list[Any],
-    what: str,
-    wanted: Sequence[str],
-    available: Callable[[Any], Iterable[str]],
-    origin: str,
-) -> list[Any]:
-    """Keep the tasks that have one of the wanted splits, subsets or languages."""
-    every = sorted({each for task in tasks for each in available(task)}) if wanted else []
-    for each in wanted:
-        if each not in every:
-            raise ValueError(
-                f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
-            )
-    return [task for task in tasks if not wanted or set(wanted) & set(available(task))]
 
 
 def _narrowed(
@@ -343,14 +336,14 @@ def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0)
         return paths.cache() / "tasks" / f"{sha256_json(parts)[:32]}.json"
 
     try:
-        kept: list[dict[str, Any]] = read_json(file())
-        if kept and all(set(each) == set(_KEPT) for each in kept):
-            return [KnownTask(**each, load=loader(each["key"])) for each in kept]
-    except (OSError, ValueError, TypeError):
+        if kept := [KnownTask(**each, load=loader(each["key"])) for each in read_json(file())]:
+            return kept
+    except (OSError, ValueError, TypeError, KeyError):
         pass  # missing or damaged: listed again
-    kept = [{name: getattr(task, name) for name in _KEPT} for task in made().values()]
-    remember(file(), kept)  # PyDocs is built by now
-    return list(made().values())
+    listed = list(made().values())
+    # PyDocs is built by now.
+    remember(file(), [{name: getattr(task, name) for name in _KEPT} for task in listed])
+    return listed
 
 
 @contextmanager
@@ -379,8 +372,16 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
     import datasets
 
     if isinstance(data, datasets.Dataset):
-        rows = data.select(_drawn(len(data), limit))
-        return _shorter(rows, limit) if task.metadata.type in _LISTS else rows
+        rows = data.select(drawn(len(data), limit))
+        if task.metadata.type not in _LISTS:
+            return rows
+        return rows.map(  # in the lists of a row, texts and their labels stay aligned
+            lambda row: {
+                name: [value[i] for i in drawn(len(value), limit)]
+                for name, value in row.items()
+                if isinstance(value, list)
+            }
+        )
     if "relevant_docs" in data:
         return _less_to_search(data, limit)
     evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for one, texts to learn from
@@ -390,28 +391,17 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
     }
 
 
-def _drawn(count: int, limit: int) -> list[int]:
+def drawn(count: int, limit: int) -> list[int]:
+    """Return at most ``limit`` of the numbers below ``count``, ascending; the same for all."""
     if count <= limit:
         return list(range(count))
-    drawn = np.random.default_rng(0).choice(count, size=limit, replace=False)
-    return sorted(drawn.tolist())
-
-
-def _shorter(rows: Any, limit: int) -> Any:
-    """Subsample the lists in each row, keeping texts and their labels aligned."""
-    return rows.map(
-        lambda row: {
-            name: [value[i] for i in _drawn(len(value), limit)]
-            for name, value in row.items()
-            if isinstance(value, list)
-        }
-    )
+    return sorted(np.random.default_rng(0).choice(count, size=limit, replace=False).tolist())
 
 
 def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
     judged, candidates = data["relevant_docs"], data.get("top_ranked")
     answered = [i for i, query in enumerate(data["queries"]["id"]) if query in judged]
-    queries = data["queries"].select([answered[i] for i in _drawn(len(answered), limit)])
+    queries = data["queries"].select([answered[i] for i in drawn(len(answered), limit)])
     kept = set(queries["id"])
     needed = {document for query in kept for document in judged[query]}
     if candidates:
@@ -419,7 +409,7 @@ def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
         candidates = {q: documents for q, documents in candidates.items() if q in kept}
     ids = data["corpus"]["id"]
     others = [i for i, document in enumerate(ids) if document not in needed]
-    stay = {others[i] for i in _drawn(len(others), limit)}
+    stay = {others[i] for i in drawn(len(others), limit)}
     rows = [i for i, document in enumerate(ids) if i in stay or document in needed]
     return {
         **data,

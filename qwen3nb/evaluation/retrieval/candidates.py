@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.mteb.select import select_tasks, split_groups, task_key
+from qwen3nb.evaluation.mteb.evaluate import quiet
+from qwen3nb.evaluation.mteb.select import drawn, select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
     First,
     FirstStage,
@@ -29,6 +27,7 @@ from qwen3nb.evaluation.retrieval.first_stage import (
 )
 from qwen3nb.hub.session import hub_reachable
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.code_version import installed_version
 
 _PLAIN = ("revision", "size", "limit", "parts")
 _LOADED = 2 << 30  # bytes of candidates in memory
@@ -113,13 +112,13 @@ def load_candidates(
             "task": part.name,
             "group": [part.group, part.parts],
             "data": data_revision(part.data),
-            "mteb": version("mteb"),
+            "mteb": installed_version("mteb"),
             "first": describe(first)[1],
             "depth": depth,
             "limit": limit,
         }
         file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
-        if file.is_file() and (kept := _read(file)) is not None:
+        if (kept := _read(file)) is not None:
             return kept
     with hub_access(needs([part.data]) if part.is_task else [], reachable):
         searched = _search(part, first, depth=depth, limit=limit)
@@ -147,18 +146,15 @@ class LoadedCandidates:
         if key in self._kept:
             return self._kept[key][1]
         loaded = load_candidates(part, first, depth=depth, limit=limit, **how)
-        size = sum(_size(each) for each in loaded)
+        size = 0  # in bytes, roughly
+        for each in loaded:
+            texts, run = each.collection.documents.values(), each.first.run
+            size += sum(len(text) + _STRING for text in texts)
+            size += run.documents.nbytes + run.scores.nbytes
         if size <= self._left:
             self._left -= size
             self._kept[key] = part, loaded  # the part too, so that its id stays its own
         return loaded
-
-
-def _size(candidates: Candidates) -> int:
-    """Bytes of texts and run, roughly."""
-    run = candidates.first.run
-    texts = sum(len(text) + _STRING for text in candidates.collection.documents.values())
-    return texts + run.documents.nbytes + run.scores.nbytes
 
 
 def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
@@ -169,7 +165,7 @@ def limited_collection(collection: TestCollection, limit: int) -> TestCollection
     if not limit:
         return collection
     names = sorted(collection.queries)
-    queries = [names[index] for index in _drawn(len(names), limit)]
+    queries = [names[index] for index in drawn(len(names), limit)]
     qrels = {query: collection.qrels[query] for query in queries}
     candidates = None
     if collection.candidates is not None:
@@ -177,7 +173,7 @@ def limited_collection(collection: TestCollection, limit: int) -> TestCollection
     needed = {document for grades in qrels.values() for document in grades}
     needed |= {document for listed in (candidates or {}).values() for document in listed}
     others = sorted(collection.documents.keys() - needed)
-    needed |= {others[index] for index in _drawn(len(others), limit)}
+    needed |= {others[index] for index in drawn(len(others), limit)}
     if len(queries) == len(names) and collection.documents.keys() <= needed:
         return collection
     return replace(
@@ -188,13 +184,6 @@ def limited_collection(collection: TestCollection, limit: int) -> TestCollection
         documents={name: text for name, text in collection.documents.items() if name in needed},
         counts={},  # those of the whole do not hold here
     )
-
-
-def _drawn(count: int, limit: int) -> list[int]:
-    if count <= limit:
-        return list(range(count))
-    drawn = np.random.default_rng(0).choice(count, size=limit, replace=False)
-    return sorted(drawn.tolist())
 
 
 def split_data(data: Any) -> list[DataSet]:
@@ -233,22 +222,16 @@ def _search(part: DataSet, first: First, *, depth: int, limit: int) -> list[Cand
 
 def _loaded(part: DataSet) -> list[TestCollection]:
     """Load the collections of a task without progress bars, and let go of MTEB's own copy."""
-    import datasets
-
     task, own = part.data, not part.data.data_loaded
-    shown = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
     try:
-        collections = find_collections(task)
+        with quiet():
+            collections = find_collections(task)
     except (DataError, MirrorError):
         raise
     except Exception as error:  # a loader may raise anything
         if task.metadata.dataset["path"].startswith("qwen3nb/"):
             raise
         raise explain(task, error) from error
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
     if own:
         task.unload_data()
     return [replace(each, group=part.group or each.group) for each in collections]
@@ -256,16 +239,15 @@ def _loaded(part: DataSet) -> list[TestCollection]:
 
 def _write(file: Path, kept: list[Candidates]) -> None:
     """Write the candidates; their runs are kept by `first_stage`."""
+    names = [each.name for each in fields(TestCollection)]
     rows = [
         {
-            "collection": {
-                each.name: getattr(one.collection, each.name) for each in fields(TestCollection)
-            },
-            "label": one.first.label,
-            "recipe": one.first.recipe,
-            **{name: getattr(one, name) for name in _PLAIN},
+            "collection": {name: getattr(each.collection, name) for name in names},
+            "label": each.first.label,
+            "recipe": each.first.recipe,
+            **{name: getattr(each, name) for name in _PLAIN},
         }
-        for one in kept
+        for each in kept
     ]
     write_json(file, {"digest": sha256_json(rows), "collections": rows}, indent=None)
 
@@ -277,7 +259,7 @@ def _read(file: Path) -> list[Candidates] | None:
         rows: list[dict[str, Any]] = content["collections"]
         if content["digest"] != sha256_json(rows):
             return None
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None  # loaded and searched again
     kept = []
     for row in rows:

@@ -13,11 +13,11 @@ counts such queries (``queries_cut``) and names the longest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.recording import Work, assemble, with_qrels
 from qwen3nb.evaluation.retrieval.candidates import (
     Candidates,
     DataSet,
@@ -34,7 +33,7 @@ from qwen3nb.evaluation.retrieval.candidates import (
     split_data,
 )
 from qwen3nb.evaluation.retrieval.first_stage import First
-from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions, evaluate_each
+from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
@@ -69,7 +68,7 @@ def rerank(
     first: First = "bm25",
     depth: int = 100,
     load: Callable[..., list[Candidates]] = load_candidates,
-    **options: Unpack[RunOptions],
+    **options: Any,
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
 
@@ -96,42 +95,33 @@ def rerank(
         EvaluationError: one or more data sets failed, and ``strict``; the records of the others
             are saved.
     """
-    wanted = _data_sets(data, tier, first=first, msmarco=msmarco)
+    if (data is None) == (not tier) or (msmarco and not tier):
+        raise ValueError(
+            "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
+            f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
+        )
+    listed = list(data) if isinstance(data, list | tuple) else [data]
+    if tier:
+        names = TIERS[one_of("tier", tier, TIERS)].reranking
+        listed = [name for name in names if msmarco is None or name not in _MSMARCO]
+    wanted: list[tuple[Any, First]] = [(each, first) for each in listed]
+    wanted += [(Path(msmarco), "given")] if msmarco is not None else []
     model = load_reranker(reranker) if isinstance(reranker, Path | str) else reranker
     run = Run(**options)
 
-    def find(part: DataSet, stage: First) -> Iterator[tuple[Any, RerankItem]]:
+    def find(part: DataSet | Exception, stage: First) -> Iterator[tuple[Any, RerankItem]]:
+        if isinstance(part, Exception):
+            raise part
         for each in load(part, stage, depth=depth, limit=limit, reachable=run.reachable):
             yield model, RerankItem(each)
-
-    def refuse(error: Exception) -> Any:
-        raise error
 
     jobs: list[Any] = []
     for spec, stage in wanted:
         try:
             jobs += [(part.name, partial(find, part, stage)) for part in split_data(spec)]
         except Exception as error:  # noqa: BLE001 - a data set that fails, as any other
-            jobs.append((str(spec), partial(refuse, error)))
+            jobs.append((str(spec), partial(find, error, stage)))
     return evaluate_each(jobs, run, label=model.label, kind="data sets")
-
-
-def _data_sets(
-    data: Any, tier: str, *, first: First, msmarco: Path | str | None
-) -> list[tuple[Any, First]]:
-    """Return the data sets of ``data`` or ``tier``, each with its first stage."""
-    if (data is None) == (not tier) or (msmarco and not tier):
-        raise ValueError(
-            "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
-            f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
-        )
-    if not tier:
-        return [(each, first) for each in (data if isinstance(data, list | tuple) else [data])]
-    names = TIERS[one_of("tier", tier, TIERS)].reranking
-    if msmarco is None:
-        return [(name, first) for name in names]
-    kept = [(name, first) for name in names if name not in _MSMARCO]
-    return [*kept, (Path(msmarco), "given")]
 
 
 @dataclass(frozen=True)
@@ -182,56 +172,48 @@ class RerankItem:
         """Return the record of a reranker; the runs are written."""
         each, collection, first = self.candidates, self.candidates.collection, self.candidates.first
         if earlier is not None:
-            return with_qrels(earlier, run.folder, collection.qrels)
+            return with_qrels(earlier, run, collection.qrels)
         work = Work(model)
-        name = f"{model.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
-        done = score_candidates(
+        journal = f"{model.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
+        ranked, counts, longest = score_candidates(
             model,
             collection,
             first.run,
-            journal=Journal(paths.cache() / "rerank" / name),
+            journal=Journal(paths.cache() / "rerank" / journal),
             fresh=run.fresh,
             show_progress=run.show_progress,
         )
         cut = {
-            "pairs whose document was cut to the maximum length": done.counts["cut"],
-            "queries cut to leave room for a document": done.counts["queries_cut"],
+            "pairs whose document was cut to the maximum length": counts["cut"],
+            "queries cut to leave room for a document": counts["queries_cut"],
         }
         result = assemble(
             work,
             self._task({name: count for name, count in cut.items() if count}),
-            self._per_query(done.run),
+            self._per_query(ranked),
+            run,
             config={
-                **(run.config or {}),
                 "collection": collection.name,
                 "group": collection.group,
                 "parts": each.parts,
                 "limit": each.limit,
                 "first": first.recipe,
-                "counts": done.counts,
-                "longest_query": done.longest,
+                "counts": counts,
+                "longest_query": longest,
             },
-            seed=run.seed,
-            run=run.id,
         )
         file = result.path(run.folder)
-        digest = run_digest(file, done.run, tag=model.label)
-        runs = {write_run(run_path(file, digest), done.run, tag=model.label).name: digest}
-        shared = self._first_run(run.folder)
-        named = {"runs": runs, "first_run": {"name": shared.name, "sha256": sha256_file(shared)}}
-        result = replace(result, config=result.config | named)
-        return with_qrels(result, run.folder, collection.qrels) if run.runs else result
-
-    def _first_run(self, folder: Path) -> Path:
-        """Return the file of the first stage's run, which is written by the first reranker.
-
-        Its name has the digest of its content, so that whoever writes it writes the same.
-        """
-        first = self.candidates.first
-        file = first_stage_file(folder, f"{self.key}-{first.digest[:16]}.trec")
-        if not file.is_file() or sha256_file(file) != first.digest:
-            write_run(file, first.run, tag=first.label)
-        return file
+        digest = run_digest(file, ranked, tag=model.label)
+        own = write_run(run_path(file, digest), ranked, tag=model.label)
+        # The first reranker writes the first stage's run, under a name that has its digest.
+        shared = first_stage_file(run.folder, f"{self.key}-{first.digest[:16]}.trec")
+        if not shared.is_file() or sha256_file(shared) != first.digest:
+            write_run(shared, first.run, tag=first.label)
+        named = {
+            "runs": {own.name: digest},
+            "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
+        }
+        return with_qrels(replace(result, config=result.config | named), run, collection.qrels)
 
     def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
         """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
@@ -252,21 +234,6 @@ class RerankItem:
         return columns
 
 
-@dataclass(frozen=True)
-class ScoredCandidates:
-    """A run of log-odds.
-
-    Attributes:
-        run: the log-odds of the candidates of each query, by document id.
-        counts: number of pairs, and of truncations and ties among them.
-        longest: the longest query that was cut, with its tokens; empty if none was.
-    """
-
-    run: RunArrays
-    counts: dict[str, int]
-    longest: dict[str, Any]
-
-
 def score_candidates(
     reranker: Reranker,
     collection: TestCollection,
@@ -275,8 +242,8 @@ def score_candidates(
     journal: Journal,
     fresh: bool = False,
     show_progress: bool = True,
-) -> ScoredCandidates:
-    """Return the log-odds of all candidates.
+) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
+    """Score all candidates of a first stage's run.
 
     Each query is journaled when it is scored, so an interrupted run loses one query at most. Memory
     holds the log-odds of all pairs as one array, and the texts and scores of one query.
@@ -288,8 +255,12 @@ def score_candidates(
         journal: has the scores of queries that were scored before, and gets the others.
         fresh: whether to score all queries again.
         show_progress: whether to show a progress bar.
+
+    Returns:
+        The run of log-odds; the number of pairs, and of truncations and ties among them; the
+        longest query that was cut, with its tokens, or an empty mapping.
     """
-    candidates = first.by_name()
+    candidates, stats = first.by_name(), reranker.stats
     log_odds: list[NDArray[np.float64]] = []
     counts = dict.fromkeys(("pairs", *_COUNTS), 0)
     longest: dict[str, Any] = {}
@@ -306,7 +277,10 @@ def score_candidates(
         key = sha256_json([text, documents, texts])
         done: dict[str, Any] | None = None if fresh else journal.get(key)
         if done is None:
-            done = _scored(reranker, text, texts)
+            before = {name: getattr(stats, name) for name in _COUNTS}
+            scores = reranker.score(text, texts).log_odds.tolist()
+            counted = {name: getattr(stats, name) - before[name] for name in _COUNTS}
+            done = {"log_odds": scores, **counted}
             journal.add(key, done)
         log_odds.append(np.array(done["log_odds"], dtype=np.float64))
         counts["pairs"] += len(log_odds[-1])
@@ -315,19 +289,8 @@ def score_candidates(
         tokens = reranker.query_length(text) if done.get("queries_cut") else 0
         if tokens > longest.get("tokens", 0):
             longest = {"query": query, "tokens": tokens}
-    return ScoredCandidates(
-        replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)])), counts, longest
-    )
-
-
-def _scored(reranker: Reranker, query: str, texts: list[str]) -> dict[str, Any]:
-    """Return the log-odds of a query's candidates, and what was truncated or tied."""
-    stats = reranker.stats
-    before = [getattr(stats, name) for name in _COUNTS]
-    scores = reranker.score(query, texts)
-    after = [getattr(stats, name) for name in _COUNTS]
-    counted = {name: b - a for name, a, b in zip(_COUNTS, before, after, strict=True)}
-    return {"log_odds": scores.log_odds.tolist(), **counted}
+    scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
+    return scored, counts, longest
 
 
 def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
@@ -350,51 +313,38 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
         raise RerankError(f"{pairs}: {error}") from None
     if not rows:
         raise DataError(f"{pairs}: the file has no pairs")
-    columns = (scores.p_yes.tolist(), scores.log_odds.tolist(), scores.truncated.tolist())
     names = ("p_yes", "log_odds", "truncated")
+    columns = (getattr(scores, name).tolist() for name in names)
     lines = [json.dumps(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
     write_text(output, "\n".join(lines) + "\n")
     return len(rows)
 
 
-def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:
-    """Score of each data set; a group (CQADupStack) counts once, with the mean of its parts.
-
-    The score of a group is None unless all of its parts are there.
-    """
-    parts: dict[str, list[float | None]] = {}
-    expected: dict[str, int] = {}
-    for result in results:
-        name = result.config["group"] or result.config["collection"]
-        parts.setdefault(name, []).append(result.metrics[metric].value)
-        expected[name] = result.config.get("parts") or 1
-    return {
-        name: _mean(values) if len(values) >= expected[name] else None
-        for name, values in parts.items()
-    }
-
-
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row per data set, with every metric of the records, and the mean of each metric.
 
-    If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for BEIR.
+    A group (CQADupStack) counts once, with the mean of its parts, or None unless all of them are
+    there. If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for
+    BEIR.
     """
-    if not results:
-        return []
-    scores = {metric: dataset_scores(results, metric) for metric in results[0].metrics}
-    names = list(next(iter(scores.values())))
-    others = [name for name in names if name not in _MSMARCO]
-    rows: list[dict[str, Any]] = [
-        {"dataset": name, **{metric: values[name] for metric, values in scores.items()}}
-        for name in names
-    ]
-    for averaged, without in ((names, ""), (others, ", without MS MARCO")):
-        if without and not 0 < len(others) < len(names):
-            continue
-        count = f"{len(averaged)} data set{'' if len(averaged) == 1 else 's'}"
-        means = {metric: _mean([values[n] for n in averaged]) for metric, values in scores.items()}
-        rows.append({"dataset": f"mean of {count}{without}", **means})
-    return rows
+    parts: dict[str, list[Result]] = {}
+    for result in results:
+        name = result.config["group"] or result.config["collection"]
+        parts.setdefault(name, []).append(result)
+    metrics = list(results[0].metrics) if results else []
+    rows: list[dict[str, Any]] = []
+    for name, own in parts.items():
+        whole = len(own) >= (own[-1].config.get("parts") or 1)
+        values = {m: _mean([r.metrics[m].value for r in own]) if whole else None for m in metrics}
+        rows.append({"dataset": name, **values})
+    others = [row for row in rows if row["dataset"] not in _MSMARCO]
+    means = []
+    for averaged, without in ((rows, ""), (others, ", without MS MARCO")):
+        if averaged and (not without or len(others) < len(rows)):
+            count = f"{len(averaged)} data set{'' if len(averaged) == 1 else 's'}"
+            values = {metric: _mean([row[metric] for row in averaged]) for metric in metrics}
+            means.append({"dataset": f"mean of {count}{without}", **values})
+    return rows + means
 
 
 def _mean(values: list[float | None]) -> float | None:

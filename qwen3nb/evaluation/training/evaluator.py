@@ -34,12 +34,11 @@ from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import DEPTH
 from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
-from qwen3nb.evaluation.recording import means
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import Run
 from qwen3nb.extraction.export import ExportOptions
 from qwen3nb.extraction.extract import MODEL_TYPES, is_seq2seq
-from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -327,7 +326,7 @@ def _of_collection(collection: TestCollection) -> Measure:
 
     def measure(encoder: Encoder) -> Aggregate:
         run = search_collection(collection, encoder, depth=DEPTH)
-        return means(score_run(collection.qrels, run, [main], zeros=True), seed=0)[main]
+        return means(score_run(collection.qrels, run, [main], zeros=True))[main]
 
     return measure
 

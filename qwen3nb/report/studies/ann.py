@@ -29,7 +29,7 @@ _ENOUGH = 0.95  # recall of an index that replaces exact search
 
 def _mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
     """Mean over queries with its interval."""
-    return aggregate({"value": values}, how="mean", columns=("value",), seed=seed)
+    return aggregate({"value": values}, how="mean", columns=("value",))
 
 
 def _mean(values: Mapping[str, float]) -> float:

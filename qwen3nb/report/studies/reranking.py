@@ -265,7 +265,7 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
 def _order_row(page: Reranked, seed: int) -> dict[str, Any]:
     scores, labels = page.pairs()
     chance = _probability(scores)
-    order = aggregate({"order": page.order()}, how="mean", columns=("order",), seed=seed)
+    order = aggregate({"order": page.order()}, how="mean", columns=("order",))
     ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
     return {
         "data set": (short_task(page.name), f"{len(scores):,} pairs"),

@@ -13,7 +13,7 @@ from qwen3nb.models.types import EncoderError
 from qwen3nb.report.studies.datasets import tier_table
 
 # A text of 100 characters takes 1 to 2 s, one of 1,100 characters 11 to 22 s.
-LINEAR = EncodingSpeed((100, 1100), fastest=(1.0, 11.0), median=(1.5, 16.5), slowest=(2.0, 22.0))
+LINEAR = EncodingSpeed((100, 1100), fastest=(1.0, 11.0), slowest=(2.0, 22.0))
 
 
 @pytest.fixture
@@ -79,8 +79,7 @@ def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
     speed = measure_encoding(encoder, batch_size=4)
     assert len(speed.characters) == 3
     assert speed.characters[-1] == int(encoder.max_length * 4.5)
-    for low, middle, high in zip(speed.fastest, speed.median, speed.slowest, strict=True):
-        assert 0 < low <= middle <= high
+    assert all(0 < low <= high for low, high in zip(speed.fastest, speed.slowest, strict=True))
 
 
 @pytest.mark.integration

@@ -189,7 +189,6 @@ def test_an_unreadable_record_is_named(record):
         (text[:100], "not a result record"),
         (text.replace(SCHEMA, "qwen3nb.result/9"), "schema is 'qwen3nb.result/9'"),
         ("[]", "schema is 'list'"),
-        ('{"schema": "qwen3nb.result/3"}', "not a result record"),
     ):
         record.write_text(content)
         with pytest.raises(ResultError, match=rf"PyDocsSampleRetrieval\.json.*{cause}"):

@@ -12,7 +12,7 @@ from qwen3nb.report.leaderboard.preflight import plan_by_type_table
 from qwen3nb.tables import plan_table
 
 # Half a second to a second per text, whatever its length.
-SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (0.7, 0.7), (1.0, 1.0))
+SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (1.0, 1.0))
 
 
 def plan(model, *, tier="smoke", tasks=None, output, limit=0, speed=None):

@@ -30,7 +30,7 @@ def outcome(variant, scores):
         Result(
             model=ModelInfo(label="m", identity=variant.name),
             task=TaskInfo(name="T", type="Retrieval", main_metric="nDCG@10"),
-            metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",), seed=0)},
+            metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",))},
             per_query=per_query,
             seed=0,
             run="r",

@@ -112,7 +112,6 @@ def part_record(model):
                 result.per_query,
                 how="mean",
                 columns=("accuracy",),
-                seed=0,
                 parts=(f"test/{subset}/",),
             ),
             0.5,

@@ -45,7 +45,6 @@ def test_a_task_in_several_languages_has_a_row_for_each():
                 result.per_query,
                 how="mean",
                 columns=("nDCG@10",),
-                seed=0,
                 parts=(f"test/{subset}/",),
             ),
             0.0,

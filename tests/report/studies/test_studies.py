@@ -74,7 +74,7 @@ LOST = {q: 0.1 + 0.01 * (i % 2) for i, q in enumerate(QUERIES)}
 
 def probes(label="m"):
     columns = {"x": {str(i): float(i < 30) for i in range(40)}}
-    value = aggregate(columns, how="mean", columns=("x",), seed=0)
+    value = aggregate(columns, how="mean", columns=("x",))
     clusters = Clusters({"V-measure": value}, 200, 20, (1,))
     spread = VectorSpread(-2.0, 0.125, None, 40, 0)
     return Probes(label, {}, {}, clusters, LinearProbe(value, value, 40, 100), spread)

@@ -1,7 +1,7 @@
 import pytest
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
+from qwen3nb.evaluation.studies.tier_validity import own_document_ndcg
 from qwen3nb.models.load import load_encoder, load_model
 
 
