@@ -189,7 +189,7 @@ def stored(
 def has_runs(result: Result, folder: Path) -> bool:
     """Whether a record names its run and its qrels, and they are there as they were written."""
     named = result.config.get("runs") and result.config.get("qrels")
-    return bool(named) and not any(run_problems(result.path(folder), result, known={}))
+    return bool(named) and not any(run_problems(result.path(folder), result))
 
 
 def with_runs(result: Result, folder: Path, *, run: Ranked, qrels: Qrels) -> Result:

@@ -12,7 +12,6 @@ from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Part
 from qwen3nb.records.results import Results
-from qwen3nb.records.score_export import write_scores
 from qwen3nb.records.store import load_results
 
 ODD = [
@@ -145,12 +144,12 @@ def test_csv_keeps_every_text_and_number_and_runs_no_formula(records, tmp_path):
 
 def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(records, tmp_path):
     with pytest.raises(ValueError, match=r"'\.xlsx'.*\.parquet.*\.csv"):
-        write_scores(records, tmp_path / "scores.xlsx")
+        Results(records).write_scores(tmp_path / "scores.xlsx")
     file = tmp_path / "scores.csv"
     file.write_text("before")
     next((tmp_path / "results").rglob("whole.*.scores.parquet")).unlink()
     with pytest.raises(ResultError, match=r"whole\..*scores\.parquet"):
-        write_scores(records, file)
+        Results(records).write_scores(file)
     assert file.read_text() == "before"
 
 

@@ -14,7 +14,7 @@ from helpers.records import amend, make
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import reported
-from qwen3nb.records import runs, store
+from qwen3nb.records import runs, store, verification
 from qwen3nb.records.record import MTEBScore
 from qwen3nb.records.store import (
     check_files,
@@ -120,7 +120,9 @@ def test_a_run_is_compared_with_its_digest(home, text, problem):
 
 def test_a_run_that_records_share_is_read_once(home, monkeypatch):
     read = []
-    monkeypatch.setattr(runs, "sha256_file", lambda file: read.append(file) or sha256_file(file))
+    monkeypatch.setattr(
+        verification, "sha256_file", lambda file: read.append(file) or sha256_file(file)
+    )
     digest = hashlib.sha256(RUN.encode()).hexdigest()
     config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
     files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
