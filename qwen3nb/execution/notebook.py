@@ -169,7 +169,11 @@ def finished_page(
     node = once(read_notebook, notebook)
     if node["metadata"]["qwen3nb"].get("always"):
         return None
-    key = _published_key(page)
+    try:
+        done = json.loads(page.read_bytes())["metadata"]["qwen3nb"]
+        key = "" if "failed" in done else str(done["key"])
+    except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
+        return None
     return page if key and key == run_key(node, values, once=once) else None
 
 
@@ -177,15 +181,6 @@ def settle(page: Path) -> None:
     """Remove what a run that was killed after its page was published left: a note, a notebook."""
     forget_failure(paths.page_key(page))
     (partial_folder() / f"{paths.page_key(page)}.ipynb").unlink(missing_ok=True)
-
-
-def _published_key(page: Path) -> str:
-    """Return the key of a finished page; empty if it failed, is damaged or not one of ours."""
-    try:
-        done = json.loads(page.read_bytes())["metadata"]["qwen3nb"]
-        return "" if "failed" in done else str(done["key"])
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def run_notebook(
@@ -222,27 +217,26 @@ def run_notebook(
     page = page_path(notebook, values, name=name, once=once)
     partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
     waited: list[str] = []
+
+    def wait() -> None:
+        waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
+        print(*waited, file=sys.stderr)
+
     with ExitStack() as stack:
-        stack.enter_context(turn(partial, what="runs", waiting=lambda: _wait_for(page, waited)))
+        stack.enter_context(turn(partial, what="runs", waiting=wait))
         if waited and not fresh and (done := finished_page(notebook, parameters, name=name)):
             return done
-        output = stack.enter_context(log.open("w", encoding="utf-8")) if log else None
         _execute(
             notebook,
             partial,
             parameters,
             name=page.stem,
             once=once,
-            output=output,
+            output=stack.enter_context(log.open("w", encoding="utf-8")) if log else None,
             show_progress=show_progress,
         )
         partial.unlink(missing_ok=True)
     return page
-
-
-def _wait_for(page: Path, waited: list[str]) -> None:
-    waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
-    print(*waited, file=sys.stderr)
 
 
 class _WithoutNoise:
@@ -250,15 +244,12 @@ class _WithoutNoise:
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
+        self.flush = terminal.flush
 
     def write(self, text: str) -> None:
         """Write a text without the lines that warn of missing widgets."""
         lines = text.splitlines(keepends=True)
         self._terminal.write("".join(line for line in lines if not _WIDGETS.search(line)))
-
-    def flush(self) -> None:
-        """Flush the terminal."""
-        self._terminal.flush()
 
 
 def _execute(
@@ -272,9 +263,12 @@ def _execute(
     show_progress: bool,
 ) -> None:
     """Execute ``notebook`` into ``partial``; its cells print to ``output``, if given."""
+    import nbformat
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
+
+    from qwen3nb.execution.publish import ran_to_its_end
 
     try:
         papermill.execute_notebook(
@@ -290,27 +284,15 @@ def _execute(
             stderr_file=output or (_WithoutNoise(sys.stderr) if show_progress else None),
         )
     except PapermillExecutionError as error:
-        raise _failure(notebook, partial, error) from error
+        page = None
+        why = f"a cell failed: {error.ename}: {error.evalue}"
+        where = f"the notebook up to there: {partial}"
+        if ran_to_its_end(nbformat.read(partial, as_version=4)):
+            page = paths.book_runs() / partial.name
+            why, where = f"not everything succeeded; the rest is in {page}", error.evalue
+        raise NotebookError(f"{notebook.name}: {why}\n{where}", page=page) from error
     except DeadKernelError as error:
         raise NotebookError(
             f"{notebook.name}: the kernel died, possibly out of memory\n"
             f"the notebook up to there: {partial}"
         ) from error
-
-
-def _failure(notebook: Path, partial: Path, error: Any) -> NotebookError:
-    """Return why a run failed; if only some of its tasks did, its last lines name them."""
-    import nbformat
-
-    from qwen3nb.execution.publish import ran_to_its_end
-
-    if ran_to_its_end(nbformat.read(partial, as_version=4)):
-        page = paths.book_runs() / partial.name
-        return NotebookError(
-            f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}",
-            page=page,
-        )
-    return NotebookError(
-        f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
-        f"the notebook up to there: {partial}"
-    )

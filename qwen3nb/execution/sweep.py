@@ -258,13 +258,9 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
         earlier = failed_run(job.name)
         ended = executor.run(_command(job, fresh=fresh), log=log)
         failed = ended.exit_status != 0 and not executor.stopped  # killed by us: not a failure
-        return replace(
-            ended,
-            notebook=job.notebook,
-            log=log,
-            seconds=ended.seconds or time.time() - started,
-            reason=_reason(job, ended, started=started, log=log, earlier=earlier) if failed else "",
-        )
+        seconds = ended.seconds or time.time() - started
+        ended = replace(ended, notebook=job.notebook, log=log, seconds=seconds)
+        return replace(ended, reason=_reason(job, ended, started, earlier)) if failed else ended
 
 
 def reusable(job: Job, once: Memo | None = None) -> bool:
@@ -296,11 +292,9 @@ def _command(job: Job, *, fresh: bool) -> Command:
     )
 
 
-def _reason(
-    job: Job, ended: RunOutcome, *, started: float, log: Path, earlier: FailedRun | None
-) -> str:
+def _reason(job: Job, ended: RunOutcome, started: float, earlier: FailedRun | None) -> str:
     """Return why a job failed; write its page if the process died before doing so."""
-    note, status = failed_run(job.name), ended.exit_status
+    note, status, log = failed_run(job.name), ended.exit_status, ended.log
     how = (
         f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     )
@@ -308,9 +302,8 @@ def _reason(
         notebook = paths.find_notebook(job.notebook)
         partial = partial_folder() / f"{job.name}.ipynb"
         executed = partial if partial.is_file() else None
-        run = NotebookRun(
-            paths.notebook_name(notebook), job.values, job.page, executed, started, str(log)
-        )
+        name = paths.notebook_name(notebook)
+        run = NotebookRun(name, job.values, job.page, executed, started, str(log))
         text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
         printed = last_line(text, otherwise="it printed nothing")
         run.fail(nbformat.read(notebook, as_version=4), how, printed)

@@ -130,7 +130,7 @@ def test_a_plan_resolves_each_model_and_notebook_once(small, monkeypatch):
         )
 
     for name in (
-        "models.sources.resolve.find_source",
+        "models.kinds.resolve.find_source",
         "execution.page_names.find_source",
         "execution.page_names.load_results",
         "execution.sweep_plan.read_parameters",

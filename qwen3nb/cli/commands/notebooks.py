@@ -263,12 +263,15 @@ def evaluate(
 
 def _dry_run(parameters: dict[str, Any]) -> None:
     """Print what the run needs and has; exit with 1 if it cannot be finished."""
-    from qwen3nb.execution.dry_run import dry_run
+    from qwen3nb.execution.notebook import resolved_parameters
+    from qwen3nb.report.evaluation.checked_run import look
     from qwen3nb.report.leaderboard.preflight import plan_by_type_table, preflight_table
     from qwen3nb.report.render.console import print_table
 
     hide_library_bars()
-    ready = dry_run(parameters)
+    values = resolved_parameters(paths.find_notebook("eval"), parameters)
+    values.pop("baseline")
+    ready = look(**values).preflight
     print_table(plan_by_type_table(ready.planned))
     print_table(preflight_table(ready))
     ready.require()
