@@ -47,7 +47,6 @@ _PAGES = {
     "interference": False,
     "calibration": False,
 }
-# Lessons, run if the study has their notebooks; the last page lists all runs.
 _LESSONS = (
     "guide/getting-started",
     "guide/evaluating-embeddings",
@@ -57,16 +56,10 @@ _LESSONS = (
     "guide/caching",
 )
 _LAST = "status"
-_NOT_A_PAGE = "expected a notebook; delete the file, or run it again"
 
 
 class BookError(RuntimeError):
     """The book does not build, or a page holds a secret or something from another host."""
-
-
-def _lessons() -> list[str]:
-    """Return the names of the lessons whose notebooks the study has."""
-    return [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
@@ -102,22 +95,17 @@ def write_card_page(
     By default, ``model`` is the extracted model evaluated last.
     """
     page = paths.book_runs() / "card.md"
-    model = model or _last_extracted(results)
     if model is None:
-        return write_text(
-            page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
-        )
+        extracted = [
+            (result.finished, folder)
+            for result in latest(results)
+            if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
+        ]
+        if not extracted:
+            pending = "Pending: no extracted model has been evaluated yet."
+            return write_text(page, f"# Model card\n\n{pending}\n")
+        model = max(extracted)[1]
     return write_public(page, card_body(model, results, tier=tier))
-
-
-def _last_extracted(results: Sequence[Result]) -> Path | None:
-    """Return the folder of the extracted model whose results were finished last."""
-    extracted = [
-        (result.finished, folder)
-        for result in latest(results)
-        if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
-    ]
-    return max(extracted)[1] if extracted else None
 
 
 def _tier_of(tier: str, results: Sequence[Result]) -> str:
@@ -163,7 +151,8 @@ def build_book(
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    guide = _lessons()
+    # Lessons are run if the study has their notebooks.
+    guide = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
     # The book's own pages keep their plain names on whichever tier it shows.
     jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
     jobs += [Job(name, {}) for name in guide]
@@ -198,11 +187,11 @@ def _check_pages() -> None:
     for folder in (paths.book_runs(), paths.book() / "guide"):
         for file in sorted(folder.glob("*.ipynb")):
             try:
-                cells = read_json(file)["cells"]
+                if not isinstance(read_json(file)["cells"], list):
+                    raise TypeError("its cells are not a list")
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise BookError(f"{file}: {_NOT_A_PAGE} ({error})") from None
-            if not isinstance(cells, list):
-                raise BookError(f"{file}: {_NOT_A_PAGE}")
+                why = f"expected a notebook; delete the file, or run it again ({error})"
+                raise BookError(f"{file}: {why}") from None
 
 
 def _build_strictly(output: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
         build_book()
     assert "guide-caching: a cell failed\n  see /x.log" in str(error.value)
     # Side by side, under their plain names; the page of all runs comes last.
-    lessons = [name.replace("/", "-") for name in build._lessons()]
+    lessons = [name.replace("/", "-") for name in build._LESSONS]
     assert run == [[*build._PAGES, *lessons], "status"]
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
 
