@@ -13,7 +13,7 @@ from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.notebook import run_notebook
-from qwen3nb.execution.parameters import Memo
+from qwen3nb.execution.parameters import one_pass, read_parameters
 from qwen3nb.execution.sweep import Job, failures_text, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
@@ -69,21 +69,19 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
     from qwen3nb.execution.page_names import page_name
-    from qwen3nb.execution.parameters import read_parameters
 
-    once = Memo()
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     others = pages_with_records()
-    for result in results:
-        values = {
-            name: result.config.get(name, parameter.default) for name, parameter in declared.items()
-        }
-        name = page_name("eval", values, declared, once=once)
-        if (paths.book_runs() / f"{name}.ipynb").is_file():
-            links[result.run] = f"{name}.html"
-        elif page := others.get(record_link(result)):
-            links.setdefault(result.run, page)
+    with one_pass():
+        for result in results:
+            config = result.config
+            values = {name: config.get(name, each.default) for name, each in declared.items()}
+            name = page_name("eval", values, declared)
+            if (paths.book_runs() / f"{name}.ipynb").is_file():
+                links[result.run] = f"{name}.html"
+            elif page := others.get(record_link(result)):
+                links.setdefault(result.run, page)
     return links
 
 
@@ -156,8 +154,8 @@ def build_book(
     # The book's own pages keep their plain names on whichever tier it shows.
     jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
     jobs += [Job(name, {}) for name in guide]
-    once = Memo()  # what all pages depend on is read once
-    due = [job for job in jobs if not reusable(job, once)]
+    with one_pass():  # what all pages depend on is read once
+        due = [job for job in jobs if not reusable(job)]
     outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
     failures = [each for each in outcomes if each.status == "failed"]
     if failed := [each for each in failures if each.notebook not in guide]:

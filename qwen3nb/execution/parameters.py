@@ -18,7 +18,9 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -171,23 +173,32 @@ def _check_tasks(names: list[str]) -> None:
         select_tasks(names=unknown)
 
 
-class Memo:
-    """Results of functions, each computed once for the same arguments.
+_results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", default=None)
 
-    Made anew for each pass over many runs: by the next pass, what its results were read from, such
-    as the folder of a model, may be another.
+
+@contextmanager
+def one_pass() -> Iterator[None]:
+    """Let `once` remember its results for the block, a pass over many runs.
+
+    By the next pass, what they were read from, such as the folder of a model, may be another.
     """
+    token = _results.set({})
+    try:
+        yield
+    finally:
+        _results.reset(token)
 
-    def __init__(self) -> None:
-        self._results: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Return ``function(*args, **options)``, computed now or before."""
-        key = (function, args, *options.items())
-        if key not in self._results:
-            self._results[key] = function(*args, **options)
-        result: T = self._results[key]
-        return result
+def once(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Return ``function(*args, **options)``, computed now or before in the same `one_pass`."""
+    results = _results.get()
+    if results is None:
+        return function(*args, **options)
+    key = (function, args, *options.items())
+    if key not in results:
+        results[key] = function(*args, **options)
+    result: T = results[key]
+    return result
 
 
 class ParameterError(click.ClickException, ValueError):
@@ -294,30 +305,26 @@ def cell_source(cell: Mapping[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def check_parameters(
-    declared: Mapping[str, Parameter], given: Mapping[str, Any], *, once: Memo | None = None
-) -> dict[str, Any]:
+def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all parameters, with defaults filled in.
 
     Args:
         declared: the parameters of the notebook.
         given: values by name.
-        once: where the checks of many runs share their results.
 
     Raises:
         ParameterError: unknown names, wrong types, invalid choices, or values that would have no
             effect, all in one message.
     """
     if not (problems := _mistyped(given, declared)):
-        once = once or Memo()
         values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
         for name, value in values.items():
             try:
                 once(check_value, name, value)
             except (ValueError, OSError) as error:
                 problems.append(str(error))
-        problems += _secret(given, once)
-        problems = problems or _without_effect(values, declared, once)
+        problems += _secret(given)
+        problems = problems or _without_effect(values, declared)
     if problems:
         raise ParameterError("\n".join(problems))
     return values
@@ -339,7 +346,7 @@ def _mistyped(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> li
     return problems
 
 
-def _secret(given: Mapping[str, Any], once: Memo) -> list[str]:
+def _secret(given: Mapping[str, Any]) -> list[str]:
     """Return the messages of all values that hold a secret."""
     secrets = once(known_secrets)
     return [
@@ -350,9 +357,7 @@ def _secret(given: Mapping[str, Any], once: Memo) -> list[str]:
     ]
 
 
-def _without_effect(
-    values: Mapping[str, Any], declared: Mapping[str, Parameter], once: Memo
-) -> list[str]:
+def _without_effect(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
     """Say which values the checkpoint would ignore: its page would promise what is not so."""
     from qwen3nb.models.kinds.resolve import find_source
 

@@ -30,7 +30,6 @@ from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.execution.page_names import page_title
-from qwen3nb.execution.parameters import Memo
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
@@ -70,7 +69,6 @@ class NotebookRun:
         partial: path of the notebook while it is executed.
         started: start time in seconds since the epoch.
         log: file with its output, if it is part of a sweep.
-        once: what was resolved to name the page; its title agrees with that.
     """
 
     notebook: str
@@ -79,7 +77,6 @@ class NotebookRun:
     partial: Path | None = None
     started: float = field(default_factory=time.time)
     log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
-    once: Memo = field(default_factory=Memo)
 
     @contextmanager
     def watched(self, nb: Any) -> Iterator[None]:
@@ -116,7 +113,7 @@ class NotebookRun:
         """
         if self.page is None:
             return False
-        nb = without_empty_sections(clean(nb, title=page_title(nb, self.values, once=self.once)))
+        nb = without_empty_sections(clean(nb, title=page_title(nb, self.values)))
         finished = _second(time.time())
         nb.metadata["qwen3nb"] |= {"key": key, **self._facts(finished=finished)}
         self._write(nb)
@@ -190,7 +187,7 @@ class NotebookRun:
 
     def _title(self, nb: Any) -> str | None:
         try:
-            return page_title(nb, self.values, once=self.once)
+            return page_title(nb, self.values)
         except (ValueError, OSError):  # the model is missing or broken
             return None
 

@@ -62,6 +62,6 @@ def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
 
 def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
     run, _ = pages
-    monkeypatch.setattr(build.Job, "finished", lambda job, once: job.notebook != "explorer")
+    monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "explorer")
     build_book()
     assert run == [["explorer"], "status"]

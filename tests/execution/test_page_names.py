@@ -13,7 +13,7 @@ from helpers.records import make, tier_records
 from qwen3nb.cli.main import main
 from qwen3nb.execution import page_names
 from qwen3nb.execution.page_names import page_command, page_name, page_title
-from qwen3nb.execution.parameters import Memo, read_parameters
+from qwen3nb.execution.parameters import one_pass, read_parameters
 
 
 def source(notebook):
@@ -67,15 +67,15 @@ def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
 def test_names_and_title_of_a_pass_load_the_records_once(home, monkeypatch):
     loads = []
     monkeypatch.setattr(page_names, "load_results", lambda **_: loads.append(1) or [])
-    once = Memo()
-    for notebook in ("compare", "leaderboard"):
-        declared = read_parameters(source(notebook))
-        for tier in ("smoke", "fast"):
-            given = values(notebook, {"tier": tier})
-            expected = notebook if tier == "smoke" else f"{notebook}-{tier}"
-            assert page_name(notebook, given, declared, once=once) == expected
     node = nbformat.read(source("compare"), as_version=4)
-    assert page_title(node, values("compare", {}), once=once) is None
+    with one_pass():
+        for notebook in ("compare", "leaderboard"):
+            declared = read_parameters(source(notebook))
+            for tier in ("smoke", "fast"):
+                given = values(notebook, {"tier": tier})
+                expected = notebook if tier == "smoke" else f"{notebook}-{tier}"
+                assert page_name(notebook, given, declared) == expected
+        assert page_title(node, values("compare", {})) is None
     assert loads == [1]
 
 

@@ -473,7 +473,7 @@ def test_a_run_waits_for_another_sweep_and_takes_its_page(small, monkeypatch):
         return RunOutcome(command.name)
 
     monkeypatch.setattr(executors.LocalExecutor, "run", run)
-    monkeypatch.setattr(Job, "finished", lambda self, once=None: bool(ran))
+    monkeypatch.setattr(Job, "finished", lambda self: bool(ran))
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(sweep, jobs, at_once=1, show_progress=False)
         assert begun.wait(60)

@@ -432,17 +432,17 @@ def _parameters(flags: dict[str, Any]) -> dict[str, str]:
 
 
 def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
-    from qwen3nb.execution.parameters import Memo
+    from qwen3nb.execution.parameters import one_pass
 
-    once = Memo()
     runs = []
-    for job in jobs:
-        try:
-            state, reason = "reused" if not fresh and job.finished(once) else "would run", ""
-        except (ValueError, OSError) as error:
-            state, reason = "would fail", str(error)
-        page = paths.page_key(job.resolved(once)[1])
-        runs.append({"page": page, "status": state, "reason": reason})
+    with one_pass():
+        for job in jobs:
+            try:
+                state, reason = "reused" if not fresh and job.finished() else "would run", ""
+            except (ValueError, OSError) as error:
+                state, reason = "would fail", str(error)
+            page = paths.page_key(job.resolved()[1])
+            runs.append({"page": page, "status": state, "reason": reason})
     if as_json:
         print_json({"runs": runs})
         return
