@@ -140,12 +140,7 @@ def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[s
     return check_parameters(once(read_parameters, notebook), parameters)
 
 
-def finished_page(
-    notebook: Path,
-    parameters: Mapping[str, Any],
-    *,
-    name: str = "",
-) -> Path | None:
+def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
     Also None if a later run of that page failed, or if the notebook must always run because

@@ -32,11 +32,7 @@ _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the s
 _MOST = 3  # entries of a list that a title spells out
 
 
-def page_name(
-    notebook: str,
-    values: Mapping[str, Any],
-    declared: Mapping[str, Parameter],
-) -> str:
+def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A page without a model or

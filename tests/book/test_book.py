@@ -66,7 +66,7 @@ def write_records():
                 stored["task"]["name"] = text
             file.write_text(json.dumps(signed({**stored, "run": text})))
         file.with_suffix(".error.txt").write_text(
-            f"Traceback\nValueError: {text} {' '.join(PLANTED.values())}\n",
+            f"Traceback\nValueError: {text} {' '.join(PLANTED.values())}\n"
         )
 
 
