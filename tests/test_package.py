@@ -57,8 +57,8 @@ def test_a_page_that_is_there_is_found_and_shown_without_heavy_libraries():
     """Each of them takes longer than the rest of such a command."""
     loaded = loaded_by(
         "import qwen3nb.execution.notebook, qwen3nb.report.evaluation.run_trace\n"
-        "from qwen3nb.execution.parameters import CHECKS\n"
-        "CHECKS['tasks']('SciFact,PyDocsRetrieval')"
+        "from qwen3nb.execution.parameters import check_value\n"
+        "check_value('tasks', 'SciFact,PyDocsRetrieval')"
     )
     assert not loaded & {"mteb", "nbformat", "scipy.stats", "torch"}
 

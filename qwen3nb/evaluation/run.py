@@ -111,7 +111,7 @@ class Run:
         if not self.runs or record.task.type not in SEARCH_TYPES:
             return True
         named = record.config.get("runs") and record.config.get("qrels")
-        return bool(named) and not any(run_problems(record.path(self.folder), record, known={}))
+        return bool(named) and not any(run_problems(record.path(self.folder), record))
 
 
 class Item(Protocol):

@@ -101,12 +101,7 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
     """A record as `qwen3nb domain` leaves it: two metrics, texts, the best documents."""
     scores = noisy(mean, seed=seed)
     result = make(
-        label,
-        task="mine-1a",
-        scores=scores,
-        finished=finished,
-        metric="MRR@10",
-        identity=identity,
+        label, task="mine-1a", scores=scores, finished=finished, metric="MRR@10", identity=identity
     )
     amend(result, "task", dataset="mine")
     result.per_query["nDCG@10"] = {q: v / 2 for q, v in result.per_query["MRR@10"].items()}

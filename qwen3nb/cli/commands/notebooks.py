@@ -263,12 +263,15 @@ def evaluate(
 
 def _dry_run(parameters: dict[str, Any]) -> None:
     """Print what the run needs and has; exit with 1 if it cannot be finished."""
-    from qwen3nb.execution.dry_run import dry_run
+    from qwen3nb.execution.notebook import resolved_parameters
+    from qwen3nb.report.evaluation.checked_run import look
     from qwen3nb.report.leaderboard.preflight import plan_by_type_table, preflight_table
     from qwen3nb.report.render.console import print_table
 
     hide_library_bars()
-    ready = dry_run(parameters)
+    values = resolved_parameters(paths.find_notebook("eval"), parameters)
+    values.pop("baseline")
+    ready = look(**values).preflight
     print_table(plan_by_type_table(ready.planned))
     print_table(preflight_table(ready))
     ready.require()
@@ -429,17 +432,17 @@ def _parameters(flags: dict[str, Any]) -> dict[str, str]:
 
 
 def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
-    from qwen3nb.execution.parameters import Memo
+    from qwen3nb.execution.parameters import one_pass
 
-    once = Memo()
     runs = []
-    for job in jobs:
-        try:
-            state, reason = "reused" if not fresh and job.finished(once) else "would run", ""
-        except (ValueError, OSError) as error:
-            state, reason = "would fail", str(error)
-        page = paths.page_key(job.resolved(once)[1])
-        runs.append({"page": page, "status": state, "reason": reason})
+    with one_pass():
+        for job in jobs:
+            try:
+                state, reason = "reused" if not fresh and job.finished() else "would run", ""
+            except (ValueError, OSError) as error:
+                state, reason = "would fail", str(error)
+            page = paths.page_key(job.resolved()[1])
+            runs.append({"page": page, "status": state, "reason": reason})
     if as_json:
         print_json({"runs": runs})
         return

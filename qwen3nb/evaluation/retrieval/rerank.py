@@ -165,7 +165,7 @@ class RerankItem:
         return (
             record.config.get("first") == self.candidates.first.recipe
             and all(run.is_file() for run in runs)
-            and not any(run_problems(file, record, known={}))
+            and not any(run_problems(file, record))
         )
 
     def evaluate(self, model: Reranker, run: Run, earlier: Result | None) -> Result:

@@ -239,7 +239,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
     every = [result for result in results if metric in result.per_query]
     if not every:
         return None
-    largest = sorted(every, key=lambda each: -len(each.per_query[metric]))[:MANY]
+    largest = sorted(every, key=lambda each: -each.scores.counts[metric])[:MANY]
     measured = [result for result in every if result in largest]
     left_out = len(every) - len(measured)
     means = ", ".join(
