@@ -62,23 +62,15 @@ _PARTS = (
 
 @dataclass(frozen=True)
 class EvaluationTiming:
-    """One run of one way, in a process of its own.
+    """One run of one way, in a process of its own."""
 
-    Attributes:
-        way: ``q.evaluate``, ``qwen3nb eval`` or the peer.
-        run: which run it is, and what is kept from earlier ones.
-        seconds: wall seconds from its start to its end.
-        cpu: CPU seconds of it and of the processes that it started.
-        scores: main score of each task; empty for `qwen3nb eval`, whose record is that of
-            ``q.evaluate``.
-        parts: wall and CPU seconds of each part of ours.
-    """
-
-    way: str
-    run: str
-    seconds: float
-    cpu: float
+    way: str  # ``q.evaluate``, ``qwen3nb eval`` or the peer
+    run: str  # which run it is, and what is kept from earlier ones
+    seconds: float  # wall seconds from its start to its end
+    cpu: float  # CPU seconds of it and of the processes that it started
+    # main score of each task; empty for `qwen3nb eval`, whose record is that of ``q.evaluate``
     scores: Mapping[str, float] = field(default_factory=dict)
+    # wall and CPU seconds of each part of ours
     parts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -89,17 +81,11 @@ class EvaluationTiming:
 
 @dataclass(frozen=True)
 class EvaluationBench:
-    """Whole evaluations of one model on some tasks; see `bench_evaluation`.
-
-    Attributes:
-        model: label of the model.
-        tasks: names of the tasks.
-        timings: in the order in which they ran.
-    """
+    """Whole evaluations of one model on some tasks; see `bench_evaluation`."""
 
     model: str
-    tasks: tuple[str, ...]
-    timings: tuple[EvaluationTiming, ...]
+    tasks: tuple[str, ...]  # names of the tasks
+    timings: tuple[EvaluationTiming, ...]  # in the order in which they ran
 
     def timing(self, way: str, run: str) -> EvaluationTiming:
         """Return the timing of a way and a run."""

@@ -38,19 +38,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class ChildTiming(Timing):
-    """One call in a process of its own.
+    """One call in a process of its own."""
 
-    Attributes:
-        output: what the call returned, through JSON.
-        peak: peak memory of the process in bytes.
-        above: the part of the peak above that before the call.
-        grown: the part of the peak above the memory before the call.
-    """
-
-    output: Any
-    peak: int
-    above: int
-    grown: int
+    output: Any  # what the call returned, through JSON
+    peak: int  # peak memory of the process in bytes
+    above: int  # the part of the peak above that before the call
+    grown: int  # the part of the peak above the memory before the call
 
 
 def timed(call: Callable[[], T], *, device: object = "cpu") -> tuple[T, Timing]:

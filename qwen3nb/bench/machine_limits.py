@@ -55,14 +55,10 @@ class MatrixWork:
     A linear layer takes 2 · tokens · inputs · outputs (Kaplan et al. 2020, table 1); attention
     takes 4 · heads · head size for each pair of a token and one that it attends to, 2 for the
     scores and 2 for the weighted sum (as `torch.utils.flop_counter` counts them).
-
-    Attributes:
-        linear_gflop: of linear layers.
-        attention_gflop: of attention.
     """
 
-    linear_gflop: float
-    attention_gflop: float
+    linear_gflop: float  # of linear layers
+    attention_gflop: float  # of attention
 
     @property
     def gflop(self) -> float:

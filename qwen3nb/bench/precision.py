@@ -48,38 +48,23 @@ _METRIC = "nDCG@10"
 
 @dataclass(frozen=True)
 class PrecisionTiming:
-    """One dtype.
+    """One dtype."""
 
-    Attributes:
-        dtype: the dtype of the weights.
-        texts_per_second: of this package; the median of the rounds.
-        float32_ratio: speed relative to this package in float32.
-        peer_ratio: speed relative to sentence-transformers in the same dtype.
-        batch_size: the best of sentence-transformers in that dtype.
-        peak_gflops: 10⁹ operations per second of the linear layers alone in that dtype.
-        peak_share: share of that peak.
-        cosine_min: smallest cosine of a vector with that in float32.
-        cosine_mean: mean of these cosines.
-        ndcg: mean nDCG@10 on PyDocs.
-        ndcg_difference: mean difference from float32.
-        interval: 95 % interval of the paired difference; None for float32 and a single query.
-        equivalent: whether the interval shows that the difference is within `MARGIN`.
-        queries_needed: how many queries that differ like these would show it; None if none would.
-    """
-
-    dtype: str
-    texts_per_second: float
-    float32_ratio: float
-    peer_ratio: float
-    batch_size: int
-    peak_gflops: float
-    peak_share: float
-    cosine_min: float
-    cosine_mean: float
-    ndcg: float
-    ndcg_difference: float
+    dtype: str  # the dtype of the weights
+    texts_per_second: float  # of this package; the median of the rounds
+    float32_ratio: float  # speed relative to this package in float32
+    peer_ratio: float  # speed relative to sentence-transformers in the same dtype
+    batch_size: int  # the best of sentence-transformers in that dtype
+    peak_gflops: float  # 10⁹ operations per second of the linear layers alone in that dtype
+    peak_share: float  # share of that peak
+    cosine_min: float  # smallest cosine of a vector with that in float32
+    cosine_mean: float  # mean of these cosines
+    ndcg: float  # mean nDCG@10 on PyDocs
+    ndcg_difference: float  # mean difference from float32
+    # 95 % interval of the paired difference; None for float32 and a single query
     interval: tuple[float, float] | None
-    equivalent: bool
+    equivalent: bool  # whether the interval shows that the difference is within `MARGIN`
+    # how many queries that differ like these would show it; None if none would
     queries_needed: int | None = None
 
     @property
@@ -93,29 +78,17 @@ class PrecisionTiming:
 
 @dataclass(frozen=True)
 class PrecisionBench:
-    """Results for one model.
-
-    Attributes:
-        model: label of the model.
-        cpu_features: instructions of this processor that compute in 16 bits.
-        texts: number of timed texts, of mixed lengths.
-        tokens: number of their tokens.
-        rounds: number of rounds.
-        documents: number of documents of the sample of PyDocs.
-        queries: number of its queries.
-        margin: see `MARGIN`.
-        timings: float32 first.
-    """
+    """Results for one model."""
 
     model: str
-    cpu_features: tuple[str, ...]
-    texts: int
-    tokens: int
+    cpu_features: tuple[str, ...]  # instructions of this processor that compute in 16 bits
+    texts: int  # number of timed texts, of mixed lengths
+    tokens: int  # number of their tokens
     rounds: int
-    documents: int
-    queries: int
-    margin: float
-    timings: tuple[PrecisionTiming, ...]
+    documents: int  # number of documents of the sample of PyDocs
+    queries: int  # number of its queries
+    margin: float  # see `MARGIN`
+    timings: tuple[PrecisionTiming, ...]  # float32 first
 
     def table(self) -> str:
         """The timings as plain text."""

@@ -59,33 +59,23 @@ _PEER, _PLAIN, _OURS = "sentence-transformers CrossEncoder", "qwen3nb, PyTorch's
 
 @dataclass(frozen=True)
 class RerankBench:
-    """Results for one size of model and one length of passages.
+    """Results for one size of model and one length of passages."""
 
-    Attributes:
-        size: key of `SHAPES`.
-        passages: key of `PASSAGES`.
-        documents: number of documents of the query.
-        rounds: number of rounds.
-        prefix: tokens before the document.
-        timings: a row per method, the references first, ours last: median seconds and CPU seconds,
-            ratio of the first reference's CPU seconds to them, largest difference in P(yes) from
-            it, share of the matrix peak by wall-clock time, peak memory in bytes of a process that
-            only does this, and the part of it above the memory after loading the model, or None.
-        work: operations that the scores need, the prefix computed once.
-        peak_gflops: 10⁹ operations per second of the linear layers alone, at their best in the
-            same rounds, in the shapes that our forward passes have.
-        time_shares: share of our time by part.
-    """
-
-    size: str
-    passages: str
-    documents: int
+    size: str  # key of `SHAPES`
+    passages: str  # key of `PASSAGES`
+    documents: int  # number of documents of the query
     rounds: int
-    prefix: int
+    prefix: int  # tokens before the document
+    # a row per method, the references first, ours last: median seconds and CPU seconds, ratio of
+    # the first reference's CPU seconds to them, largest difference in P(yes) from it, share of the
+    # matrix peak by wall-clock time, peak memory in bytes of a process that only does this, and
+    # the part of it above the memory after loading the model, or None
     timings: tuple[dict[str, Any], ...]
-    work: MatrixWork
+    work: MatrixWork  # operations that the scores need, the prefix computed once
+    # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
+    # the shapes that our forward passes have
     peak_gflops: float
-    time_shares: dict[str, float]
+    time_shares: dict[str, float]  # share of our time by part
 
     def table(self) -> str:
         """The timings as a plain table, and the shares of our time."""

@@ -66,31 +66,18 @@ _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 
 @dataclass(frozen=True)
 class BaseSettings:
-    """Size and training of the base model.
+    """Size and training of the base model."""
 
-    Attributes:
-        steps: optimisation steps.
-        batch: queries per step.
-        learning_rate: peak of the learning rate; linear warm-up, then cosine.
-        temperature: temperature of the contrastive loss.
-        window: maximum tokens of a pair.
-        length: maximum tokens of an embedded text.
-        vocabulary: size of the vocabulary without special tokens.
-        hidden: hidden size.
-        layers: number of layers.
-        seed: seed of everything random.
-    """
-
-    steps: int = 500
-    batch: int = 16
-    learning_rate: float = 3e-3
-    temperature: float = 0.05
-    window: int = 192
-    length: int = 64
-    vocabulary: int = 4000
-    hidden: int = 64
-    layers: int = 2
-    seed: int = 0
+    steps: int = 500  # optimisation steps
+    batch: int = 16  # queries per step
+    learning_rate: float = 3e-3  # peak of the learning rate; linear warm-up, then cosine
+    temperature: float = 0.05  # temperature of the contrastive loss
+    window: int = 192  # maximum tokens of a pair
+    length: int = 64  # maximum tokens of an embedded text
+    vocabulary: int = 4000  # size of the vocabulary without special tokens
+    hidden: int = 64  # hidden size
+    layers: int = 2  # number of layers
+    seed: int = 0  # seed of everything random
 
 
 BASE = BaseSettings()
@@ -98,31 +85,19 @@ BASE = BaseSettings()
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """Training of the demo's adapters.
+    """Training of the demo's adapters."""
 
-    Attributes:
-        steps: optimisation steps, for every mode.
-        batch: queries per step.
-        rank: rank of the adapters.
-        alpha: scale of the adapters, multiplied by 1/rank.
-        learning_rate: peak of the learning rate; linear warm-up over a tenth, then cosine.
-        temperature: temperature of the contrastive loss.
-        window: maximum tokens of a pair.
-        length: maximum tokens of an embedded text.
-        log_every: steps between entries of the log and of the gradient conflicts.
-        seeds: one adapter is trained per mode and seed.
-    """
-
-    steps: int = 40
-    batch: int = 8
-    rank: int = 8
-    alpha: int = 16
+    steps: int = 40  # optimisation steps, for every mode
+    batch: int = 8  # queries per step
+    rank: int = 8  # rank of the adapters
+    alpha: int = 16  # scale of the adapters, multiplied by 1/rank
+    # peak of the learning rate; linear warm-up over a tenth, then cosine
     learning_rate: float = 3e-3
-    temperature: float = 0.05
-    window: int = 192
-    length: int = 64
-    log_every: int = 5
-    seeds: tuple[int, ...] = (42, 123)
+    temperature: float = 0.05  # temperature of the contrastive loss
+    window: int = 192  # maximum tokens of a pair
+    length: int = 64  # maximum tokens of an embedded text
+    log_every: int = 5  # steps between entries of the log and of the gradient conflicts
+    seeds: tuple[int, ...] = (42, 123)  # one adapter is trained per mode and seed
 
 
 LORA = LoraSettings()

@@ -31,21 +31,13 @@ _Trainer = TypeVar("_Trainer", bound=Trainer)
 
 @dataclass(frozen=True)
 class Schedule:
-    """What every training by the Trainer has.
+    """What every training by the Trainer has."""
 
-    Attributes:
-        steps: optimisation steps.
-        save_every: steps between checkpoints; step 0 is saved separately.
-        batch: texts, or pairs of them, per step.
-        length: maximum tokens of a text in training.
-        learning_rate: peak of the learning rate; linear warm-up, then cosine.
-    """
-
-    steps: int
-    save_every: int
-    batch: int
-    length: int
-    learning_rate: float
+    steps: int  # optimisation steps
+    save_every: int  # steps between checkpoints; step 0 is saved separately
+    batch: int  # texts, or pairs of them, per step
+    length: int  # maximum tokens of a text in training
+    learning_rate: float  # peak of the learning rate; linear warm-up, then cosine
 
 
 def make_trainer(

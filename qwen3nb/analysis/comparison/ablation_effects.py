@@ -17,23 +17,14 @@ from qwen3nb.metrics.intervals import Array
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of one setting compared with the reference, averaged over all other options.
+    """The effect of one setting compared with the reference, averaged over all other options."""
 
-    Attributes:
-        factor: the option, a field of `Variant`, or the component of a training.
-        level: its setting.
-        reference: the setting it is compared with.
-        estimate: mean paired difference with its interval.
-        p_value: of the paired permutation test, Holm-corrected over all effects.
-        settings: number of combinations of the other options that are averaged over.
-    """
-
-    factor: str
-    level: str
-    reference: str
-    estimate: MeanDifference
-    p_value: float
-    settings: int
+    factor: str  # the option, a field of `Variant`, or the component of a training
+    level: str  # its setting
+    reference: str  # the setting it is compared with
+    estimate: MeanDifference  # mean paired difference with its interval
+    p_value: float  # of the paired permutation test, Holm-corrected over all effects
+    settings: int  # number of combinations of the other options that are averaged over
 
     @property
     def significant(self) -> bool:

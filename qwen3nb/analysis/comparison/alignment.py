@@ -21,15 +21,10 @@ Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
 @dataclass(frozen=True)
 class Pairing:
-    """Score matrices per task, and what is in none of them.
+    """Score matrices per task, and what is in none of them."""
 
-    Attributes:
-        matrices: one per task, ordered by name.
-        left_out: one line per record or task that is in no matrix, with the reason.
-    """
-
-    matrices: tuple[ScoreMatrix, ...]
-    left_out: tuple[str, ...]
+    matrices: tuple[ScoreMatrix, ...]  # one per task, ordered by name
+    left_out: tuple[str, ...]  # one line per record or task that is in no matrix, with the reason
 
     @property
     def notes(self) -> tuple[str, ...]:

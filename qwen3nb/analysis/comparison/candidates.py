@@ -22,34 +22,21 @@ CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The rule's verdict on one candidate.
-
-    Attributes:
-        model: its name.
-        verdict: what is shown, as of `differences.verdict`.
-        matters: whether the difference is significant and larger than the minimum.
-        text: the verdict with its reason.
-    """
+    """The rule's verdict on one candidate."""
 
     model: str
-    verdict: str
-    matters: bool
-    text: str
+    verdict: str  # what is shown, as of `differences.verdict`
+    matters: bool  # whether the difference is significant and larger than the minimum
+    text: str  # the verdict with its reason
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Which model to use from now on.
-
-    Attributes:
-        use: its name.
-        current: name of the model in use.
-        reason: why, with the numbers.
-    """
+    """Which model to use from now on."""
 
     use: str
-    current: str
-    reason: str
+    current: str  # name of the model in use
+    reason: str  # why, with the numbers
 
     @property
     def title(self) -> str:
@@ -63,21 +50,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class QueryChange:
-    """A query on which a candidate and the model in use differ.
+    """A query on which a candidate and the model in use differ."""
 
-    Attributes:
-        model: name of the candidate.
-        query: id of the query.
-        current: score of the model in use.
-        score: score of the candidate.
-        difference: candidate − model in use.
-    """
-
-    model: str
-    query: str
-    current: float
-    score: float
-    difference: float
+    model: str  # name of the candidate
+    query: str  # id of the query
+    current: float  # score of the model in use
+    score: float  # score of the candidate
+    difference: float  # candidate - model in use
 
 
 def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recommendation:

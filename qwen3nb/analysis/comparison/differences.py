@@ -269,23 +269,14 @@ def _blocks(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> Iterator[Array]:
 
 @dataclass(frozen=True)
 class Procedure:
-    """How differences are tested.
+    """How differences are tested."""
 
-    Attributes:
-        alpha: level of the tests.
-        minimum: smallest difference that matters.
-        correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of sign flips.
-        level: of the intervals.
-        seed: of the draws.
-    """
-
-    alpha: float = ALPHA
-    minimum: float = 0.05
-    correction: str = "holm"
-    draws: int = DRAWS
-    level: float = LEVEL
-    seed: int = 0
+    alpha: float = ALPHA  # level of the tests
+    minimum: float = 0.05  # smallest difference that matters
+    correction: str = "holm"  # one of `multiple_testing.CORRECTIONS`
+    draws: int = DRAWS  # number of sign flips
+    level: float = LEVEL  # of the intervals
+    seed: int = 0  # of the draws
 
     def decides_at(self, family: int) -> float:
         """The level at which one of a family of tests decides, before any other has.
@@ -306,23 +297,15 @@ class PairOutcome(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TaskComparison:
-    """Systems on one task and metric, each paired difference computed once.
-
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        baseline: name of the baseline; empty if it has no scores here.
-        columns: score per query id of each system, by name; each is a view of an array.
-        procedure: how differences are tested.
-        left_out: records that are not compared, each with the reason.
-    """
+    """Systems on one task and metric, each paired difference computed once."""
 
     task: str
     metric: str
-    baseline: str
+    baseline: str  # name of the baseline; empty if it has no scores here
+    # score per query id of each system, by name; each is a view of an array
     columns: Mapping[str, SystemScores]
-    procedure: Procedure
-    left_out: tuple[str, ...] = ()
+    procedure: Procedure  # how differences are tested
+    left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:

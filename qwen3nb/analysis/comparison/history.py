@@ -21,32 +21,21 @@ from qwen3nb.records.record import Result
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """One run.
+    """One run."""
 
-    Attributes:
-        label: of the model.
-        finished: time, ISO 8601.
-        identity: of the model's weights and settings.
-        revision: of the data.
-        mean: over queries; ``interval`` is its widened or Student's interval, or None for a
-            single query.
-        n: number of queries.
-        change: mean paired difference from the previous run; None for the first run and where
-            the data changed.
-        change_interval: of the change.
-        p_value: paired permutation test, Holm-corrected over all changes.
-    """
-
-    label: str
-    finished: str
-    identity: str
-    revision: str
+    label: str  # of the model
+    finished: str  # time, ISO 8601
+    identity: str  # of the model's weights and settings
+    revision: str  # of the data
+    # over queries; ``interval`` is its widened or Student's interval, or None for a single query
     mean: float
     interval: Interval | None
     n: int
+    # mean paired difference from the previous run; None for the first run and where the data
+    # changed
     change: float | None = None
-    change_interval: Interval | None = None
-    p_value: float | None = None
+    change_interval: Interval | None = None  # of the change
+    p_value: float | None = None  # paired permutation test, Holm-corrected over all changes
 
 
 def trend(

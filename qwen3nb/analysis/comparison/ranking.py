@@ -239,24 +239,16 @@ def mean_p_values(
 
 @dataclass(frozen=True)
 class CategoryBoards:
-    """Rankings over all tasks and within each category.
+    """Rankings over all tasks and within each category."""
 
-    Attributes:
-        overall: all tasks, weighted equally.
-        boards: one ranking per category.
-        balanced: systems with their means over categories, weighted equally, from best to
-            worst.
-        reversals: pairs of systems whose order is reversed: ``weighting`` between weighting
-            tasks and weighting categories equally; ``opposed`` in a category in which they
-            differ significantly.
-        notes: categories without a ranking, with the reason.
-    """
-
-    overall: Ranking
-    boards: dict[str, Ranking]
+    overall: Ranking  # all tasks, weighted equally
+    boards: dict[str, Ranking]  # one ranking per category
+    # systems with their means over categories, weighted equally, from best to worst
     balanced: tuple[tuple[str, float], ...]
+    # pairs of systems whose order is reversed: ``weighting`` between weighting tasks and weighting
+    # categories equally; ``opposed`` in a category in which they differ significantly
     reversals: tuple[Reversal, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # categories without a ranking, with the reason
 
 
 def category_leaderboards(

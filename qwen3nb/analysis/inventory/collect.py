@@ -35,19 +35,12 @@ _RERANKING_METRIC = "ndcg@10"
 
 @dataclass(frozen=True)
 class Collection:
-    """Scores collected from files, with their anomalies.
+    """Scores collected from files, with their anomalies."""
 
-    Attributes:
-        scores: one per system, seed, task and metric.
-        flags: anomalies for a person to check, by kind.
-        files: number of files the scores come from.
-        other: JSON files that contain no results.
-    """
-
-    scores: tuple[Score, ...]
-    flags: tuple[Flag, ...] = ()
-    files: int = 0
-    other: tuple[str, ...] = field(default=(), repr=False)
+    scores: tuple[Score, ...]  # one per system, seed, task and metric
+    flags: tuple[Flag, ...] = ()  # anomalies for a person to check, by kind
+    files: int = 0  # number of files the scores come from
+    other: tuple[str, ...] = field(default=(), repr=False)  # JSON files that contain no results
 
     def nested(self) -> dict[str, dict[int | None, dict[str, dict[str, float | None]]]]:
         """``{system: {seed: {task: {metric: value}}}}``; of duplicates, the first."""

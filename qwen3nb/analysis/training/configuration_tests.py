@@ -30,43 +30,25 @@ _BySeed = dict[int | None, Score]
 
 @dataclass(frozen=True)
 class ConfigurationDifference:
-    """The mean difference first − second of two configurations on one data set.
+    """The mean difference first − second of two configurations on one data set."""
 
-    Attributes:
-        kind: ``reranking`` or ``embedding``.
-        task: name of the data set.
-        metric: name of the metric.
-        first: name of a configuration.
-        second: name of the other.
-        seeds: those that both have.
-        by_seed: difference per seed.
-        difference: their mean.
-        interval: over queries if there are scores per query, else over seeds; or None.
-        p_value: two-sided, uncorrected; None if it cannot be computed.
-        corrected: p-value corrected over its family.
-        family: number of p-values in that family.
-        n: number of queries that all runs answered; 0 without scores per query.
-        unpaired: number of queries that only some of the runs answered.
-        test: name of the test.
-        undefined: why there is no p-value, or empty.
-    """
-
-    kind: str
+    kind: str  # ``reranking`` or ``embedding``
     task: str
     metric: str
-    first: str
-    second: str
-    seeds: tuple[int | None, ...]
-    by_seed: tuple[float, ...]
-    difference: float
+    first: str  # name of a configuration
+    second: str  # name of the other
+    seeds: tuple[int | None, ...]  # those that both have
+    by_seed: tuple[float, ...]  # difference per seed
+    difference: float  # their mean
+    # over queries if there are scores per query, else over seeds; or None
     interval: Interval | None
-    p_value: float | None
-    corrected: float | None
-    family: int
-    n: int
-    unpaired: int
-    test: str
-    undefined: str = ""
+    p_value: float | None  # two-sided, uncorrected; None if it cannot be computed
+    corrected: float | None  # p-value corrected over its family
+    family: int  # number of p-values in that family
+    n: int  # number of queries that all runs answered; 0 without scores per query
+    unpaired: int  # number of queries that only some of the runs answered
+    test: str  # name of the test
+    undefined: str = ""  # why there is no p-value, or empty
 
 
 def configuration_differences(

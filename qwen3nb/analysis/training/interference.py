@@ -49,18 +49,12 @@ _WORDS = {"data_seed": "data seed", "steps": "optimiser steps", "task_steps": "s
 
 @dataclass(frozen=True)
 class Run:
-    """One trained adapter.
+    """One trained adapter."""
 
-    Attributes:
-        system: name of its configuration.
-        seed: of the run.
-        facts: see `run_metadata.FACTS`.
-        scores: score by task (``reranking``, ``embedding``), then data set.
-    """
-
-    system: str
-    seed: int | None
-    facts: Mapping[str, Any]
+    system: str  # name of its configuration
+    seed: int | None  # of the run
+    facts: Mapping[str, Any]  # see `run_metadata.FACTS`
+    # score by task (``reranking``, ``embedding``), then data set
     scores: dict[str, dict[str, Score]] = field(repr=False)
 
     @property
@@ -83,65 +77,40 @@ class Run:
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """The pairs of one joint configuration.
+    """The pairs of one joint configuration."""
 
-    Attributes:
-        system: name of the joint configuration.
-        facts: mode, rank and base.
-        pairs: specialist and joint run by task, in order of seeds.
-        refused: pairs that are not comparable, with the reason.
-        missing: missing runs.
-    """
-
-    system: str
-    facts: dict[str, Any]
+    system: str  # name of the joint configuration
+    facts: dict[str, Any]  # mode, rank and base
+    # specialist and joint run by task, in order of seeds
     pairs: dict[str, tuple[tuple[Run, Run], ...]]
-    refused: tuple[str, ...]
-    missing: tuple[str, ...]
+    refused: tuple[str, ...]  # pairs that are not comparable, with the reason
+    missing: tuple[str, ...]  # missing runs
 
 
 @dataclass(frozen=True)
 class Group:
-    """One joint configuration against its specialists.
+    """One joint configuration against its specialists."""
 
-    Attributes:
-        system: name of the joint configuration.
-        mode: its training mode; ``rank`` and ``base`` are those of its adapter.
-        overall: mean TIR of the tasks.
-        tasks: one estimate per task, on the mean of its data sets.
-        datasets: one estimate per task and data set.
-        refused: pairs that are not comparable, with the reason.
-        missing: missing runs and scores.
-    """
-
-    system: str
-    mode: str
+    system: str  # name of the joint configuration
+    mode: str  # its training mode; ``rank`` and ``base`` are those of its adapter
     rank: int | None
     base: str | None
-    overall: Estimate
-    tasks: tuple[Estimate, ...]
-    datasets: tuple[Estimate, ...]
-    refused: tuple[str, ...]
-    missing: tuple[str, ...]
+    overall: Estimate  # mean TIR of the tasks
+    tasks: tuple[Estimate, ...]  # one estimate per task, on the mean of its data sets
+    datasets: tuple[Estimate, ...]  # one estimate per task and data set
+    refused: tuple[str, ...]  # pairs that are not comparable, with the reason
+    missing: tuple[str, ...]  # missing runs and scores
 
 
 @dataclass(frozen=True)
 class Interference:
-    """Interference of all joint configurations.
+    """Interference of all joint configurations."""
 
-    Attributes:
-        groups: one per joint configuration.
-        gate: the thresholds.
-        required: facts that have to agree.
-        level: of the intervals.
-        missing: specialists without a joint run.
-    """
-
-    groups: tuple[Group, ...]
-    gate: Gate
-    required: tuple[str, ...]
-    level: float
-    missing: tuple[str, ...]
+    groups: tuple[Group, ...]  # one per joint configuration
+    gate: Gate  # the thresholds
+    required: tuple[str, ...]  # facts that have to agree
+    level: float  # of the intervals
+    missing: tuple[str, ...]  # specialists without a joint run
 
     def verdict(self, *, by: str = "evidence") -> str:
         """The weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""

@@ -31,112 +31,69 @@ PerStep = Mapping[int, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Point:
-    """The score at one step.
+    """The score at one step."""
 
-    Attributes:
-        step: of the training.
-        mean: over queries.
-        interval: over queries, or None for a single query.
-        change: difference from the mean of the previous step; None at the first.
-        change_interval: its paired interval.
-    """
-
-    step: int
-    mean: float
-    interval: Interval | None
-    change: float | None
-    change_interval: Interval | None
+    step: int  # of the training
+    mean: float  # over queries
+    interval: Interval | None  # over queries, or None for a single query
+    change: float | None  # difference from the mean of the previous step; None at the first
+    change_interval: Interval | None  # its paired interval
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Score against training step.
+    """Score against training step."""
 
-    Attributes:
-        points: ordered by step.
-        n: number of queries shared by all steps.
-        level: of the intervals.
-        notes: queries that do not pair.
-        interval: the methods of the intervals of means; those of changes are of
-            paired differences.
-    """
-
-    points: tuple[Point, ...]
-    n: int
-    level: float
-    notes: tuple[str, ...]
+    points: tuple[Point, ...]  # ordered by step
+    n: int  # number of queries shared by all steps
+    level: float  # of the intervals
+    notes: tuple[str, ...]  # queries that do not pair
+    # the methods of the intervals of means; those of changes are of paired differences
     interval: str
 
 
 @dataclass(frozen=True)
 class BestCheckpoint:
-    """The checkpoint with the highest mean, and whether it differs from the others.
+    """The checkpoint with the highest mean, and whether it differs from the others."""
 
-    Attributes:
-        step: of the best checkpoint.
-        mean: its mean, slightly biased upwards by the selection.
-        next_step: of the second best; None if there is only one.
-        difference: best − next.
-        interval: paired interval of the difference.
-        p_value: of best against next, Holm-corrected over best against each of the others.
-        significant: whether the difference is.
-        tied: steps that are not significantly different from the best.
-        statement: a summary in words.
-    """
-
-    step: int
-    mean: float
-    next_step: int | None
-    difference: float | None
-    interval: Interval | None
+    step: int  # of the best checkpoint
+    mean: float  # its mean, slightly biased upwards by the selection
+    next_step: int | None  # of the second best; None if there is only one
+    difference: float | None  # best - next
+    interval: Interval | None  # paired interval of the difference
+    # of best against next, Holm-corrected over best against each of the others
     p_value: float | None
-    significant: bool
-    tied: tuple[int, ...]
-    statement: str
+    significant: bool  # whether the difference is
+    tied: tuple[int, ...]  # steps that are not significantly different from the best
+    statement: str  # a summary in words
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Difference between the last and the first step of a training; neither is selected.
+    """Difference between the last and the first step of a training; neither is selected."""
 
-    Attributes:
-        first: the first step; ``last`` the last.
-        first_mean: mean at the first step; ``last_mean`` at the last.
-        difference: last − first, with its paired ``interval``.
-        p_value: of the paired permutation test, not corrected.
-        n: number of queries.
-        course: ``rising`` or ``falling`` if every step is above or below the one before it,
-            ``uneven`` otherwise, empty for two steps.
-    """
-
-    first: int
+    first: int  # the first step; ``last`` the last
     last: int
-    first_mean: float
+    first_mean: float  # mean at the first step; ``last_mean`` at the last
     last_mean: float
-    difference: float
+    difference: float  # last - first, with its paired ``interval``
     interval: Interval | None
-    p_value: float
+    p_value: float  # of the paired permutation test, not corrected
     n: int
+    # ``rising`` or ``falling`` if every step is above or below the one before it, ``uneven``
+    # otherwise, empty for two steps
     course: str
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation with its interval.
+    """A correlation with its interval."""
 
-    Attributes:
-        value: the correlation, or None if undefined.
-        interval: 95 % by default; None for fewer than four points.
-        n: number of points.
-        how: ``spearman`` or ``pearson``.
-        undefined: why there is no value or no interval, or empty.
-    """
-
-    value: float | None
-    interval: Interval | None
-    n: int
-    how: str
-    undefined: str = ""
+    value: float | None  # the correlation, or None if undefined
+    interval: Interval | None  # 95 % by default; None for fewer than four points
+    n: int  # number of points
+    how: str  # ``spearman`` or ``pearson``
+    undefined: str = ""  # why there is no value or no interval, or empty
 
 
 def curve(scores: PerStep, *, level: float = 0.95) -> Curve:

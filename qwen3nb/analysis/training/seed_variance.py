@@ -26,64 +26,39 @@ _TINY = 1e-12  # a rounding error
 
 @dataclass(frozen=True)
 class VarianceSplit:
-    """Variance components of a mean over seeds and queries.
+    """Variance components of a mean over seeds and queries."""
 
-    Attributes:
-        seeds: number of seeds; ``queries``: number of queries.
-        seed_variance: between seeds, of the expected score of a seed.
-        query_variance: between queries.
-        residual_variance: interaction of seeds and queries, and noise.
-        error: standard error of the grand mean.
-        shares: of the squared error, from seeds, queries and residual; None if it is 0.
-        notes: components with a negative estimate, which is set to 0.
-    """
-
-    seeds: int
+    seeds: int  # number of seeds; ``queries``: number of queries
     queries: int
-    seed_variance: float
-    query_variance: float
-    residual_variance: float
-    error: float
+    seed_variance: float  # between seeds, of the expected score of a seed
+    query_variance: float  # between queries
+    residual_variance: float  # interaction of seeds and queries, and noise
+    error: float  # standard error of the grand mean
+    # of the squared error, from seeds, queries and residual; None if it is 0
     shares: tuple[float, float, float] | None
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # components with a negative estimate, which is set to 0
 
 
 @dataclass(frozen=True)
 class SeedPoint:
-    """The score at one step, over seeds.
+    """The score at one step, over seeds."""
 
-    Attributes:
-        step: of the training.
-        means: over queries, one per seed.
-        mean: of the means.
-        std: sample standard deviation of the means (ddof = 1).
-        interval: of the mean over seeds and queries; see `crossed_interval`.
-        split: variance components.
-    """
-
-    step: int
-    means: tuple[float, ...]
-    mean: float
-    std: float
-    interval: Interval | None
-    split: VarianceSplit
+    step: int  # of the training
+    means: tuple[float, ...]  # over queries, one per seed
+    mean: float  # of the means
+    std: float  # sample standard deviation of the means (ddof = 1)
+    interval: Interval | None  # of the mean over seeds and queries; see `crossed_interval`
+    split: VarianceSplit  # variance components
 
 
 @dataclass(frozen=True)
 class SeedCurve:
-    """Score against step, over seeds.
+    """Score against step, over seeds."""
 
-    Attributes:
-        points: ordered by step, for steps with two or more seeds.
-        seeds: all seeds.
-        level: of the intervals.
-        left_out: missing steps and seeds, and queries that do not pair.
-    """
-
-    points: tuple[SeedPoint, ...]
-    seeds: tuple[int, ...]
-    level: float
-    left_out: tuple[str, ...]
+    points: tuple[SeedPoint, ...]  # ordered by step, for steps with two or more seeds
+    seeds: tuple[int, ...]  # all seeds
+    level: float  # of the intervals
+    left_out: tuple[str, ...]  # missing steps and seeds, and queries that do not pair
 
 
 def seed_curve(

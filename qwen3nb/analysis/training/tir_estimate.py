@@ -23,15 +23,10 @@ _MOST_SEEDS = 100
 
 @dataclass(frozen=True)
 class Gate:
-    """The kill gate's thresholds, as shares.
+    """The kill gate's thresholds, as shares."""
 
-    Attributes:
-        pass_at: PASS at this TIR or more: the interference is worth treating.
-        fail_below: FAIL below this TIR: it is not.
-    """
-
-    pass_at: float = 0.02
-    fail_below: float = 0.01
+    pass_at: float = 0.02  # PASS at this TIR or more: the interference is worth treating
+    fail_below: float = 0.01  # FAIL below this TIR: it is not
 
     def __post_init__(self) -> None:
         if not self.fail_below <= self.pass_at:
@@ -68,39 +63,23 @@ class Gate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of the TIR.
+    """An estimate of the TIR."""
 
-    Attributes:
-        name: of the task, of the task and data set, or ``overall``.
-        seeds: of the pairs compared.
-        tirs: TIR per seed; None if the specialist scores 0.
-        deltas: specialist − joint, per seed.
-        tir: mean over the seeds with a TIR.
-        std: sample standard deviation over them (ddof = 1); None for fewer than two.
-        delta: mean of the deltas; ``delta_std`` is their sample standard deviation.
-        interval: of the mean TIR over seeds and queries, or None.
-        seed_interval: Student's interval over seeds alone; None for fewer than two.
-        method: what the interval is over, or why there is none.
-        by_point: verdict by point estimate; ``by_evidence`` by the interval.
-        notes: caveats.
-        specialists: score of the specialist per seed; ``joints``: of the joint model. Empty for
-            a mean of tasks.
-    """
-
-    name: str
-    seeds: tuple[int | None, ...]
-    tirs: tuple[float | None, ...]
-    deltas: tuple[float, ...]
-    tir: float | None
-    std: float | None
-    delta: float | None
+    name: str  # of the task, of the task and data set, or ``overall``
+    seeds: tuple[int | None, ...]  # of the pairs compared
+    tirs: tuple[float | None, ...]  # TIR per seed; None if the specialist scores 0
+    deltas: tuple[float, ...]  # specialist - joint, per seed
+    tir: float | None  # mean over the seeds with a TIR
+    std: float | None  # sample standard deviation over them (ddof = 1); None for fewer than two
+    delta: float | None  # mean of the deltas; ``delta_std`` is their sample standard deviation
     delta_std: float | None
-    interval: Interval | None
-    seed_interval: Interval | None
-    method: str
-    by_point: str
+    interval: Interval | None  # of the mean TIR over seeds and queries, or None
+    seed_interval: Interval | None  # Student's interval over seeds alone; None for fewer than two
+    method: str  # what the interval is over, or why there is none
+    by_point: str  # verdict by point estimate; ``by_evidence`` by the interval
     by_evidence: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # caveats
+    # score of the specialist per seed; ``joints``: of the joint model. Empty for a mean of tasks
     specialists: tuple[float, ...] = ()
     joints: tuple[float, ...] = ()
 
@@ -112,17 +91,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Measured:
-    """An estimate and the error of its queries.
+    """An estimate and the error of its queries."""
 
-    Attributes:
-        estimate: the estimate.
-        moved: per set of queries, how far each moves it (n,); None if that is unknown.
-        problem: why there can be no interval, or empty.
-    """
-
-    estimate: Estimate
+    estimate: Estimate  # the estimate
+    # per set of queries, how far each moves it (n,); None if that is unknown
     moved: Mapping[Queries, Array] | None
-    problem: str = ""
+    problem: str = ""  # why there can be no interval, or empty
 
 
 def estimate(
