@@ -155,7 +155,7 @@ def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:
             points.append(Point(step, value.value, ends, change, None))
     n = min(result.metrics[metric].n for result in steps.values())
     methods = (result.metrics[metric].interval for result in steps.values())
-    return Curve(tuple(points), n, 0.95, (), interval_words(methods))
+    return Curve(tuple(points), n, (), interval_words(methods))
 
 
 @dataclass(frozen=True)

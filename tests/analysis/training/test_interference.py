@@ -9,7 +9,7 @@ from scipy import stats
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.training.interference import interference
-from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.analysis.training.tir_estimate import DataSetScores, Gate, estimate
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)
@@ -157,10 +157,8 @@ def simulated(generator, seeds, *, queries=40, between=0.01, within=0.002):
         + generator.normal(0, within, (queries, 2, seeds))
     )
     names = tuple(map(str, range(queries)))
-    measured = estimate(
-        "t", range(seeds), scores.mean(axis=0), [(names, scores)], gate=Gate(), level=0.95
-    )
-    return measured.estimate
+    data = DataSetScores(scores.mean(axis=0), (names, scores))
+    return estimate("t", range(seeds), [data], gate=Gate()).estimate
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 9])
@@ -375,7 +373,8 @@ def test_data_sets_are_averaged_and_shown():
 
 
 def test_an_estimate_of_equal_systems_is_strict_json():
-    equal = estimate("t", (1, 2), np.full((2, 2), 0.4), None, gate=Gate(), level=0.95).estimate
+    same = DataSetScores(np.full((2, 2), 0.4))
+    equal = estimate("t", (1, 2), [same], gate=Gate()).estimate
     assert (equal.tir, equal.interval, equal.by_evidence) == (0.0, None, "INCONCLUSIVE")
 
 
