@@ -56,28 +56,20 @@ _FEWEST_PAIRS = 4  # of a correlation that has an interval
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Systems compared with a baseline and with one another, task by task.
+    """Systems compared with a baseline and with one another, task by task."""
 
-    Attributes:
-        baseline: name of the system that the others are compared with; empty if there is none.
-        tasks: one comparison per task and metric.
-        records: the records behind them, by task and name of the system.
-        procedure: how differences are tested.
-        names: of the systems, by identity and seed.
-        left_out: records that are not compared, each with the reason.
-        labels: name of the system by each label that its records carry.
-        correlations: comparisons on the tasks that are scored by a correlation (see `_as_means`).
-        means: comparisons on the means of a tier's benchmarks, the first of which stands for it.
-    """
-
-    baseline: str
-    tasks: tuple[TaskComparison, ...]
+    baseline: str  # name of the system that the others are compared with; empty if there is none
+    tasks: tuple[TaskComparison, ...]  # one comparison per task and metric
+    # the records behind them, by task and name of the system
     records: Mapping[tuple[str, str], Result]
-    procedure: Procedure
-    names: Names
-    left_out: tuple[str, ...] = ()
+    procedure: Procedure  # how differences are tested
+    names: Names  # of the systems, by identity and seed
+    left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
+    # name of the system by each label that its records carry
     labels: Mapping[str, str] = field(default_factory=dict)
+    # comparisons on the tasks that are scored by a correlation (see `_as_means`)
     correlations: tuple[TaskComparison, ...] = ()
+    # comparisons on the means of a tier's benchmarks, the first of which stands for it
     means: tuple[MeanComparison, ...] = ()
 
     @property

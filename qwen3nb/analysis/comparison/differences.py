@@ -74,8 +74,8 @@ def verdict(
     return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
 
 
-def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -> float | None:
-    """The smallest true difference whose interval leaves out 0 in a share ``power`` of samples.
+def shown_by_interval(differences: Array, *, level: float) -> float | None:
+    """The smallest true difference whose interval leaves out 0 in 80 % of the samples.
 
     Of samples of n queries whose differences spread like these (n,), to three digits; None if
     there is none.
@@ -83,7 +83,7 @@ def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -
     n = len(differences)
     if n < 2:
         return None
-    below = float(ndtri(power)) * float(differences.std(ddof=1)) / math.sqrt(n)
+    below = float(ndtri(0.8)) * float(differences.std(ddof=1)) / math.sqrt(n)
     rest = differences - differences.mean() - below
 
     def shown(thousandths: int) -> bool:
@@ -96,39 +96,23 @@ def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The mean difference of two systems over the queries that both answered.
+    """The mean difference of two systems over the queries that both answered."""
 
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        first: name of system a.
-        second: name of system b.
-        n: number of shared queries.
-        unpaired: number of queries that only one of the two answered.
-        means: mean of a and mean of b.
-        difference: mean of a − b.
-        interval: see `metrics.intervals.difference_interval`; None for a single query.
-        p_value: two-sided paired permutation test, uncorrected.
-        corrected: p-value corrected over its family.
-        family: number of comparisons in that family.
-        d_z: Cohen's d_z, or None.
-        won: queries on which a is above b; ``tied`` and ``lost`` likewise.
-    """
-
-    task: str
-    metric: str
-    first: str
-    second: str
-    n: int
-    unpaired: int
-    means: tuple[float, float]
-    difference: float
+    task: str  # name of the task
+    metric: str  # name of the metric
+    first: str  # name of system a
+    second: str  # name of system b
+    n: int  # number of shared queries
+    unpaired: int  # number of queries that only one of the two answered
+    means: tuple[float, float]  # mean of a and mean of b
+    difference: float  # mean of a - b
+    # see `metrics.intervals.difference_interval`; None for a single query
     interval: Interval | None
-    p_value: float
-    corrected: float
-    family: int
-    d_z: float | None
-    won: int
+    p_value: float  # two-sided paired permutation test, uncorrected
+    corrected: float  # p-value corrected over its family
+    family: int  # number of comparisons in that family
+    d_z: float | None  # Cohen's d_z, or None
+    won: int  # queries on which a is above b; ``tied`` and ``lost`` likewise
     tied: int
     lost: int
 
@@ -168,36 +152,23 @@ class _PairTest(NamedTuple):
 
 
 def paired_differences(
-    matrix: ScoreMatrix,
-    *,
-    pairs: Sequence[Pair] | None = None,
-    draws: int = DRAWS,
-    level: float = LEVEL,
-    seed: int,
+    matrix: ScoreMatrix, *, draws: int = DRAWS, seed: int
 ) -> list[PairedDifference]:
-    """Differences between the systems of a matrix, uncorrected.
+    """Differences between all pairs of the systems of a matrix, uncorrected.
 
     Args:
         matrix: scores on the shared queries.
-        pairs: names of the systems to compare, first − second; every pair by default.
         draws: number of sign flips.
-        level: of the intervals.
         seed: of the draws, combined with the query ids.
     """
-    names = list(itertools.combinations(matrix.systems, 2)) if pairs is None else list(pairs)
+    names = list(itertools.combinations(matrix.systems, 2))
     tests = [_PairTest(p, p, 1) for p in _p_values(matrix, names, draws=draws, seed=seed)]
-    return _described(matrix, names, tests, level=level)
+    return _described(matrix, names, tests, level=LEVEL)
 
 
-def corrected(
-    family: Sequence[PairedDifference], *, correction: str = "holm"
-) -> list[PairedDifference]:
-    """The same differences with p-values corrected over all of them.
-
-    Raises:
-        ValueError: an unknown correction; lists those available.
-    """
-    values = adjust([each.p_value for each in family], how=correction)
+def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """The same differences with p-values corrected over all of them, by Holm's method."""
+    values = adjust([each.p_value for each in family])
     return [
         replace(each, corrected=p, family=len(family))
         for each, p in zip(family, values, strict=True)

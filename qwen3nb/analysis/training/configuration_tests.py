@@ -52,22 +52,18 @@ class ConfigurationDifference:
 
 
 def configuration_differences(
-    scores: Iterable[Score], *, draws: int = DRAWS, correction: str = "holm", seed: int
+    scores: Iterable[Score], *, draws: int = DRAWS, seed: int
 ) -> list[ConfigurationDifference]:
     """Compare all pairs of configurations on every data set that both were evaluated on.
 
     Args:
         scores: of trained runs; of several for one run, task and metric, the newest is used.
         draws: number of sign flips.
-        correction: of the p-values, over all that are returned.
         seed: of the draws, combined with the query ids.
-
-    Raises:
-        ValueError: an unknown correction.
     """
     given = list(_compared(_by_configuration(scores), draws=draws, seed=seed))
     tested = [each.p_value for each in given if each.p_value is not None]
-    values = iter(adjust(tested, how=correction))
+    values = iter(adjust(tested))
     return [
         each if each.p_value is None else replace(each, corrected=next(values), family=len(tested))
         for each in given
