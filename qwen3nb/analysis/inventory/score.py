@@ -24,7 +24,7 @@ class Score:
     origin: str = ""  # the program that wrote the file
     revision: str = ""  # of the task's data, or empty
     finished: str = ""  # time, ISO 8601, or empty
-    # how the run was trained; see `run_metadata.FACTS`
+    # how the run was trained; see `collect.FACTS`
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
     main: bool = True  # whether it is the task's main metric
 

@@ -53,7 +53,7 @@ class Run:
 
     system: str  # name of its configuration
     seed: int | None  # of the run
-    facts: Mapping[str, Any]  # see `run_metadata.FACTS`
+    facts: Mapping[str, Any]  # see `collect.FACTS`
     # score by task (``reranking``, ``embedding``), then data set
     scores: dict[str, dict[str, Score]] = field(repr=False)
 

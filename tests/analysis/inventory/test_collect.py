@@ -53,7 +53,7 @@ def test_three_kinds_of_files_make_one_table(tmp_path):
     write(tmp_path / "outputs" / "config.json", {"hidden_size": 8})
     collection = load_all_results(tmp_path)
     assert collection.flags == ()
-    assert (collection.files, len(collection.other)) == (4, 2)  # config.json, model_meta.json
+    assert len({score.source for score in collection.scores}) == 4
     table = collection.nested()
     assert table["mine"][0]["T"]["nDCG@10"] == pytest.approx(0.3)
     assert table["org/model"][None]["STS"]["main_score"] == pytest.approx(0.6)
@@ -203,7 +203,7 @@ def test_records_of_superseded_weights_are_flagged(tmp_path):
         ('{"per_task": {"A": {"main_score": NaN}}}', "missing or not finite"),
         ('{"per_task": {"A": {"main_score": null}}}', "missing or not finite"),
         ('{"task_name": "A", "scores": {"test": []}}', "missing or not finite"),
-        ('{"schema": "qwen3nb.result/1"}', "not a result record"),
+        ('{"schema": "qwen3nb.result/1"}', "schema is 'qwen3nb.result/1'"),
         ("\udcff", ":1: cannot be read (not UTF-8"),
     ],
 )
@@ -234,7 +234,7 @@ def test_real_adapter_results(fixtures, tmp_path):
     if not folder.is_dir():
         pytest.skip("these fixtures hold no adapters")
     collection = load_all_results(folder / "outputs")
-    assert (collection.files, len(collection.scores), collection.flags) == (10, 30, ())
+    assert (len(collection.scores), collection.flags) == (30, ())
     facts = next(
         s.facts for s in collection.scores if (s.system, s.seed) == ("joint_single_r4", 42)
     )
