@@ -275,7 +275,7 @@ class MeanComparison(TaskComparison):
         ]
 
     def _interval(self, columns: Sequence[Array], *, paired: bool) -> Interval:
-        return over_tasks(columns, np.array(self.shares), level=self.procedure.level, paired=paired)
+        return over_tasks(columns, np.array(self.shares), paired=paired)
 
 
 def mean_comparisons(

@@ -37,7 +37,7 @@ from qwen3nb.analysis.stats.paired_tests import (
     queries_to_show,
     unseen_outlier_could_turn,
 )
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import correlation_influence
@@ -153,7 +153,7 @@ class Comparison:
         """
         how, (ours, theirs) = self.procedure, self.matrix(difference).scores
         by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
-        by_interval = shown_by_interval(ours - theirs, level=how.level)
+        by_interval = shown_by_interval(ours - theirs)
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
@@ -161,7 +161,7 @@ class Comparison:
         how, (ours, theirs) = self.procedure, self.matrix(difference).scores
         if how.minimum <= 0:
             return None
-        return queries_to_show(ours - theirs, margin=how.minimum, level=how.level)
+        return queries_to_show(ours - theirs, margin=how.minimum)
 
     def could_turn(self, difference: PairedDifference) -> bool:
         """Whether rare queries that are not among a pair's could turn the sign."""
@@ -289,7 +289,7 @@ def compare(
             raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
         baseline = labels[baseline]
     reference = baseline or _best(newest, names, metrics[0])
-    procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
+    procedure = Procedure(alpha, minimum, correction, draws, seed)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
     compared = [
         _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)

@@ -74,7 +74,7 @@ def verdict(
     return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
 
 
-def shown_by_interval(differences: Array, *, level: float) -> float | None:
+def shown_by_interval(differences: Array) -> float | None:
     """The smallest true difference whose interval leaves out 0 in 80 % of the samples.
 
     Of samples of n queries whose differences spread like these (n,), to three digits; None if
@@ -87,7 +87,7 @@ def shown_by_interval(differences: Array, *, level: float) -> float | None:
     rest = differences - differences.mean() - below
 
     def shown(thousandths: int) -> bool:
-        ends = difference_intervals(rest[None] + thousandths / 1000, level=level)[0]
+        ends = difference_intervals(rest[None] + thousandths / 1000, level=LEVEL)[0]
         return ends is not None and ends[0] > 0
 
     least = bisect_left(range(_LARGEST), True, key=shown)
@@ -143,14 +143,6 @@ class PairedDifference:
         )
 
 
-class _PairTest(NamedTuple):
-    """The test of a pair: p-value, corrected over its family, number of comparisons in that."""
-
-    p_value: float
-    corrected: float
-    family: int
-
-
 def paired_differences(
     matrix: ScoreMatrix, *, draws: int = DRAWS, seed: int
 ) -> list[PairedDifference]:
@@ -162,8 +154,8 @@ def paired_differences(
         seed: of the draws, combined with the query ids.
     """
     names = list(itertools.combinations(matrix.systems, 2))
-    tests = [_PairTest(p, p, 1) for p in _p_values(matrix, names, draws=draws, seed=seed)]
-    return _described(matrix, names, tests, level=LEVEL)
+    p_values = _p_values(matrix, names, draws=draws, seed=seed)
+    return _described(matrix, names, [(p, p) for p in p_values], family=1)
 
 
 def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
@@ -190,18 +182,22 @@ def _p_values(matrix: ScoreMatrix, pairs: Sequence[Pair], *, draws: int, seed: i
 
 
 def _described(
-    matrix: ScoreMatrix, pairs: Sequence[Pair], tests: Sequence[_PairTest], *, level: float
+    matrix: ScoreMatrix,
+    pairs: Sequence[Pair],
+    p_values: Sequence[tuple[float, float]],
+    *,
+    family: int,
 ) -> list[PairedDifference]:
-    """The differences of pairs of systems, given their tests."""
+    """The differences of pairs of systems, given their p-values, uncorrected and corrected."""
     means = matrix.scores.mean(axis=1).tolist()
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
     with ThreadPoolExecutor(cores()) as pool:
         blocks = pool.map(
-            lambda block: (effect_sizes(block), difference_intervals(block, level=level)),
+            lambda block: (effect_sizes(block), difference_intervals(block, level=LEVEL)),
             _blocks(matrix, pairs),
         )
         each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
-        rows = zip(pairs, _rows(matrix, pairs).tolist(), each, tests, strict=True)
+        rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
         return [
             PairedDifference(
                 task=matrix.task,
@@ -217,9 +213,11 @@ def _described(
                 won=size.won,
                 tied=size.tied,
                 lost=size.lost,
-                **test._asdict(),
+                p_value=p_value,
+                corrected=corrected,
+                family=family,
             )
-            for (a, b), (i, j), (size, interval), test in rows
+            for (a, b), (i, j), (size, interval), (p_value, corrected) in rows
         ]
 
 
@@ -246,7 +244,6 @@ class Procedure:
     minimum: float = 0.05  # smallest difference that matters
     correction: str = "holm"  # one of `multiple_testing.CORRECTIONS`
     draws: int = DRAWS  # number of sign flips
-    level: float = LEVEL  # of the intervals
     seed: int = 0  # of the draws
 
     def decides_at(self, family: int) -> float:
@@ -301,7 +298,7 @@ class TaskComparison:
         """Difference and significance of every pair, and nothing else."""
         alpha, outcomes = self.procedure.alpha, []
         for matrix, pairs in self._joined(self._pairs):
-            low = [pair for pair in pairs if self._tests[frozenset(pair)].corrected < alpha]
+            low = [pair for pair in pairs if self._tests[frozenset(pair)][1] < alpha]
             shown = {
                 (each.first, each.second)
                 for each in self._described(low)
@@ -349,16 +346,13 @@ class TaskComparison:
         return list(itertools.combinations(self.columns, 2))
 
     @cached_property
-    def _tests(self) -> dict[frozenset[str], _PairTest]:
-        """Tests of all pairs that share a query, from one set of draws per set of queries."""
+    def _tests(self) -> dict[frozenset[str], tuple[float, float]]:
+        """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
         for matrix, pairs in self._joined(self._pairs):
             p_values |= zip(map(frozenset, pairs), self._drawn(matrix, pairs), strict=True)
         adjusted = adjust(list(p_values.values()), how=self.procedure.correction)
-        return {
-            pair: _PairTest(p, corrected, len(p_values))
-            for (pair, p), corrected in zip(p_values.items(), adjusted, strict=True)
-        }
+        return dict(zip(p_values, zip(p_values.values(), adjusted, strict=True), strict=True))
 
     def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
         """P-values of pairs of systems, uncorrected, from one set of draws."""
@@ -392,6 +386,6 @@ class TaskComparison:
         differences: dict[Pair, PairedDifference] = {}
         for matrix, group in self._joined(pairs):
             tests = [self._tests[frozenset(pair)] for pair in group]
-            described = _described(matrix, group, tests, level=self.procedure.level)
+            described = _described(matrix, group, tests, family=len(self._tests))
             differences |= zip(group, described, strict=True)
         return [differences[pair] for pair in pairs if pair in differences]

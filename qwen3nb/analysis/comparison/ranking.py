@@ -103,7 +103,7 @@ def rank_systems(
     for (i, j), p in zip(pairs, p_values, strict=True):
         if p < alpha:  # an interval takes longer than its test
             parts = [column[:, i] - column[:, j] for column in columns]
-            ends = over_tasks(parts, shares, level=LEVEL, paired=True)
+            ends = over_tasks(parts, shares, paired=True)
             differ[i, j] = differ[j, i] = significant(p, ends, alpha=alpha)
     groups = tie_groups(order, differ)
     better = differ & (means[:, None] > means)
@@ -111,7 +111,7 @@ def rank_systems(
         Standing(
             system=systems[i],
             mean=float(means[i]),
-            interval=over_tasks([column[:, i] for column in columns], shares, level=LEVEL),
+            interval=over_tasks([column[:, i] for column in columns], shares),
             rank=1 + int((means > means[i]).sum()),
             rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
@@ -129,20 +129,17 @@ def rank_systems(
     )
 
 
-def over_tasks(
-    columns: Sequence[Array], shares: Array, *, level: float, paired: bool = False
-) -> Interval:
+def over_tasks(columns: Sequence[Array], shares: Array, *, paired: bool = False) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact.
 
     Args:
         columns: per task, scores (n,), or if ``paired``, differences of scores.
         shares: of the tasks.
-        level: of the interval.
         paired: whether these are differences.
     """
     values = [float(each.mean()) for each in columns]
     ends = [
-        (difference_interval(each, level=level) if paired else mean_interval(each, level=level)[1])
+        (difference_interval(each, level=LEVEL) if paired else mean_interval(each, level=LEVEL)[1])
         or (value, value)
         for each, value in zip(columns, values, strict=True)
     ]
