@@ -152,12 +152,6 @@ def bench_evaluation(
 ) -> EvaluationBench:
     """Measure first and second runs of both.
 
-    Args:
-        model: a registry name or a folder that sentence-transformers loads.
-        tasks: names of MTEB tasks or of those of this package.
-        page: whether to measure the command `qwen3nb eval` too.
-        say: prints progress.
-
     Raises:
         ValueError: the model is not on this machine, or a process failed.
     """

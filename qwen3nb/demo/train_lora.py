@@ -288,15 +288,7 @@ def _train_all(
 def train_adapters(
     base: Path, outputs: Path, *, settings: LoraSettings = LORA, say: Callable[[str], Any] = print
 ) -> list[Path]:
-    """Train one adapter per mode and seed, and return their folders.
-
-    Args:
-        base: the model of `train_base`, or any causal language model with the tokens yes
-            and no.
-        outputs: the folder to write to.
-        settings: see `LoraSettings`.
-        say: called with one line per adapter.
-    """
+    """Train one adapter per mode and seed, and return their folders."""
     folders = []
     for seed in settings.seeds:
         training = _batches(base, settings, seed=seed)

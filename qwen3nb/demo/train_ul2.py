@@ -271,15 +271,7 @@ def denoise(
     end: int,
     generator: np.random.Generator,
 ) -> Example:
-    """Create a training example from a text of at least four tokens.
-
-    Args:
-        ids: token ids of the text, without end token.
-        modes: token ids of each mode's text.
-        sentinels: token ids of the sentinels, in order.
-        end: id of the end-of-text token.
-        generator: draws the denoiser and the hidden tokens.
-    """
+    """Create a training example from a text of at least four tokens."""
     shares = [denoiser.share for denoiser in DENOISERS]
     denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
     if denoiser.rate is None:

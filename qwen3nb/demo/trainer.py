@@ -51,18 +51,7 @@ def make_trainer(
     checkpoints: bool = True,
     **options: Any,
 ) -> _Trainer:
-    """Return a trainer: one thread's work, a checkpoint and a log every few steps.
-
-    Args:
-        kind: its class.
-        folder: of the checkpoints, and of the tokenizer that is copied into each.
-        schedule: of the training.
-        name: shown at its progress bar.
-        seed: of the order of the texts.
-        callbacks: more of them.
-        checkpoints: whether to save any.
-        options: of the class, such as the model and the data.
-    """
+    """Return a trainer: one thread's work, a checkpoint and a log every few steps."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=schedule.steps,

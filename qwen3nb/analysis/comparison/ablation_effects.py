@@ -39,10 +39,6 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     once with the setting and once with the reference setting; the differences are taken
     per query.
 
-    Args:
-        outcomes: results of one task, from `ablate`.
-        seed: of the tests.
-
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
     """
@@ -66,10 +62,6 @@ def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> 
 
     The later training of a pair is compared with the earlier one, paired by query. Two seeds
     of one training are such a pair: their difference shows what an effect must exceed.
-
-    Args:
-        outcomes: results of one task, from `ablate_trainings`.
-        seed: of the intervals and tests.
 
     Raises:
         ValueError: outcomes of several tasks or without a score per query, or no two trainings

@@ -233,11 +233,7 @@ class MeanComparison(TaskComparison):
     shares: tuple[float, ...] = ()  # of the tasks; they add up to 1
 
     def records(self, of: Mapping[tuple[str, str], Result]) -> list[Result]:
-        """One record per system with its mean and its interval, made of one of a task.
-
-        Args:
-            of: records by task and system.
-        """
+        """One record per system with its mean and interval, made of one of its own."""
         tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
             ends = self._interval([each.column(name) for each in self.parts], paired=False)

@@ -76,12 +76,7 @@ def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recomm
 
 
 def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -> Decision:
-    """Take the best candidate that is better, or keep the model in use.
-
-    Args:
-        differences: of every candidate from the model in use, at least one.
-        comparison: what they are of, with the parameters of the rule.
-    """
+    """Take the best candidate that is better than the model in use, or keep that."""
     how = comparison.procedure
     by_gain = sorted(differences, key=lambda each: -each.difference)
     current, best = by_gain[0].second, by_gain[0]
@@ -136,12 +131,7 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
 
 
 def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
-    """The queries on which the two systems differ most, largest change first.
-
-    Args:
-        matrix: scores of the candidate and the model in use, in this order.
-        most: maximum number of queries; unchanged queries are never listed.
-    """
+    """The ``most`` queries on which the first system differs most from the second, if any."""
     changes = [
         QueryChange(matrix.systems[0], query, current, score, score - current)
         for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True)

@@ -146,13 +146,7 @@ class PairedDifference:
 def paired_differences(
     matrix: ScoreMatrix, *, draws: int = DRAWS, seed: int
 ) -> list[PairedDifference]:
-    """Differences between all pairs of the systems of a matrix, uncorrected.
-
-    Args:
-        matrix: scores on the shared queries.
-        draws: number of sign flips.
-        seed: of the draws, combined with the query ids.
-    """
+    """Differences between all pairs of the systems of a matrix, uncorrected."""
     names = list(itertools.combinations(matrix.systems, 2))
     p_values = _p_values(matrix, names, draws=draws, seed=seed)
     return _described(matrix, names, [(p, p) for p in p_values], family=1)

@@ -42,14 +42,7 @@ class TrendPoint:
 def trend(
     results: Iterable[Result], *, metric: str, n_resamples: int = DRAWS, seed: int
 ) -> tuple[TrendPoint, ...]:
-    """Runs ordered by label and time; labels with a single run are left out.
-
-    Args:
-        results: all records of one data set, of any revision.
-        metric: the per-query metric.
-        n_resamples: number of sign flips.
-        seed: of the draws.
-    """
+    """Runs ordered by label and time; labels with a single run are left out."""
     runs: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda each: each.finished):
         if metric in result.per_query:

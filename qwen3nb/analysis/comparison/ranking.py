@@ -130,13 +130,7 @@ def rank_systems(
 
 
 def over_tasks(columns: Sequence[Array], shares: Array, *, paired: bool = False) -> Interval:
-    """Interval of a mean over tasks; a task with a single query counts as exact.
-
-    Args:
-        columns: per task, scores (n,), or if ``paired``, differences of scores.
-        shares: of the tasks.
-        paired: whether these are differences.
-    """
+    """Interval of a mean over tasks; a task with a single query counts as exact."""
     values = [float(each.mean()) for each in columns]
     ends = [
         (difference_interval(each, level=LEVEL) if paired else mean_interval(each, level=LEVEL)[1])
@@ -230,12 +224,7 @@ class CategoryBoards:
 def category_leaderboards(
     matrices: Sequence[ScoreMatrix], categories: Mapping[str, str], *, seed: int
 ) -> CategoryBoards:
-    """Rank systems over all tasks and within each category of tasks.
-
-    Args:
-        matrices: one per task.
-        categories: category per task, such as its type; a task without one is its own category.
-        seed: of the sign flips.
+    """Rank systems over all tasks and within each category (by default its own) of tasks.
 
     Raises:
         ValueError: as in `rank_systems`, over all tasks.

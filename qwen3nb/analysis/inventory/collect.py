@@ -262,13 +262,7 @@ def _name(file: Path, name: Any) -> str:
 
 
 def _facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
-    """The known facts of a training.
-
-    Args:
-        config: the training's configuration, nested as in its ``config.yaml``, or flat with
-            the names in `FACTS`; anything else is treated as empty.
-        log: facts from its log, such as ``steps``.
-    """
+    """The known facts of a training: of its configuration, nested or flat, and of its log."""
     if not isinstance(config, Mapping):
         return dict(log)
     nested = config.get("settings")  # our own records contain the configuration

@@ -218,11 +218,7 @@ def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
 
 
 def effect_sizes(differences: Array) -> list[EffectSize]:
-    """The effect sizes of many pairs of systems.
-
-    Args:
-        differences: of their scores (pairs, n), finite.
-    """
+    """The effect sizes of many pairs of systems, from differences of scores (pairs, n)."""
     n = differences.shape[1]
     means = differences.mean(axis=1).tolist()
     spread = differences.std(axis=1, ddof=min(1, n - 1)).tolist()

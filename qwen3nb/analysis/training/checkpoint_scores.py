@@ -97,11 +97,6 @@ def trajectories(
     """Trainings ordered by task, as in ``tasks``, and name.
 
     Of several revisions of a task's data, the one with most records is used.
-
-    Args:
-        results: one record per model and task, as from `records.store.latest`.
-        tasks: names of the tasks.
-        metric: by default each task's main metric.
     """
     given, ordered = list(results), []
     for task in dict.fromkeys(tasks):

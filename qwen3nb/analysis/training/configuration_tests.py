@@ -54,13 +54,7 @@ class ConfigurationDifference:
 def configuration_differences(
     scores: Iterable[Score], *, draws: int = DRAWS, seed: int
 ) -> list[ConfigurationDifference]:
-    """Compare all pairs of configurations on every data set that both were evaluated on.
-
-    Args:
-        scores: of trained runs; of several for one run, task and metric, the newest is used.
-        draws: number of sign flips.
-        seed: of the draws, combined with the query ids.
-    """
+    """Compare all pairs of configurations on every data set that both were evaluated on."""
     given = list(_compared(_by_configuration(scores), draws=draws, seed=seed))
     tested = [each.p_value for each in given if each.p_value is not None]
     values = iter(adjust(tested))
