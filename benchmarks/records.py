@@ -55,19 +55,12 @@ _TABLES = (*_CLI, "tables", "--tier", "full", "--format", "csv", "--out", "OUT")
 
 @dataclass(frozen=True)
 class Task:
-    """Something to do with many records.
+    """Something to do with many records."""
 
-    Attributes:
-        arguments: of Python; ``OUT`` is a folder to write to.
-        seconds: the limit for 50 models, 20 tasks, 3 seeds and 6,980 queries, on two cores.
-        gigabytes: likewise.
-        start: code whose time is not counted, such as imports that outlast the work.
-    """
-
-    arguments: tuple[str, ...]
-    seconds: float
-    gigabytes: float = float("inf")
-    start: str = ""
+    arguments: tuple[str, ...]  # of Python; ``OUT`` is a folder to write to
+    seconds: float  # the limit for 50 models, 20 tasks, 3 seeds and 6,980 queries, on two cores
+    gigabytes: float = float("inf")  # likewise
+    start: str = ""  # code whose time is not counted, such as imports that outlast the work
 
 
 TASKS = {
@@ -93,20 +86,13 @@ class TaskTiming:
 
 @dataclass(frozen=True)
 class RecordSet:
-    """The records to write: each model on each task with each seed.
-
-    Attributes:
-        models: number of models.
-        tasks: number of tasks; the first are the searches of the tier ``full``.
-        seeds: number of seeds.
-        queries: queries of each task.
-        top: whether records keep the ids of each query's best documents, as those of `eval` do.
-    """
+    """The records to write: each model on each task with each seed."""
 
     models: int = 50
-    tasks: int = 20
+    tasks: int = 20  # number of tasks; the first are the searches of the tier ``full``
     seeds: int = 3
-    queries: int = 6980
+    queries: int = 6980  # queries of each task
+    # whether records keep the ids of each query's best documents, as those of `eval` do
     top: bool = True
 
     def __len__(self) -> int:

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from qwen3nb.analysis.training.interference import REQUIRED, Group, Interference
-from qwen3nb.analysis.training.tir_estimate import Gate, estimate, seeds_needed
+from qwen3nb.analysis.training.tir_estimate import (
+    DataSetScores,
+    Gate,
+    estimate,
+    seeds_needed,
+)
 from qwen3nb.report.training.interference import InterferenceReport, interference_conclusion
 
 
@@ -16,7 +21,9 @@ def measured(*tirs, spread=0.002):
     queries = np.repeat(values[None], 100, axis=0)
     queries[:, 1] += 0.5 * spread * np.tile([-10.0, 10.0], 50)[:, None]
     seeds, names = tuple(range(len(tirs))), tuple(map(str, range(100)))
-    return estimate("overall", seeds, values, [(names, queries)], gate=Gate(), level=0.95).estimate
+    return estimate(
+        "overall", seeds, [DataSetScores(values, (names, queries))], gate=Gate()
+    ).estimate
 
 
 def report(*overalls, runs=6, refused=(), notes=()):
