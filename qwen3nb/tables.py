@@ -46,7 +46,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "sts_and_msmarco_table",
         ),
         "qwen3nb.report.leaderboard.ranking": ("rank_table",),
-        "qwen3nb.report.leaderboard.tables": (
+        "qwen3nb.report.leaderboard.board": (
             "cost_table",
             "failures_table",
             "headline_table",

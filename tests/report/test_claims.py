@@ -22,8 +22,8 @@ from qwen3nb.report.comparison.conclusion import (
 from qwen3nb.report.comparison.tables import correlations_table, differences_table, power_table
 from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
 from qwen3nb.report.headline import findings
+from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.ranking import standings
-from qwen3nb.report.leaderboard.tables import leaderboard
 
 NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
 MARGIN, ALPHA = 0.05, 0.05

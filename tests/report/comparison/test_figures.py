@@ -14,7 +14,7 @@ from qwen3nb.report.comparison.figures import (
     wins_figure,
 )
 from qwen3nb.report.comparison.tables import differences_table, power_table
-from qwen3nb.report.leaderboard.figures import bars_figure
+from qwen3nb.report.leaderboard.board import bars_figure
 
 
 def compared(**more):

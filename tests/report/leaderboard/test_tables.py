@@ -7,21 +7,19 @@ from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.store import latest
-from qwen3nb.report.leaderboard.figures import (
+from qwen3nb.report.leaderboard.board import (
     comparison_figure,
-    per_query_figure,
-    similarity_figure,
-)
-from qwen3nb.report.leaderboard.one_model import (
-    model_and_run_table,
-)
-from qwen3nb.report.leaderboard.tables import (
     cost_table,
     failures_table,
     headline_table,
     headline_task,
     leaderboard,
     task_tables,
+)
+from qwen3nb.report.leaderboard.one_model import (
+    model_and_run_table,
+    per_query_figure,
+    similarity_figure,
 )
 from qwen3nb.report.render.format import short_task
 from qwen3nb.tiers import GROUPS, TIERS

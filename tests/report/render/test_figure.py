@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.figures import ROWS, figures, records
 
-from qwen3nb.report.leaderboard.figures import (
+from qwen3nb.report.leaderboard.board import (
     comparison_figure,
 )
 from qwen3nb.report.render.figure import (

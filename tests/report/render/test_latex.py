@@ -6,7 +6,7 @@ import pytest
 from helpers.records import make
 from helpers.tables import INJECTIONS, LATEX, hostile_table, unbalanced
 
-from qwen3nb.report.leaderboard.tables import leaderboard
+from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.render.latex import latex_text
 
 
