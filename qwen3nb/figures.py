@@ -5,7 +5,7 @@ from qwen3nb.utils.imports import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "qwen3nb.report.comparison.figures": (
+        "qwen3nb.report.comparison.compare": (
             "differences_figure",
             "lead_figure",
             "pairs_figure",

@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "software_table",
             "verification_table",
         ),
-        "qwen3nb.report.comparison.tables": (
+        "qwen3nb.report.comparison.compare": (
             "breakdown_table",
             "by_type_tables",
             "changes_table",

@@ -18,8 +18,7 @@ from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
-from qwen3nb.report.comparison.conclusion import leaderboard_conclusion
-from qwen3nb.report.comparison.figures import lead_figure
+from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.studies.reranking import METRIC, rerank_differences

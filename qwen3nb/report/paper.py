@@ -19,13 +19,15 @@ from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.figures import (
+from qwen3nb.report.comparison.compare import (
     differences_figure,
+    differences_table,
+    overview_table,
     pairs_figure,
     task_differences_figure,
+    tasks_by_type,
     wins_figure,
 )
-from qwen3nb.report.comparison.tables import differences_table, overview_table, tasks_by_type
 from qwen3nb.report.leaderboard.board import (
     bars_figure,
     comparison_figure,

@@ -6,7 +6,7 @@ import numpy as np
 
 from helpers.records import make
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.figures import task_differences_figure, wins_figure
+from qwen3nb.report.comparison.compare import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.board import bars_figure, comparison_figure
 from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure

@@ -7,7 +7,7 @@ import pytest
 from helpers.records import RERANKING, RETRIEVAL, make, noisy, three_models, tier_records
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.conclusion import comparison_conclusion, leaderboard_conclusion
+from qwen3nb.report.comparison.compare import comparison_conclusion, leaderboard_conclusion
 from qwen3nb.report.leaderboard.ranking import standings
 
 TASK = "PyDocsSampleRetrieval"

@@ -6,14 +6,15 @@ from helpers.figures import TASK
 from helpers.records import make, noisy, three_models
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.figures import (
+from qwen3nb.report.comparison.compare import (
     differences_figure,
+    differences_table,
     lead_figure,
     pairs_figure,
+    power_table,
     task_differences_figure,
     wins_figure,
 )
-from qwen3nb.report.comparison.tables import differences_table, power_table
 from qwen3nb.report.leaderboard.board import bars_figure
 
 

@@ -6,22 +6,20 @@ from helpers.records import amend, benchmark_record, make, three_models
 from helpers.search_texts import search_texts
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.explorer import top_documents
-from qwen3nb.report.comparison.figures import (
-    differences_figure,
-    pairs_figure,
-    task_differences_figure,
-    wins_figure,
-)
-from qwen3nb.report.comparison.tables import (
+from qwen3nb.report.comparison.compare import (
     breakdown_table,
     by_type_tables,
     changes_table,
     correlations_table,
+    differences_figure,
     differences_table,
     overview_table,
+    pairs_figure,
     power_table,
+    task_differences_figure,
+    wins_figure,
 )
+from qwen3nb.report.comparison.explorer import top_documents
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS
