@@ -120,7 +120,7 @@ def test_nothing_is_set_smaller_than_print_allows():
 def test_every_format_is_written_the_same_twice(tmp_path, format):
     figure = forest_figure(ROWS, xlabel="x")
     once = figure.save(tmp_path / f"a.{format}").read_bytes()
-    assert once == figure.save(tmp_path / "b", format=format).read_bytes()
+    assert once == figure.save(tmp_path / f"b.{format}").read_bytes()
     starts = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
     assert once.startswith(starts[format])
 
