@@ -382,7 +382,9 @@ def query_details(
     """
     details = {query: _detail(query, records, texts) for query in queries}
     named = {
-        query: {*itertools.chain(*(top[:_SHOWN] for top in each["top"].values())), *each["judged"]}
+        query: dict.fromkeys(
+            [name for top in each["top"].values() for name in top[:_SHOWN]] + each["judged"]
+        )
         for query, each in details.items()
     }
     documents: dict[str, list[str]] = {}
