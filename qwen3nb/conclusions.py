@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.book.status": ("status_conclusion",),
         "qwen3nb.report.comparison.candidates": ("candidates_conclusion",),
-        "qwen3nb.report.comparison.conclusion": (
+        "qwen3nb.report.comparison.compare": (
             "comparison_conclusion",
             "leaderboard_conclusion",
         ),

@@ -5,7 +5,7 @@ from qwen3nb.utils.imports import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "qwen3nb.report.comparison.figures": (
+        "qwen3nb.report.comparison.compare": (
             "differences_figure",
             "lead_figure",
             "pairs_figure",
@@ -13,12 +13,8 @@ __getattr__, __dir__, __all__ = lazy_names(
             "wins_figure",
         ),
         "qwen3nb.report.evaluation.scores": ("baseline_figure",),
-        "qwen3nb.report.leaderboard.figures": (
-            "bars_figure",
-            "comparison_figure",
-            "per_query_figure",
-            "similarity_figure",
-        ),
+        "qwen3nb.report.leaderboard.board": ("bars_figure", "comparison_figure"),
+        "qwen3nb.report.leaderboard.one_model": ("per_query_figure", "similarity_figure"),
         "qwen3nb.report.leaderboard.ranking": ("rank_figure",),
         "qwen3nb.report.render.forest_plot": (
             "ForestRow",

@@ -37,7 +37,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.comparison.explorer": "explore",
         "qwen3nb.report.headline": "headline_findings headline_lead",
         "qwen3nb.report.leaderboard.ranking": "standings",
-        "qwen3nb.report.leaderboard.tables": "headline_task",
+        "qwen3nb.report.leaderboard.board": "headline_task",
         "qwen3nb.report.studies.reranking": "reranked",
         "qwen3nb.report.training.interference": "interference_report",
         "qwen3nb.report.training.trainings": "read_trainings",

@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "software_table",
             "verification_table",
         ),
-        "qwen3nb.report.comparison.tables": (
+        "qwen3nb.report.comparison.compare": (
             "breakdown_table",
             "by_type_tables",
             "changes_table",
@@ -46,7 +46,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "sts_and_msmarco_table",
         ),
         "qwen3nb.report.leaderboard.ranking": ("rank_table",),
-        "qwen3nb.report.leaderboard.tables": (
+        "qwen3nb.report.leaderboard.board": (
             "cost_table",
             "failures_table",
             "headline_table",

@@ -35,7 +35,7 @@ READERS = (
     "qwen3nb.analysis.training.interference",
     "qwen3nb.report.comparison.candidates",
     "qwen3nb.report.training.interference",
-    "qwen3nb.report.leaderboard.tables",
+    "qwen3nb.report.leaderboard.board",
     "qwen3nb.report.render.table",
 )
 

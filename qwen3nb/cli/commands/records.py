@@ -75,7 +75,7 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
     elif as_json:
         print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
-        from qwen3nb.report.leaderboard.tables import record_list
+        from qwen3nb.report.leaderboard.board import record_list
         from qwen3nb.report.render.console import print_table
 
         print_table(record_list(records))

@@ -6,7 +6,7 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify
-from qwen3nb.report.leaderboard.tables import cost_table
+from qwen3nb.report.leaderboard.board import cost_table
 
 DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}
 
