@@ -29,7 +29,6 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
@@ -148,12 +147,21 @@ def _task_names(names: list[str]) -> None:
     """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
     known = {name for tier in TIERS.values() for name in tier.tasks}
     if unknown := [each for each in names if each not in known]:
-        select_tasks(names=unknown)
+        _mteb_select(names=unknown)
+
+
+def _mteb_select(**selected: Any) -> None:
+    """Check a selection of MTEB's tasks."""
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    select_tasks(**selected)
 
 
 def _mteb_tasks(value: str) -> None:
     """Check names of MTEB tasks; data sets of the mirror, with a slash, are resolved later."""
-    _task_names([each for each in split_names(value) if "/" not in each and each != ALL])
+    from qwen3nb.evaluation.mteb.select import ALL
+
+    _task_names([each for each in _split(value) if each and "/" not in each and each != ALL])
 
 
 def _data(value: str) -> None:
@@ -194,8 +202,8 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "data": _data,
     "first_stage": _first_stage,
     "tasks": _mteb_tasks,
-    "types": lambda value: value and select_tasks(types=split_names(value)),
-    "benchmark": lambda value: value and select_tasks(benchmark=value),
+    "types": lambda value: value and _mteb_select(types=_split(value)),
+    "benchmark": lambda value: value and _mteb_select(benchmark=value),
     "device": _expect(
         lambda value: re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value),
         "unknown device {!r}; choose one of auto, cpu, mps, cuda, cuda:N",

@@ -31,8 +31,6 @@ from qwen3nb.cli.options import (
     seed_option,
 )
 from qwen3nb.cli.program import Command, readable_records
-from qwen3nb.report.render.figure import PAPER_STYLES
-from qwen3nb.report.render.table import TABLE_FORMATS
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ _CHOICE = options(
 @click.command(cls=Command, study=paths.results)
 @click.option(
     "--style",
-    type=click.Choice(list(PAPER_STYLES)),
+    type=click.Choice(["plain", "acl", "neurips"]),
     default="plain",
     show_default=True,
     help="Widths and font: ACL's two columns, NeurIPS' one, or those of an article.",
@@ -81,7 +79,7 @@ def paper(style: str, out: Path, **choice: Any) -> None:
 
 @click.command(cls=Command, study=paths.results)
 @click.option(
-    "--format", type=click.Choice(list(TABLE_FORMATS)), default="latex", show_default=True
+    "--format", type=click.Choice(["latex", "csv", "markdown"]), default="latex", show_default=True
 )
 @out_option(required=True, type=_FOLDER, help="Output folder.")
 @_CHOICE
