@@ -150,11 +150,11 @@ def _task_names(names: list[str]) -> None:
         _mteb_select(names=unknown)
 
 
-def _mteb_select(**selected: Any) -> None:
+def _mteb_select(**selected: Any) -> object:
     """Check a selection of MTEB's tasks."""
     from qwen3nb.evaluation.mteb.select import select_tasks
 
-    select_tasks(**selected)
+    return select_tasks(**selected)
 
 
 def _mteb_tasks(value: str) -> None:
