@@ -89,12 +89,6 @@ def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     assert "No training" in gains_table(empty).note
 
 
-def test_seeds_are_named_where_there_are_several(sentence):
-    text = sentence(*steps_of("a-seed-1", 0.2, 0.4), *steps_of("a-seed-2", 0.2, 0.4))
-    assert "Training a, seed 1 raised" in text
-    assert "Training a, seed 2 raised" in text
-
-
 def test_scores_are_a_frame(tmp_path):
     results = steps_of("a", 0.2, 0.5) + steps_of("a", 0.3, 0.4, task=RERANKING)
     trainings = read_trainings(results, tier="smoke", outputs=tmp_path)
