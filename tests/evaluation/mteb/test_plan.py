@@ -8,8 +8,7 @@ from qwen3nb.evaluation.mteb.plan import EncodingSpeed, Planned, Range, task_sta
 from qwen3nb.evaluation.mteb.select import select_tasks, suite_tasks, tier_tasks
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.report.leaderboard.preflight import plan_by_type_table
-from qwen3nb.tables import plan_table
+from qwen3nb.report.leaderboard.preflight import plan_by_type_table, plan_table
 
 # Half a second to a second per text, whatever its length.
 SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (1.0, 1.0))
