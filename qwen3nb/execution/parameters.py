@@ -29,7 +29,6 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
@@ -120,12 +119,8 @@ def check_value(name: str, value: Any) -> None:
         _check_writable(value, path or paths.results())
     elif name == "data":
         _check_data(listed)
-    elif name == "tasks":  # data sets of the mirror, with a slash, are resolved later
-        _check_tasks([each for each in split_names(value) if "/" not in each and each != ALL])
-    elif name == "types" and value:
-        select_tasks(types=split_names(value))
-    elif name == "benchmark" and value:
-        select_tasks(benchmark=value)
+    elif name in ("tasks", "types", "benchmark") and value:
+        _check_selection(name, value)
     elif name == "device" and not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
         raise ValueError(f"unknown device {value!r}; choose one of auto, cpu, mps, cuda, cuda:N")
     elif name == "alpha" and not 0 < value < 1:
@@ -166,10 +161,24 @@ def _check_data(names: list[str]) -> None:
     _check_tasks(tasks)
 
 
+def _check_selection(name: str, value: str) -> None:
+    from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
+
+    listed = split_names(value)
+    if name == "tasks":  # data sets of the mirror, with a slash, are resolved later
+        _check_tasks([each for each in listed if "/" not in each and each != ALL])
+    elif name == "types":
+        select_tasks(types=listed)
+    else:
+        select_tasks(benchmark=value)
+
+
 def _check_tasks(names: list[str]) -> None:
     """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
     known = {name for tier in TIERS.values() for name in tier.tasks}
     if unknown := [each for each in names if each not in known]:
+        from qwen3nb.evaluation.mteb.select import select_tasks
+
         select_tasks(names=unknown)
 
 
