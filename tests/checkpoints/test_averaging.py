@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 from helpers.checkpoints import folder_with
+from helpers.fault_injection import tree
 from safetensors.torch import load_file, save_file
 
 from qwen3nb.checkpoints.averaging import (
@@ -12,7 +13,8 @@ from qwen3nb.checkpoints.averaging import (
     select_checkpoints,
 )
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
+from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import write_pieces
 
@@ -154,18 +156,23 @@ def test_settings_are_those_of_the_last_and_a_mean_that_was_changed_is_made_agai
         (folder / "config.json").write_text(json.dumps(config))
     selection = Selection(tuple(folders), "last 2", {})
     kept = averaged(selection)
-    whole = (kept / "config.json").read_bytes()
-    assert json.loads(whole)["transformers_version"] == "b"
-    (kept / "config.json").write_bytes((folders[0] / "config.json").read_bytes())
-    assert averaged(selection) == kept
-    assert (kept / "config.json").read_bytes() == whole
+    whole = tree(kept)
+    assert json.loads(whole["config.json"])["transformers_version"] == "b"
+    for name in ("config.json", "model.safetensors"):
+        (kept / name).write_bytes(
+            whole[name][:-2] + bytes([whole[name][-2] ^ 1]) + whole[name][-1:]
+        )
+        with pytest.raises(ValueError, match=name):
+            check_checksums(ModelFolder(kept))
+        assert averaged(selection) == kept
+        assert tree(kept) == whole
     assert averaged(Selection(tuple(folders[:1]), "last 1", {})) == folders[0]
 
 
 def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
     folder = folder_with(tmp_path / "a", {"w": torch.ones(2)})
     average_checkpoints([folder], tmp_path / "mean")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}
+    before = tree(tmp_path / "mean")
 
     def full(*args):
         raise OSError(28, "No space left on device")
@@ -180,8 +187,7 @@ def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
             with pytest.raises(OSError, match=f"No space left.*{file}"):
                 average_checkpoints([folder], tmp_path / "mean")
         assert {path.name for path in tmp_path.iterdir()} <= {"a", "mean", "home"}
-        after = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}
-        assert after == before
+        assert tree(tmp_path / "mean") == before
 
 
 def test_averages_of_a_real_training(fixtures, tmp_path):
