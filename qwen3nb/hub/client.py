@@ -92,8 +92,8 @@ class HubGuard:
                     if not stream:
                         answer.read()
                     return _checked(answer)
-                asked = answer.headers.get("retry-after", "")
-                wait = float(asked[:9]) if asked.isascii() and asked.isdecimal() else None
+                header = answer.headers.get("retry-after", "")
+                wait = float(header[:9]) if header.isascii() and header.isdecimal() else None
                 if sends_file and (wait or 0) < self._limit:
                     return answer  # the library begins the upload again
                 answer.close()
