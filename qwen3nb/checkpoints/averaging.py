@@ -26,17 +26,10 @@ from qwen3nb.utils.atomic_files import (
 log = logging.getLogger(__name__)
 
 # Copied unchanged next to the mean; all other files belong to a single step.
-_KEPT = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "config.json",
-    "generation_config.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-)
+_KEPT = """
+added_tokens.json chat_template.jinja config.json generation_config.json merges.txt
+special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 # Files of a tokenizer that all checkpoints of a training share, where they have them.
 _VOCABULARIES = ("added_tokens.json", "merges.txt", "tokenizer.json", "vocab.json")
 # Settings that may differ between checkpoints of one training.

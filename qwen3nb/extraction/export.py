@@ -37,15 +37,10 @@ if TYPE_CHECKING:
 
 CHECK = "check_encoder.py"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-TOKENIZER_FILES = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "merges.txt",
-    "special_tokens_map.json",
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-    "vocab.json",
-)
+TOKENIZER_FILES = """
+added_tokens.json chat_template.jinja merges.txt special_tokens_map.json tokenizer.json
+tokenizer_config.json vocab.json
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 # The first releases that load an export. An older sentence-transformers warns of that; what is
 # installed here would be part of the model's identity, and would be warned of without need.
 _OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}

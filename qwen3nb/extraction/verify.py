@@ -167,9 +167,9 @@ def _inputs(
                 f"expected {row[:8]} (tokenizer.json), got {list(other)[:8]}; "
                 "check tokenizer_config.json"
             )
-    generator = torch.Generator().manual_seed(0)
+    draws = torch.Generator().manual_seed(0)
     random = [
-        torch.randint(0, vocabulary, (length,), generator=generator).tolist()
+        torch.randint(0, vocabulary, (length,), generator=draws).tolist()
         for length in _RANDOM_LENGTHS
     ]
     return [row for row in rows if row] + random + [[0, vocabulary - 1]]
@@ -198,24 +198,15 @@ def _source_model(
     source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
-    kept = (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "rms_norm_eps",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "max_position_embeddings",
-    )
+    kept = """
+    vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
+    num_key_value_heads max_position_embeddings
+    """.split()  # noqa: SIM905 - a list of words reads better as lines
     fields = {key: getattr(config, key) for key in kept}
-    theta = config.rope_parameters["rope_theta"]
+    fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
-        model = Qwen3ForSeq2SeqLM(
-            Qwen3Seq2SeqConfig(**fields, _head_dim=config.head_dim, rope_theta=theta)
-        )
-    encoder = model.model.encoder
-    prefix = "model.encoder."
+        model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
+    encoder, prefix = model.model.encoder, "model.encoder."
     state = {
         name.removeprefix(prefix): source.weights.read(name).to(dtype).float()
         for name in source.weights.tensors

@@ -28,6 +28,14 @@ _TRIES = 5  # in a row without anything new
 _FORGET = 60.0  # seconds after which a hub that could not be used is tried again
 _LEAST = 64  # bytes per second; what comes slower counts as silence
 _PASSING = (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError, TimeoutError)
+# What errors of the operating system and of TLS mean; special ones first.
+_SYSTEM = {
+    ssl.SSLCertVerificationError: "has a certificate that is not accepted ({}); check the clock of "
+    "this machine, the proxy and SSL_CERT_FILE",
+    ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT and the proxy",
+    socket.gaierror: "has a name that is not known; check the network and HF_ENDPOINT",
+    ConnectionRefusedError: "refuses connections; check the network and HF_ENDPOINT",
+}
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 
 
@@ -84,7 +92,8 @@ class HubGuard:
                     if not stream:
                         answer.read()
                     return _checked(answer)
-                wait = _retry_after(answer)
+                header = answer.headers.get("retry-after", "")
+                wait = float(header[:9]) if header.isascii() and header.isdecimal() else None
                 if sends_file and (wait or 0) < self._limit:
                     return answer  # the library begins the upload again
                 answer.close()
@@ -217,11 +226,6 @@ def _checked(answer: Any) -> Any:
     return answer
 
 
-def _retry_after(answer: Any) -> float | None:
-    value = answer.headers.get("retry-after", "")
-    return float(value[:9]) if value.isascii() and value.isdecimal() else None
-
-
 def _status_error(answer: Any, wait: float | None) -> HubError:
     asks = "" if wait is None else f"; it asks to wait {wait:,.0f} s"
     reason = status_reason(answer.status_code)
@@ -233,38 +237,26 @@ def _transport_error(error: Exception, address: str, *, limit: float) -> HubErro
     unsupported = isinstance(error, httpx.UnsupportedProtocol)
     request = getattr(error, "_request", None)  # of the last redirect
     name = server_name(address if unsupported or request is None else str(request.url))
-    server = f"the hub {name}"
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        text = (
-            f"{server} sent nothing, or hardly anything, for {limit:g} s; check the network, or "
-            "set QWEN3NB_HUB_TIMEOUT to more seconds"
+        reason = (
+            f"sent nothing, or hardly anything, for {limit:g} s; check the network, or set "
+            "QWEN3NB_HUB_TIMEOUT to more seconds"
         )
     elif isinstance(error, httpx.ProxyError):
-        text = f"the proxy refuses {name}; check HTTPS_PROXY"
+        return HubError(f"the proxy refuses {name}; check HTTPS_PROXY", lasting=True)
     elif unsupported:
-        text = f"{server} redirects to an address that is not followed; check HF_ENDPOINT"
+        reason = "redirects to an address that is not followed; check HF_ENDPOINT"
     else:
-        known = (reason for each in causes(error) if (reason := _system_reason(each)))
-        reason = next(known, None)
-        if reason is None:
-            return HubError(f"{server} cut the connection, again and again; try again later")
-        text = f"{server} {reason}"
-    return HubError(text, lasting=True)
+        known = (text for each in causes(error) if (text := _system_reason(each)))
+        reason = next(known, "cut the connection, again and again; try again later")
+    return HubError(f"the hub {name} {reason}", lasting=not reason.startswith("cut"))
 
 
 def _system_reason(error: BaseException) -> str | None:
     """Return what an error of the operating system or of TLS means; None for a cut."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"has a certificate that is not accepted ({error.verify_message}); check the "
-            "clock of this machine, the proxy and SSL_CERT_FILE"
-        )
-    if isinstance(error, ssl.SSLError):
-        return "gives no secure connection (TLS); check HF_ENDPOINT and the proxy"
-    if isinstance(error, socket.gaierror):
-        return "has a name that is not known; check the network and HF_ENDPOINT"
-    if isinstance(error, ConnectionRefusedError):
-        return "refuses connections; check the network and HF_ENDPOINT"
     if isinstance(error, OSError) and error.errno in _NO_ROUTE:
         return "cannot be reached: there is no route to it; check the network"
+    for kind, reason in _SYSTEM.items():
+        if isinstance(error, kind):
+            return reason.format(getattr(error, "verify_message", ""))
     return None

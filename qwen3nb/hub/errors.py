@@ -71,8 +71,13 @@ def hub_reason(error: BaseException) -> str:
     for name, reason in _BY_CLASS.items():
         if name in names:
             return reason
-    text = _cleaned(next((each for each in _root_first(error) if str(each).strip()), error))
-    return _OTHER_SIZE if text.startswith("Consistency check failed") else text
+    while error.__cause__ is not None and str(error.__cause__).strip():
+        error = error.__cause__
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if line.startswith("Consistency check failed"):
+        return _OTHER_SIZE
+    line = _USER.sub(r"\1", _QUERY.sub(r"\1\2", line))
+    return _CONTROL.sub(" ", known_secrets().without(line))[:200]
 
 
 def hub_error(error: BaseException) -> HubError:
@@ -113,7 +118,7 @@ def server_name(address: str) -> str:
         )
     host = f"[{host}]" if ":" in host else host
     port = None if port == _PORTS[parts.scheme] else port
-    return _CONTROL.sub("", f"{parts.scheme}://{host}{f':{port}' if port else ''}")[:200]
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}"[:200]
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -125,17 +130,3 @@ def causes(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(each))
             yield each
             left += [e for e in (each.__context__, each.__cause__) if e is not None]
-
-
-def _root_first(error: BaseException) -> list[BaseException]:
-    """Return an error and what it was deliberately raised from, the first cause first."""
-    chain = [error]
-    while (cause := chain[-1].__cause__) is not None and cause not in chain:
-        chain.append(cause)
-    return chain[::-1]
-
-
-def _cleaned(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = _USER.sub(r"\1", _QUERY.sub(r"\1\2", lines[0]))
-    return _CONTROL.sub(" ", known_secrets().without(text))[:200]

@@ -8,7 +8,6 @@ import pytest
 from helpers import TEXTS
 from helpers.flips import flipped, flips, refusal
 
-from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -72,19 +71,6 @@ def test_without_its_checksums_an_export_is_loaded(export):
     file.write_text(json.dumps(fields))
     (export / "check_encoder.py").write_text("changed")
     load_encoder(export, cache=False)
-
-
-def test_a_damaged_average_is_refused_and_in_the_cache_made_again(make_checkpoint, tmp_path):
-    for step in (1, 2):
-        make_checkpoint(tmp_path / "run" / f"checkpoint-{step}", seed=step)
-    selection = select_checkpoints(tmp_path / "run", last=2)
-    weights = averaged(selection) / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: changed since"):
-        fingerprint(find_source(str(weights.parent)))
-    assert averaged(selection) == weights.parent
-    assert weights.read_bytes() == whole
 
 
 @pytest.mark.parametrize(

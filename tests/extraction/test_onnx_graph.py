@@ -1,8 +1,6 @@
 """The ONNX graph of an export: what it computes, where it lies, and what refuses a wrong one."""
 
 import json
-import re
-import shlex
 import shutil
 import sys
 from dataclasses import asdict
@@ -11,12 +9,10 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from helpers import REPOSITORY, TEXTS
 from helpers.flips import flipped
 from transformers import AutoModel
 
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.cli.main import main
 from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
@@ -118,20 +114,18 @@ def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
     np.testing.assert_array_equal(OnnxGraph(file)(*batch), whole(*batch))
 
 
-def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder):
+def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder, tmp_path):
     files = {path.relative_to(export.folder).as_posix() for path in export.folder.rglob("*")}
     plain = {path.relative_to(encoder_folder).as_posix() for path in encoder_folder.rglob("*")}
     assert files - plain == {"onnx", GRAPH}
-    for name in plain - {"qwen3nb.json", "README.md"}:
-        if (file := encoder_folder / name).is_file():
-            assert (export.folder / name).read_bytes() == file.read_bytes()
+    for name in plain - {"qwen3nb.json", "README.md", "1_Pooling", "2_Normalize"}:
+        assert (export.folder / name).read_bytes() == (encoder_folder / name).read_bytes()
     one, other = (fingerprint(find_source(str(each))) for each in (export.folder, encoder_folder))
     assert one == other
-    ours, theirs = (
-        load_encoder(each, cache=False, show_progress=False).encode(list(TEXTS))
-        for each in (export.folder, encoder_folder)
-    )
-    np.testing.assert_array_equal(ours, theirs)
+    # Our own downloads leave out what is not loaded: the graph, and the script.
+    snapshot = copy_of(export.folder, tmp_path / "snapshot")
+    (snapshot / "check_encoder.py").unlink()
+    load_encoder(snapshot, cache=False)
 
 
 def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):
@@ -146,13 +140,6 @@ def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):
     load_encoder(export.folder, cache=False)
 
 
-def test_a_download_without_the_graph_is_whole(export, tmp_path):
-    """Our own downloads leave out what is not loaded: the graph, and the script."""
-    folder = copy_of(export.folder, tmp_path / "snapshot")
-    (folder / "check_encoder.py").unlink()
-    load_encoder(folder, cache=False)
-
-
 @pytest.mark.parametrize("missing", ["onnxruntime", "onnx"])
 def test_without_the_packages_the_error_says_how_to_get_them(
     checkpoint, tmp_path, monkeypatch, missing
@@ -162,13 +149,6 @@ def test_without_the_packages_the_error_says_how_to_get_them(
     with pytest.raises(CheckpointError, match=pattern):
         extract(checkpoint, tmp_path / "encoder", onnx=True)
     assert not any("encoder" in each.name for each in tmp_path.iterdir())
-
-
-def test_the_command_on_the_page_of_the_guide_is_one_there_is():
-    page = (REPOSITORY / "book" / "guide" / "exports.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^qwen3nb extract (.+)$", page, re.MULTILINE)
-    command = main.get_command(None, "extract")
-    assert command.make_context("extract", shlex.split(line)).params["onnx"]
 
 
 def test_the_card_says_what_the_graph_is_and_without_one_what_others_make(export, encoder_folder):

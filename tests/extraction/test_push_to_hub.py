@@ -1,7 +1,7 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from helpers.hub import local_hub, use_hub
@@ -33,26 +33,14 @@ def export(encoder_folder, tmp_path):
     return shutil.copytree(encoder_folder, tmp_path / "export")
 
 
-class Hub:
+@pytest.fixture
+def hub(monkeypatch):
     """Replaces the hub's API and records the calls."""
-
-    def __init__(self, error=None):
-        self.error, self.calls = error, []
-
-    def __call__(self):
-        return self
-
-    def create_repo(self, repository, **options):
-        if self.error:
-            raise self.error
-        self.calls.append(("create", repository, options))
-
-    def create_branch(self, repository, **options):
-        self.calls.append(("branch", repository, options))
-
-    def create_commit(self, repository, operations, **options):
-        self.calls.append(("commit", operations, options))
-        return SimpleNamespace(commit_url="https://hub/commit/1")
+    hub = Mock()
+    hub.return_value = hub
+    hub.create_commit.return_value.commit_url = "https://hub/commit/1"
+    monkeypatch.setattr("huggingface_hub.HfApi", hub)
+    return hub
 
 
 def test_the_plan_lists_every_file(export):
@@ -62,18 +50,16 @@ def test_the_plan_lists_every_file(export):
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_stops_the_upload_and_is_not_repeated(export, name, monkeypatch):
+def test_a_secret_stops_the_upload_and_is_not_repeated(export, name, monkeypatch, hub):
     monkeypatch.setenv("SOME_PASSWORD", "correct-horse-battery")
     file = export / name
     file.parent.mkdir(exist_ok=True)
     file.write_text(SECRETS[name])
-    hub = Hub()
-    monkeypatch.setattr("huggingface_hub.HfApi", hub)
     with pytest.raises(CheckpointError, match="nothing was uploaded") as error:
         push(export, "lab/model")
     assert name in str(error.value)
     assert SECRETS[name] not in str(error.value)
-    assert hub.calls == []
+    hub.create_commit.assert_not_called()
 
 
 def test_links_and_other_folders_are_refused(export, checkpoint, tmp_path):
@@ -85,25 +71,21 @@ def test_links_and_other_folders_are_refused(export, checkpoint, tmp_path):
         plan_push(export)
 
 
-def test_the_upload(export, monkeypatch):
-    hub = Hub()
-    monkeypatch.setattr("huggingface_hub.HfApi", hub)
+def test_the_upload(export, hub):
     assert push(export, "lab/model", private=True, revision="v1") == "https://hub/commit/1"
     digest = json.loads((export / "qwen3nb.json").read_text())["source"]["digest"]
-    (_, created, options), (_, _, branch), (_, files, upload) = hub.calls
-    assert (created, options["private"], branch["branch"]) == ("lab/model", True, "v1")
-    assert upload["commit_message"] == f"tiny from {digest[:12]}"
-    assert upload["revision"] == "v1"
+    hub.create_repo.assert_called_once_with("lab/model", private=True, exist_ok=True)
+    hub.create_branch.assert_called_once_with("lab/model", branch="v1", exist_ok=True)
+    (_, files), upload = hub.create_commit.call_args
+    assert upload == {"commit_message": f"tiny from {digest[:12]}", "revision": "v1"}
     assert {each.path_in_repo for each in files} == {each.path for each in plan_push(export)}
 
 
-def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, monkeypatch):
+def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, hub):
     export = extract(checkpoint, tmp_path / "export", onnx=True).folder
-    hub = Hub()
-    monkeypatch.setattr("huggingface_hub.HfApi", hub)
     push(export, "lab/model")
     target = tmp_path / "downloaded"
-    for each in hub.calls[-1][1]:
+    for each in hub.create_commit.call_args.args[1]:
         file = target / each.path_in_repo
         file.parent.mkdir(parents=True, exist_ok=True)
         with each.as_file() as content:
@@ -122,12 +104,12 @@ def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, monkeypatch):
         fingerprint(find_source(str(target)))
 
 
-def test_a_refusal_by_the_hub_names_the_reason(export, monkeypatch):
+def test_a_refusal_by_the_hub_names_the_reason(export, hub):
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     with pytest.raises(ValueError, match="expected a repository such as organisation/name"):
         push(export, "model")
-    monkeypatch.setattr("huggingface_hub.HfApi", Hub(LocalTokenNotFoundError("no")))
+    hub.create_repo.side_effect = LocalTokenNotFoundError("no")
     with pytest.raises(ValueError, match="`hf auth login` first"):
         push(export, "lab/model")
 
