@@ -133,10 +133,7 @@ def encode_on_cluster(
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
     """Return how the nodes are divided among workers.
 
-    Args:
-        nodes: the nodes of the cluster.
-        device: ``cpu`` leaves GPUs unused.
-        threads: cores of a worker without a GPU.
+    ``threads`` are the cores of a worker without a GPU; the device ``cpu`` leaves GPUs unused.
 
     Raises:
         ClusterError: no node has room for a worker.
@@ -158,8 +155,7 @@ class ShardWorker:
     def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel, dict[str, Any]]:
         """Load the model; return the machine's name, what the vectors depend on, and its settings.
 
-        Raises:
-            ClusterError: this node does not see the files of the driver.
+        Raise ClusterError if this node does not see the files of the driver.
         """
         os.environ.update(node_environment(job.environment))
         os.environ.update(dict.fromkeys(_THREADS, str(job.threads)))
@@ -208,11 +204,7 @@ class _Encoding:
         self._kept = 0
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
-        """Start workers, hand out parts until all are done, and write the manifest.
-
-        Raises:
-            ClusterError: no worker is left, or one of many other reasons; see `encode_on_cluster`.
-        """
+        """Start workers, hand out parts until all are done, and write the manifest."""
         kind = self._ray.remote(ShardWorker).options(
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )

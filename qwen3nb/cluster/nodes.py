@@ -39,15 +39,7 @@ _OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 @dataclass(frozen=True)
 class Node:
-    """A node that can take runs.
-
-    Attributes:
-        id: Ray's name of it.
-        name: what it is called: its address, or the name it was started with.
-        cpus: its cores.
-        gpus: its GPUs.
-        memory: bytes for runs.
-    """
+    """A node that can take runs: Ray's id, its address or given name, what it offers."""
 
     id: str
     name: str
@@ -104,11 +96,7 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
 
 
 def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Check that all machines have the same.
-
-    Raises:
-        ClusterError: they differ; names the facts, and what each machine has.
-    """
+    """Raise ClusterError if machines differ; it names the facts, and what each machine has."""
     lines = []
     for name in dict.fromkeys(name for own in facts.values() for name in own):
         having: dict[str, list[str]] = {}
@@ -129,8 +117,7 @@ def check_nodes(
 ) -> None:
     """Check that the nodes and this machine have the same versions, code and models.
 
-    Raises:
-        ClusterError: they differ, or a node cannot say.
+    Raise ClusterError if they differ, or if a node cannot say.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

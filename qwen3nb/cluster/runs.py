@@ -131,14 +131,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came of a run.
-
-    Attributes:
-        status: exit status, negative for a signal.
-        node: Ray's name of the node.
-        seconds: duration on the node.
-        parts: references to the parts of the archive of its files, in order.
-    """
+    """A run's exit status (negative for a signal), node and seconds there; its archive in parts."""
 
     status: int
     node: str
@@ -216,9 +209,7 @@ def _written(scratch: Path, *, failed: bool) -> Iterator[Path]:
 def unpacked(delivery: Delivery, *, get: Any) -> Iterator[Path]:
     """Yield a folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
 
-    Args:
-        delivery: what came back from the node.
-        get: ``ray.get``; raises what Ray raises if a part is lost.
+    ``get`` is ``ray.get``, which raises what Ray raises if a part is lost.
     """
     with tempfile.TemporaryDirectory(prefix="qwen3nb-files-") as name:
         archive = Path(name) / "files.tar"

@@ -58,11 +58,7 @@ def load_word_pairs(path: Path | str) -> list[WordPair]:
 
 
 def load_analogies(file: Path | str) -> list[Analogy]:
-    """Read questions (a, b, c, d), one per line, as in Google's ``questions-words.txt``.
-
-    Raises:
-        DataError: no questions, or a line without exactly four words.
-    """
+    """Read questions (a, b, c, d), one per line, as in Google's ``questions-words.txt``."""
     file = Path(file).expanduser()
     analogies: list[Analogy] = []
     for number, line in numbered_lines(file):

@@ -259,11 +259,7 @@ class SegmentWriter:
         return HEADER + 4 * self.rows * self.segment.dimension
 
     def append(self, keys: Keys, vectors: Floats) -> None:
-        """Write rows, all or none, and at most `MOST_ROWS` in all.
-
-        Raises:
-            OSError: the disk is full, or fails.
-        """
+        """Write rows, all or none, at most `MOST_ROWS` in all; raise OSError if the disk fails."""
         heads = np.empty(len(keys), dtype=_ROW)
         heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
         try:
@@ -412,8 +408,7 @@ class EmbeddingCache:
     def _reserve(self, size: int) -> None:
         """Make room for ``size`` bytes, removing what was unused for longest if needed.
 
-        Raises:
-            OSError: there is none; nothing was removed that this process uses.
+        Raise OSError if there is none; nothing that this process uses is removed.
         """
         folder = self.folder.parent
         disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
@@ -594,12 +589,8 @@ def to_prune(
 ) -> list[ModelVectors]:
     """Return what meets all given conditions.
 
-    Args:
-        caches: what to select from.
-        older_than: days since the last use.
-        label: label of the model.
-        everything: all of it, without a condition.
-        damaged: of each model, the segments with damaged vectors.
+    ``damaged`` selects, of each model, the segments with damaged vectors; ``everything`` stands for
+    no condition; ``older_than`` are days since the last use.
 
     Raises:
         ValueError: no condition, or ``everything`` combined with a condition.

@@ -42,13 +42,7 @@ _GPU = ("flat", "ivf")
 
 @dataclass(frozen=True)
 class IndexFamily:
-    """A family of indexes.
-
-    Attributes:
-        about: a short description.
-        parameter: FAISS's name of the search parameter that trades speed for recall, or empty.
-        grid: values to try.
-    """
+    """A family of indexes; the parameter that trades speed for recall, and values to try."""
 
     about: str
     parameter: str = ""
@@ -334,11 +328,7 @@ def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vec
 def measure_speed(
     search: Callable[[Vectors], object], queries: Vectors, *, threads: int = 1
 ) -> Speed:
-    """Time ``search`` on queries (Q, D), after a warm-up with the same queries.
-
-    Raises:
-        ValueError: no queries, or ``threads`` below 1.
-    """
+    """Time ``search`` on queries (Q, D), after a warm-up with the same queries."""
     if not len(queries) or threads < 1:
         raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
     with threads_of(threads):
