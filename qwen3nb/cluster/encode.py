@@ -221,7 +221,10 @@ class _Encoding:
                             "every worker died; finished parts are kept, so run it again"
                         )
                     if not self._loading or time.monotonic() > patient_until:
-                        self._hand_out()
+                        while self._idle and self._waiting:
+                            worker, shard = self._idle.pop(), self._waiting.popleft()
+                            reference = worker.encode.remote(shard, self._vectors)
+                            self._busy[reference] = worker, shard
                     references = [*self._loading, *self._busy]
                     for reference in self._ray.wait(references, timeout=_TICK)[0]:
                         if reference in self._loading:
@@ -239,11 +242,6 @@ class _Encoding:
         # Ray repeats this on the worker that it starts in the place of a dead one.
         reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
         self._loading[reference] = worker
-
-    def _hand_out(self) -> None:
-        while self._idle and self._waiting:
-            worker, shard = self._idle.pop(), self._waiting.popleft()
-            self._busy[worker.encode.remote(shard, self._vectors)] = worker, shard
 
     def _loaded(self, reference: Any) -> None:
         """Compare a worker's facts with those of the others; give it work."""

@@ -240,9 +240,11 @@ def _end_family(child: subprocess.Popen[bytes]) -> None:
         if spent > _PATIENCE:
             return
         for process in _family(child.pid):
-            with suppress(psutil.Error):  # gone, or of another user
-                cleans_up = any(word.startswith(_CLEANERS) for word in process.cmdline())
-                if spent > _MOMENT or not cleans_up:
+            words: list[str] = []
+            with suppress(psutil.Error):
+                words = process.cmdline()
+            if spent > _MOMENT or not any(word.startswith(_CLEANERS) for word in words):
+                with suppress(psutil.Error):  # gone, or of another user
                     process.kill()
         time.sleep(0.01)
 

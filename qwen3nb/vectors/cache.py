@@ -118,7 +118,17 @@ class Segment:
 
     def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
         """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
-        self._learn_new_rows()
+        known, count = len(self._entries), len(self)
+        if count < known:  # cut or replaced by hand
+            known, self._entries = 0, np.empty(0, dtype=np.uint64)
+        if count > known:  # rows that were appended since the last call
+            offset = known * _ROW.itemsize
+            new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
+            numbers = np.arange(known, known + len(new), dtype=np.uint64)
+            entries = np.sort(_first_bits(new["key"]) | numbers)
+            if known:
+                entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
+            self._entries = entries
         left = np.searchsorted(self._entries, wanted)
         counts = np.searchsorted(self._entries, wanted | _NUMBER, side="right") - left
         positions = np.repeat(np.arange(len(wanted)), counts)
@@ -126,21 +136,6 @@ class Segment:
         rows = (self._entries[left[positions] + offsets] & _NUMBER).astype(np.int64)
         order = np.argsort(rows)
         return rows[order], positions[order]
-
-    def _learn_new_rows(self) -> None:
-        """Add the entries of the rows that were appended since the last call."""
-        known, count = len(self._entries), len(self)
-        if count < known:  # cut or replaced by hand
-            known, self._entries = 0, np.empty(0, dtype=np.uint64)
-        if count == known:
-            return
-        offset = known * _ROW.itemsize
-        new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
-        numbers = np.arange(known, known + len(new), dtype=np.uint64)
-        entries = np.sort(_first_bits(new["key"]) | numbers)
-        if known:
-            entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
-        self._entries = entries
 
     def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
         """Yield (part of ``rows``, keys, vectors, which are sound) of ascending ``rows``.

@@ -205,7 +205,8 @@ def build_index(
     write = faiss.write_index_binary if family == "binary" else faiss.write_index
     write(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
     target = "cpu"
-    if family in _GPU and device.startswith(("cuda", "auto")) and _has_gpu(faiss):
+    has_gpu = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
+    if has_gpu and family in _GPU and device.startswith(("cuda", "auto")):
         target = "cuda"
         resources = faiss.StandardGpuResources()
         index = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
@@ -215,10 +216,6 @@ def build_index(
     else:
         search = _search(index, family, largest, target)
     return AnnIndex(family, made, seconds, sum(sizes), target, largest, search)
-
-
-def _has_gpu(faiss: Any) -> bool:
-    return hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
 
 
 def extremes(vectors: VectorStore) -> tuple[Vectors, Vectors]:
