@@ -102,7 +102,7 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
-    number, size, rest = 1, 0, b""
+    number, size = 1, 0
     try:
         packed = file.stat().st_size if file.suffix == ".gz" else None
         if packed is not None:
@@ -111,27 +111,23 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
         limit, longest = None if most is None else size_limit(most), size_limit(LINE)
         with gzip.open(file) if packed is not None else file.open("rb") as raw:
             while data := raw.read(_BLOCK):
-                whole, end, last = data.rpartition(b"\n")
-                data, rest = (rest + whole + end, last) if end else (b"", rest + last)
-                if not size:
-                    data, rest = data.removeprefix(_BOM), rest.removeprefix(_BOM)
-                size += len(whole) + len(end) + len(last)
-                if max(len(rest), data.find(b"\n")) > longest:
-                    line = number if data.find(b"\n") > longest else number + data.count(b"\n")
+                data += raw.readline(longest + 1)  # the rest of the last line
+                size, data = size + len(data), data if size else data.removeprefix(_BOM)
+                if data and not data.endswith(b"\n"):
+                    data += b"\n"
+                line = number + data.count(b"\n") - 1
+                if len(data) - data.rfind(b"\n", 0, -1) - 2 > longest:
                     raise DataError(
                         f"{file}:{line}: the line is longer than {raised_limit(longest)}"
                     )
                 if limit is not None and size > limit:
                     how = "" if packed is None else f" unpacked from {packed:,} bytes"
-                    line = number + data.count(b"\n")
                     raise DataError(f"{file}:{line}: more than {limit >> 20} MiB{how}; {_RAISED}")
                 if data:
                     yield number, _decoded(file, number, data)
-                    number += data.count(b"\n")
+                number = line + 1
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
-    if rest:
-        yield number, _decoded(file, number, rest + b"\n")
 
 
 def _decoded(file: Path, number: int, data: bytes) -> str:
