@@ -23,8 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
-from qwen3nb.cluster.facts import Question, facts_here
-from qwen3nb.cluster.nodes import Node, agree, node_environment, nodes_of, sent_environment
+from qwen3nb.cluster.nodes import (
+    Node,
+    Question,
+    agree,
+    facts_here,
+    node_environment,
+    nodes_of,
+    sent_environment,
+)
 from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
