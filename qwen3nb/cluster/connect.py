@@ -77,11 +77,7 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
 
 
 def _answering(address: str) -> str:
-    """Return the address that Ray is to join, after it has answered.
-
-    Raises:
-        ClusterError: it is malformed, names no cluster, or does not answer.
-    """
+    """Return the address that Ray is to join, after it has answered, or raise ClusterError."""
     if address == LOCAL:
         return address
     target = address

@@ -23,8 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
-from qwen3nb.cluster.facts import Question, facts_here
-from qwen3nb.cluster.nodes import Node, agree, node_environment, nodes_of, sent_environment
+from qwen3nb.cluster.nodes import (
+    Node,
+    Question,
+    agree,
+    facts_here,
+    node_environment,
+    nodes_of,
+    sent_environment,
+)
 from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
@@ -133,10 +140,7 @@ def encode_on_cluster(
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
     """Return how the nodes are divided among workers.
 
-    Args:
-        nodes: the nodes of the cluster.
-        device: ``cpu`` leaves GPUs unused.
-        threads: cores of a worker without a GPU.
+    ``threads`` are the cores of a worker without a GPU; the device ``cpu`` leaves GPUs unused.
 
     Raises:
         ClusterError: no node has room for a worker.
@@ -158,8 +162,7 @@ class ShardWorker:
     def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel, dict[str, Any]]:
         """Load the model; return the machine's name, what the vectors depend on, and its settings.
 
-        Raises:
-            ClusterError: this node does not see the files of the driver.
+        Raise ClusterError if this node does not see the files of the driver.
         """
         os.environ.update(node_environment(job.environment))
         os.environ.update(dict.fromkeys(_THREADS, str(job.threads)))
@@ -208,11 +211,7 @@ class _Encoding:
         self._kept = 0
 
     def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
-        """Start workers, hand out parts until all are done, and write the manifest.
-
-        Raises:
-            ClusterError: no worker is left, or one of many other reasons; see `encode_on_cluster`.
-        """
+        """Start workers, hand out parts until all are done, and write the manifest."""
         kind = self._ray.remote(ShardWorker).options(
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
@@ -229,7 +228,10 @@ class _Encoding:
                             "every worker died; finished parts are kept, so run it again"
                         )
                     if not self._loading or time.monotonic() > patient_until:
-                        self._hand_out()
+                        while self._idle and self._waiting:
+                            worker, shard = self._idle.pop(), self._waiting.popleft()
+                            reference = worker.encode.remote(shard, self._vectors)
+                            self._busy[reference] = worker, shard
                     references = [*self._loading, *self._busy]
                     for reference in self._ray.wait(references, timeout=_TICK)[0]:
                         if reference in self._loading:
@@ -247,11 +249,6 @@ class _Encoding:
         # Ray repeats this on the worker that it starts in the place of a dead one.
         reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
         self._loading[reference] = worker
-
-    def _hand_out(self) -> None:
-        while self._idle and self._waiting:
-            worker, shard = self._idle.pop(), self._waiting.popleft()
-            self._busy[worker.encode.remote(shard, self._vectors)] = worker, shard
 
     def _loaded(self, reference: Any) -> None:
         """Compare a worker's facts with those of the others; give it work."""

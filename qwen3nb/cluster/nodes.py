@@ -12,20 +12,22 @@ import getpass
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import ClusterError
-from qwen3nb.cluster.facts import Question, facts_here
 from qwen3nb.cluster.processes import run_guarded
-from qwen3nb.utils.atomic_files import read_json, write_json
-from qwen3nb.utils.files.digest_memory import known_digests
+from qwen3nb.records.record import Environment
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.code_version import code_digest
+from qwen3nb.utils.files.digest_memory import known_digests, remember_digests
 from qwen3nb.utils.secrets import passed_names
 
 DRIVER = "this machine"
+_DIGITS = 12  # of a digest, where it is shown
 
 # Variables that a node takes from the driver, by how they begin, but for those of its own.
 _BEGINNINGS = """
@@ -39,15 +41,7 @@ _OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 @dataclass(frozen=True)
 class Node:
-    """A node that can take runs.
-
-    Attributes:
-        id: Ray's name of it.
-        name: what it is called: its address, or the name it was started with.
-        cpus: its cores.
-        gpus: its GPUs.
-        memory: bytes for runs.
-    """
+    """A node that can take runs: Ray's id, its address or given name, what it offers."""
 
     id: str
     name: str
@@ -103,12 +97,67 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
     return {"QWEN3NB_CACHE": str(cache), **os.environ, **sent}
 
 
-def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Check that all machines have the same.
+@dataclass(frozen=True)
+class Question:
+    """What a node is asked.
 
-    Raises:
-        ClusterError: they differ; names the facts, and what each machine has.
+    Attributes:
+        models: models as given, whose content counts.
+        adapters: folders of adapters, likewise.
+        digests: the driver's memory of digests: files on a shared disk are not read again.
     """
+
+    models: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def facts_here(question: Question) -> dict[str, str]:
+    """Return what this process's results depend on, by name."""
+    # They load torch, which a worker of Ray does not need.
+    from qwen3nb.models.inference.onednn_linear import linear_library
+    from qwen3nb.models.kinds.lora import adapter_fingerprint
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.kinds.source import fingerprint
+
+    environment = Environment.current()
+    notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
+    facts = {"python": environment.python, **environment.versions}
+    facts["code"] = code_digest()[:_DIGITS]
+    facts["notebooks"] = f"none in {paths.notebooks()}"
+    if notebooks:
+        facts["notebooks"] = _digest([sha256_file(file) for file in notebooks])
+    facts["linear layers"] = _or_error(linear_library)
+    for spec in question.models:
+        facts[f"model {spec}"] = _or_error(lambda: fingerprint(find_source(spec)))  # noqa: B023
+    for name in question.adapters:
+        folder = Path(name).expanduser()
+        facts[f"adapter {name}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023
+    return facts
+
+
+def _digest(value: Any) -> str:
+    return sha256_json(value)[:_DIGITS]
+
+
+def _or_error(function: Callable[[], Any]) -> str:
+    """Return a fact, the digest of one, or the first line of why there is none."""
+    try:
+        fact = function()
+        return fact if isinstance(fact, str) else _digest(fact)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+
+
+def answer_question(question_file: str, answer_file: str) -> None:
+    """Answer a question that is stored as JSON."""
+    question = Question(**read_json(Path(question_file)))
+    remember_digests(question.digests)
+    write_json(Path(answer_file), facts_here(question))
+
+
+def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise ClusterError if machines differ; it names the facts, and what each machine has."""
     lines = []
     for name in dict.fromkeys(name for own in facts.values() for name in own):
         having: dict[str, list[str]] = {}
@@ -129,8 +178,7 @@ def check_nodes(
 ) -> None:
     """Check that the nodes and this machine have the same versions, code and models.
 
-    Raises:
-        ClusterError: they differ, or a node cannot say.
+    Raise ClusterError if they differ, or if a node cannot say.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -166,7 +214,7 @@ def facts_of_node(
         write_json(scratch / "question.json", asdict(question))
         files = [str(scratch / each) for each in ("question.json", "answer.json")]
         status = run_guarded(
-            [sys.executable, "-m", "qwen3nb.cluster.facts", *files],
+            [sys.executable, "-m", "qwen3nb.cluster.nodes", *files],
             scratch=scratch,
             log=scratch / "log",
             environment=node_environment(environment),
@@ -176,3 +224,7 @@ def facts_of_node(
             log = (scratch / "log").read_text(encoding="utf-8", errors="replace").strip()
             raise RuntimeError(log.rpartition("\n")[2] or f"ended with status {status}")
         return dict(read_json(scratch / "answer.json"))
+
+
+if __name__ == "__main__":  # with a file for the question, and one for the answer
+    answer_question(*sys.argv[1:])

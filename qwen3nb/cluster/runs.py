@@ -131,14 +131,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came of a run.
-
-    Attributes:
-        status: exit status, negative for a signal.
-        node: Ray's name of the node.
-        seconds: duration on the node.
-        parts: references to the parts of the archive of its files, in order.
-    """
+    """A run's exit status (negative for a signal), node and seconds there; its archive in parts."""
 
     status: int
     node: str
@@ -191,34 +184,28 @@ def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
     Pages, notes and the log name the driver's folders in the place of the node's scratch.
     """
     archive = scratch / "files.tar"
+    partial = scratch / "results" / "partial"
+    tops = (scratch / "results", scratch / "book")
+    files = [file for top in tops for file in sorted(top.rglob("*")) if not file.is_symlink()]
     with tarfile.open(archive, "w") as tar:
-        for file in _written(scratch, failed=failed):
+        for file in (scratch / "log", *files):
+            if not file.is_file() or (file.is_relative_to(partial) and not failed):
+                continue
             name = file.relative_to(scratch)
             if file.suffix == ".ipynb" or name.parts[0] == "log" or "failed" in name.parts:
                 text = file.read_text(encoding="utf-8", errors="surrogateescape")
-                for top, real in (("results", request.results), ("book", request.book)):
-                    text = text.replace(str(scratch / top), real)
+                for top, real in zip(tops, (request.results, request.book), strict=True):
+                    text = text.replace(str(top), real)
                 file.write_text(text, encoding="utf-8", errors="surrogateescape")
             tar.add(file, arcname=str(name))
     return archive
-
-
-def _written(scratch: Path, *, failed: bool) -> Iterator[Path]:
-    yield scratch / "log"
-    for top in ("results", "book"):
-        for file in sorted((scratch / top).rglob("*")):
-            partial = file.is_relative_to(scratch / "results" / "partial")
-            if file.is_file() and not file.is_symlink() and (failed or not partial):
-                yield file
 
 
 @contextmanager
 def unpacked(delivery: Delivery, *, get: Any) -> Iterator[Path]:
     """Yield a folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
 
-    Args:
-        delivery: what came back from the node.
-        get: ``ray.get``; raises what Ray raises if a part is lost.
+    ``get`` is ``ray.get``, which raises what Ray raises if a part is lost.
     """
     with tempfile.TemporaryDirectory(prefix="qwen3nb-files-") as name:
         archive = Path(name) / "files.tar"

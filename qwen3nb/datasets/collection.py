@@ -382,12 +382,7 @@ def judgement_counts(
 ) -> dict[str, int]:
     """Count judged documents that are missing, and queries that cannot be answered.
 
-    Args:
-        qrels: grade per query and document.
-        queries: ids of the queries.
-        documents: ids of the documents.
-        where: what the error names.
-        zeros: whether queries without a relevant document count as 0; else they are left out.
+    With ``zeros`` these queries count as 0, else they are left out; an error names ``where``.
 
     Raises:
         DataError: most of the judged documents are missing; names some of them.
@@ -441,7 +436,7 @@ def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def find_collections(spec: Any) -> list[TestCollection]:
-    """Return the collections specified by a folder, an MTEB task or a collection.
+    """Return the collections that a folder, an MTEB task or a collection stands for.
 
     Raises:
         DataError: ``spec`` is none of these.

@@ -43,14 +43,7 @@ class MirrorError(ValueError):
 
 @dataclass(frozen=True)
 class Need:
-    """A dataset or model that a selection of tasks and models needs.
-
-    Attributes:
-        kind: ``dataset`` or ``model``.
-        id: its id on the hub.
-        revision: the pinned commit; None if it is not pinned.
-        used_by: names of the tasks or registry entries that need it.
-    """
+    """A ``dataset`` or ``model`` by id and pinned commit, and the tasks or models that need it."""
 
     kind: str
     id: str
@@ -268,11 +261,8 @@ def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
 def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterator[None]:
     """Guard the requests of the hub's libraries; without a hub, keep them to their own caches.
 
-    They would ask several times for every file, though it is there.
-
-    Args:
-        needed: what is loaded within the block; for what is in the mirror, no hub is asked.
-        reachable: `hub_reachable`, remembered so that the hub is asked once per run.
+    They would ask several times for every file, though it is there. If all that is ``needed`` is in
+    the mirror, no hub is asked.
     """
     import datasets
     from huggingface_hub import constants
@@ -298,10 +288,7 @@ def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterato
 def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
     """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
 
-    Args:
-        needed: from `needs`.
-        reachable: `hub_reachable`, perhaps remembered; called only if something is not here
-            already.
+    ``reachable`` is `hub_reachable`, perhaps remembered; called only if something is not here.
     """
     absent = [each for each in needed if not is_filled(each.id) and not _in_hub_cache(each)]
     if not absent:
@@ -314,11 +301,8 @@ def missing_error(
 ) -> MirrorError:
     """Return one error that lists what is missing, and the one command that fetches it.
 
-    Args:
-        absent: from `missing`.
-        command: options of ``qwen3nb fetch`` to name, such as ``--tier full``; by default
-            every task and model.
-        problem: why the hub cannot be used, from `hub_problem`.
+    ``command`` are options of ``qwen3nb fetch`` to name, by default every task and model;
+    ``problem`` is why the hub cannot be used.
     """
     mirror = paths.mirror()
     where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
@@ -361,9 +345,7 @@ def _in_hub_cache(need: Need) -> bool:
 def fetch_all(
     needed: Iterable[Need], mirror: Path, *, say: Callable[[str], object] = print
 ) -> dict[str, str]:
-    """Download each need into the mirror.
-
-    If the hub cannot be used at all, it is not asked for the rest.
+    """Download each need into the mirror; a hub that cannot be used is not asked for the rest.
 
     Returns:
         By id, why it is not in the mirror; empty for those that were not tried.
@@ -390,9 +372,7 @@ def _is_fetched(need: Need, mirror: Path) -> bool:
 
 
 def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:
-    """Download one need into the mirror, unless it is there already.
-
-    An interrupted download is resumed.
+    """Download one need into the mirror, unless it is there already; resume what was cut off.
 
     Raises:
         MirrorError: the download fails, or would replace files that are not the hub's.

@@ -75,11 +75,7 @@ def required(folder: Path, *names: str) -> Path:
 
 
 def size_limit(default: int) -> int:
-    """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more.
-
-    Raises:
-        DataError: QWEN3NB_READ_LIMIT, the variable that the option sets, is not a size.
-    """
+    """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more."""
     try:
         return max(default, parse_size(os.environ.get(READ_LIMIT) or "0"))
     except ValueError as error:
@@ -106,7 +102,7 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
-    number, size, rest = 1, 0, b""
+    number, size = 1, 0
     try:
         packed = file.stat().st_size if file.suffix == ".gz" else None
         if packed is not None:
@@ -115,27 +111,23 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
         limit, longest = None if most is None else size_limit(most), size_limit(LINE)
         with gzip.open(file) if packed is not None else file.open("rb") as raw:
             while data := raw.read(_BLOCK):
-                whole, end, last = data.rpartition(b"\n")
-                data, rest = (rest + whole + end, last) if end else (b"", rest + last)
-                if not size:
-                    data, rest = data.removeprefix(_BOM), rest.removeprefix(_BOM)
-                size += len(whole) + len(end) + len(last)
-                if max(len(rest), data.find(b"\n")) > longest:
-                    line = number if data.find(b"\n") > longest else number + data.count(b"\n")
+                data += raw.readline(longest + 1)  # the rest of the last line
+                size, data = size + len(data), data if size else data.removeprefix(_BOM)
+                if data and not data.endswith(b"\n"):
+                    data += b"\n"
+                line = number + data.count(b"\n") - 1
+                if len(data) - data.rfind(b"\n", 0, -1) - 2 > longest:
                     raise DataError(
                         f"{file}:{line}: the line is longer than {raised_limit(longest)}"
                     )
                 if limit is not None and size > limit:
                     how = "" if packed is None else f" unpacked from {packed:,} bytes"
-                    line = number + data.count(b"\n")
                     raise DataError(f"{file}:{line}: more than {limit >> 20} MiB{how}; {_RAISED}")
                 if data:
                     yield number, _decoded(file, number, data)
-                    number += data.count(b"\n")
+                number = line + 1
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
-    if rest:
-        yield number, _decoded(file, number, rest + b"\n")
 
 
 def _decoded(file: Path, number: int, data: bytes) -> str:
@@ -154,11 +146,7 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
 
 
 def read_bytes(file: Path, *, most: int) -> bytes:
-    """Return the content of a file of at most ``most`` bytes; see `size_limit`.
-
-    Raises:
-        DataError: no regular file, too large, or unreadable.
-    """
+    """Return the content of a file of at most ``most`` bytes, or raise DataError."""
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
     size, limit = file.stat().st_size, size_limit(most)
@@ -171,11 +159,7 @@ def read_bytes(file: Path, *, most: int) -> bytes:
 
 
 def read_text(file: Path, *, most: int) -> str:
-    """Return the text of a whole file, without a byte order mark.
-
-    Raises:
-        DataError: see `read_bytes`; or not UTF-8 (names the line).
-    """
+    """Return the text of a whole file, without a byte order mark, or raise DataError."""
     return _decoded(file, 1, read_bytes(file, most=most).removeprefix(_BOM))
 
 
@@ -224,11 +208,7 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
-    """Parse ``line`` as a JSON object; error messages start with ``where``.
-
-    Raises:
-        DataError: see `parse_json`; or not an object.
-    """
+    """Parse ``line`` as a JSON object; raise DataError, which starts with ``where``, for others."""
     try:
         row = parse_json(line, nan=nan)
     except ValueError as error:
@@ -249,11 +229,7 @@ def _alike(name: str, key: str) -> bool:
 
 
 def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line; quotes are characters like others.
-
-    Raises:
-        DataError: a line has more or fewer than ``columns`` fields.
-    """
+    """Yield the number and the fields of each line; quotes are characters like others."""
     for number, line in numbered_lines(file):
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != columns:
@@ -311,11 +287,7 @@ def named_rows(
 
 
 def checked_id(value: Any, *, where: str) -> str:
-    """Return an id: text that is not blank, without control characters and lone surrogates.
-
-    Raises:
-        DataError: it is none; the message starts with ``where``.
-    """
+    """Return text that is not blank, without control characters and lone surrogates, or raise."""
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
     if not value.isprintable() and _UNFIT.search(value):

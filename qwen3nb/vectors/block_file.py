@@ -35,11 +35,7 @@ def npy_header(rows: int, dimension: int) -> bytes:
 
 
 def _read_header(file: Path) -> tuple[int, int, int]:
-    """Return N, D and the offset of the data of a .npy file of float32 (N, D), from any program.
-
-    Raises:
-        ValueError: the file is not such a file.
-    """
+    """Return N, D and the offset of the data of a .npy file of float32, or raise ValueError."""
     with file.open("rb") as handle:
         try:
             major, _ = np.lib.format.read_magic(handle)
@@ -66,11 +62,7 @@ def check_npy(file: Path, *, rows: int, dimension: int) -> None:
 
 
 def read_blocks(file: Path, size: int) -> Iterator[Floats]:
-    """Yield blocks (size, D) of a .npy file of float32 (N, D).
-
-    Raises:
-        ValueError: the file is not such a file, or has fewer rows than its header says.
-    """
+    """Yield blocks (size, D) of a .npy file of float32 (N, D); raise ValueError for any other."""
     rows, dimension, offset = _read_header(file)
     truncated = f"{file} is truncated: expected {rows} rows of {dimension} float32"
     if file.stat().st_size < offset + 4 * rows * dimension:
@@ -109,11 +101,7 @@ def write_manifest_fields(file: Path, fields: Mapping[str, Any], *, replace: boo
 
 
 def read_manifest_fields(file: Path) -> dict[str, Any]:
-    """Return the fields of a manifest.
-
-    Raises:
-        ValueError: not a manifest of this release, or changed since it was written.
-    """
+    """Return the fields of a manifest; raise ValueError for a foreign or changed one."""
     value = read_json(file)
     schema = value.pop("schema", None) if isinstance(value, dict) else None
     if schema != SCHEMA:

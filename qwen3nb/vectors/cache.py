@@ -118,7 +118,17 @@ class Segment:
 
     def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
         """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
-        self._learn_new_rows()
+        known, count = len(self._entries), len(self)
+        if count < known:  # cut or replaced by hand
+            known, self._entries = 0, np.empty(0, dtype=np.uint64)
+        if count > known:  # rows that were appended since the last call
+            offset = known * _ROW.itemsize
+            new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
+            numbers = np.arange(known, known + len(new), dtype=np.uint64)
+            entries = np.sort(_first_bits(new["key"]) | numbers)
+            if known:
+                entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
+            self._entries = entries
         left = np.searchsorted(self._entries, wanted)
         counts = np.searchsorted(self._entries, wanted | _NUMBER, side="right") - left
         positions = np.repeat(np.arange(len(wanted)), counts)
@@ -126,21 +136,6 @@ class Segment:
         rows = (self._entries[left[positions] + offsets] & _NUMBER).astype(np.int64)
         order = np.argsort(rows)
         return rows[order], positions[order]
-
-    def _learn_new_rows(self) -> None:
-        """Add the entries of the rows that were appended since the last call."""
-        known, count = len(self._entries), len(self)
-        if count < known:  # cut or replaced by hand
-            known, self._entries = 0, np.empty(0, dtype=np.uint64)
-        if count == known:
-            return
-        offset = known * _ROW.itemsize
-        new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
-        numbers = np.arange(known, known + len(new), dtype=np.uint64)
-        entries = np.sort(_first_bits(new["key"]) | numbers)
-        if known:
-            entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
-        self._entries = entries
 
     def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
         """Yield (part of ``rows``, keys, vectors, which are sound) of ascending ``rows``.
@@ -259,11 +254,7 @@ class SegmentWriter:
         return HEADER + 4 * self.rows * self.segment.dimension
 
     def append(self, keys: Keys, vectors: Floats) -> None:
-        """Write rows, all or none, and at most `MOST_ROWS` in all.
-
-        Raises:
-            OSError: the disk is full, or fails.
-        """
+        """Write rows, all or none, at most `MOST_ROWS` in all; raise OSError if the disk fails."""
         heads = np.empty(len(keys), dtype=_ROW)
         heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
         try:
@@ -412,8 +403,7 @@ class EmbeddingCache:
     def _reserve(self, size: int) -> None:
         """Make room for ``size`` bytes, removing what was unused for longest if needed.
 
-        Raises:
-            OSError: there is none; nothing was removed that this process uses.
+        Raise OSError if there is none; nothing that this process uses is removed.
         """
         folder = self.folder.parent
         disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
@@ -594,12 +584,8 @@ def to_prune(
 ) -> list[ModelVectors]:
     """Return what meets all given conditions.
 
-    Args:
-        caches: what to select from.
-        older_than: days since the last use.
-        label: label of the model.
-        everything: all of it, without a condition.
-        damaged: of each model, the segments with damaged vectors.
+    ``damaged`` selects, of each model, the segments with damaged vectors; ``everything`` stands for
+    no condition; ``older_than`` are days since the last use.
 
     Raises:
         ValueError: no condition, or ``everything`` combined with a condition.

@@ -191,11 +191,7 @@ def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:
 
 
 def read_texts(file: Path) -> Iterator[str]:
-    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse empty lines.
-
-    Raises:
-        ValueError: any other line; names the line number.
-    """
+    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse other lines."""
     with file.open("rb") as handle:
         yield from _texts_from(handle, file)
 
@@ -218,11 +214,7 @@ def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
 
 
 def check_texts(file: Path) -> int:
-    """Read and check every line of ``file``; return the number of texts.
-
-    Raises:
-        ValueError: no such file, no texts, or a malformed line; names the line number.
-    """
+    """Return the number of texts of ``file``; refuse one without any, or a malformed line."""
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
     count = sum(1 for _ in read_texts(file))
@@ -232,11 +224,7 @@ def check_texts(file: Path) -> int:
 
 
 def check_output(file: Path) -> None:
-    """Refuse an output file that cannot be written, before any work is done.
-
-    Raises:
-        ValueError: not a .npy file, a folder, or in a folder that is missing or read-only.
-    """
+    """Raise ValueError for an output file that cannot be written, before any work is done."""
     if file.suffix != ".npy" or file.is_dir():
         raise ValueError(f"{file}: expected the name of a .npy file")
     if not file.parent.is_dir():
@@ -292,11 +280,7 @@ def encode_shards(
 
 
 def model_of(encoder: Encoder, role: str | None) -> ShardModel:
-    """Return what a plan says of ``encoder`` and ``role``.
-
-    Raises:
-        ValueError: an unknown role.
-    """
+    """Return what a plan says of ``encoder`` and ``role``; raise ValueError for an unknown role."""
     if role is not None:
         one_of("role", role, ROLES)
     return ShardModel(
@@ -309,11 +293,7 @@ def model_of(encoder: Encoder, role: str | None) -> ShardModel:
 
 
 def check_folder(folder: Path) -> None:
-    """Create the folder; refuse one that holds other things than vectors in parts.
-
-    Raises:
-        ValueError: it does, or it cannot be written.
-    """
+    """Create the folder; raise ValueError if it holds other things than vectors in parts."""
     if folder.suffix == ".npy" or (folder.exists() and not folder.is_dir()):
         raise ValueError(f"{folder}: expected the name of a folder, for vectors in parts")
     if not folder.absolute().parent.is_dir():
@@ -388,8 +368,7 @@ def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
 def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
     """Write the plan if there is none yet; return that of the folder, with digests if finished.
 
-    Raises:
-        ValueError: the folder is planned for another model, role or input.
+    Raise ValueError if the folder is planned for another model, role or input.
     """
     own = ShardedVectors(cuts[0], model, cuts[1])
     if not (folder / PLAN).is_file():
@@ -424,10 +403,7 @@ def encode_shard(
     """Encode a part unless it is there; return its SHA-256 and whether it was there.
 
     A part that is there but not whole, or not what the manifest says, was damaged later; it is
-    moved aside.
-
-    Raises:
-        ValueError: the texts are not those of the plan.
+    moved aside. Raise ValueError if the texts are not those of the plan.
     """
     file = folder / shard.file
     if file.exists():
@@ -473,11 +449,7 @@ def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
 def finish_shards(
     folder: Path, vectors: ShardedVectors, digests: Mapping[str, str]
 ) -> ShardedVectors:
-    """Write the manifest, after a look at every part, and remove what killed writers left.
-
-    Raises:
-        ValueError: a part that is missing or not whole.
-    """
+    """Write the manifest, if every part is whole, and remove what killed writers left."""
     shards = tuple(replace(each, sha256=digests[each.file]) for each in vectors.shards)
     for shard in shards:
         vectors.check(shard, folder)

@@ -117,11 +117,7 @@ class ShardedVectors:
         write_manifest_fields(file, asdict(self), replace=replace)
 
     def check(self, shard: Shard, folder: Path) -> None:
-        """Refuse a part whose file is missing, truncated or of another shape.
-
-        Raises:
-            ValueError: it is; names the file.
-        """
+        """Raise ValueError if the file of a part is missing, truncated or of another shape."""
         check_npy(folder / shard.file, rows=shard.texts, dimension=self.dimension)
 
 
@@ -153,11 +149,7 @@ def read_manifest(folder: Path) -> ShardedVectors:
 
 
 def read_shard_plan(folder: Path) -> ShardedVectors:
-    """Return the plan of a folder.
-
-    Raises:
-        ValueError: not a plan of this release.
-    """
+    """Return the plan of a folder, or raise ValueError."""
     return _read(folder / PLAN)
 
 
@@ -217,11 +209,7 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
 
 
 def check_content(shard: Shard, folder: Path, digest: str = "") -> None:
-    """Refuse a part whose ``digest``, which is computed if empty, is not the manifest's.
-
-    Raises:
-        ValueError: it is not; names the file.
-    """
+    """Raise ValueError if the digest of a part, computed if it is empty, is not the manifest's."""
     file = folder / shard.file
     digest = digest or remembered_digest([file], lambda: sha256_file(file))
     if digest != shard.sha256:
@@ -232,10 +220,6 @@ def check_content(shard: Shard, folder: Path, digest: str = "") -> None:
 
 
 def damaged_shards(folder: Path) -> list[str]:
-    """Return the parts whose content is not what the manifest says.
-
-    Raises:
-        ValueError: see `read_manifest`.
-    """
+    """Return the parts of a finished folder whose content is not what the manifest says."""
     shards = read_manifest(folder).shards
     return [each.file for each in shards if sha256_file(folder / each.file) != each.sha256]

@@ -39,11 +39,7 @@ class VectorStore:
 
     @classmethod
     def of(cls, vectors: Floats | VectorStore) -> VectorStore:
-        """Return a store of an array (N, D), or the store itself.
-
-        Raises:
-            ValueError: an array of another shape.
-        """
+        """Return a store of an array (N, D), or the store itself."""
         if isinstance(vectors, VectorStore):
             return vectors
         if vectors.ndim != 2:
@@ -64,11 +60,7 @@ class VectorStore:
         return self._read(0, len(self))
 
     def mapped(self, transform: Callable[[Floats], Floats]) -> VectorStore:
-        """Return a store whose vectors are those of ``transform``, computed when they are read.
-
-        Args:
-            transform: maps vectors (n, D) to (n, E), row by row; E is taken from the first.
-        """
+        """Return a store of vectors that ``transform`` maps, row by row, when they are read."""
         dimension = transform(self._read(0, min(1, len(self)))).shape[1]
         return VectorStore(
             lambda first, count: transform(self._read(first, count)), (len(self), dimension)

@@ -30,7 +30,6 @@ from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.hub.session import hub_problem, hub_reachable
 from qwen3nb.models.load import load_encoder
-from qwen3nb.records.store import verify
 from qwen3nb.utils.atomic_files import sha256_file
 
 
@@ -301,36 +300,6 @@ def test_a_copy_that_cannot_be_loaded_is_named(mirror, encoder_folder):
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
     with pytest.raises(EvaluationError, match="stsbenchmark-sts cannot be loaded"):
         evaluate(encoder, tasks="STSBenchmark", show_progress=False)
-
-
-def test_types_without_scores_per_query_run_too(mirror):
-    """Pairs to classify and summaries: MTEB's value, no interval, and the record says so."""
-    texts = [f"sentence {index} of {index % 5}" for index in range(40)]
-    pairs = {"sent1": texts[:20], "sent2": texts[20:], "labels": [0, 1] * 10}
-    scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
-    summaries = [
-        {
-            "text": texts[i],
-            "human_summaries": texts[i : i + 3],
-            "id": str(i),
-            **scores,
-            "machine_summaries": texts[i + 5 : i + 9],
-            "consistency": [1.0, 3.0, 2.0, 4.0],
-        }
-        for i in range(10)
-    ]
-    names = {"SprintDuplicateQuestions": [pairs], "SummEvalSummarization.v2": summaries}
-    for name, rows in names.items():
-        folder = mirror / select_tasks(names=[name])[0].metadata.dataset["path"]
-        folder.mkdir(parents=True)
-        (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    encoder = load_encoder("random", cache=False, show_progress=False)
-    results = evaluate(encoder, tasks=list(names), show_progress=False).results
-    for result in results:
-        assert result.main.how == "reported"
-        assert result.main.low is None
-        assert result.main.value == pytest.approx(result.task.mteb.value)
-        assert verify(result) == []
 
 
 def _fetched(mirror):

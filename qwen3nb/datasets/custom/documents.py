@@ -141,11 +141,7 @@ class TextTemplate:
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Parse a template.
-
-        Raises:
-            DataError: unbalanced braces, no field, or anything but a field name in braces.
-        """
+        """Parse a template; raise DataError for anything but field names in braces, or for none."""
         try:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
@@ -179,11 +175,7 @@ class TextTemplate:
 
 
 def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLayout:
-    """Return the layout of ``preset`` (or the default), with ``changes`` that are not None.
-
-    Raises:
-        ValueError: an unknown preset; lists the choices.
-    """
+    """Return the layout of ``preset`` (or the default), with ``changes`` that are not None."""
     layout = PRESETS[one_of("preset", preset, PRESETS)] if preset else DocumentLayout()
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     return DocumentLayout(**{**vars(layout), **given})
@@ -299,11 +291,7 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
 def sqlite_rows(
     file: Path, *, table: str | None, columns: Sequence[str]
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield number and values of ``columns`` for each row of ``table``, or of the only table.
-
-    Raises:
-        DataError: no such table or column, a damaged file, or the time limit is exceeded.
-    """
+    """Yield number and values of ``columns`` for each row of ``table``, or of the only table."""
     end = time.monotonic() + SECONDS
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
     try:
@@ -332,11 +320,7 @@ def sqlite_rows(
 def duckdb_rows(
     file: Path, *, table: str | None, columns: Sequence[str]
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Like `sqlite_rows`, for a DuckDB file.
-
-    Raises:
-        DataError: see `sqlite_rows`; or DuckDB is not installed.
-    """
+    """Yield the rows of a DuckDB file, as `sqlite_rows` does; raise DataError without DuckDB."""
     try:
         duckdb: Any = importlib.import_module("duckdb")
     except ImportError:

@@ -158,11 +158,7 @@ def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int
 def _counts(
     queries: QueryFile, documents: Mapping[str, str], kept: Mapping[str, str]
 ) -> dict[str, int]:
-    """Count what is odd.
-
-    Raises:
-        DataError: most of the judged documents are missing.
-    """
+    """Count what is odd; raise DataError if most of the judged documents are missing."""
     grades = {each.id: each.grades for each in queries.queries}
     counts = judgement_counts(
         grades, queries=grades, documents=documents, where=queries.file, zeros=False
@@ -192,13 +188,7 @@ def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iter
 
 @dataclass(frozen=True)
 class Factors:
-    """The factor of each document's score.
-
-    Attributes:
-        values: factor per document id, above 0.
-        recipe: the parameters of the factors, as JSON; ``{}`` without boosts.
-        notes: values missing in the data, and what was used instead.
-    """
+    """The factor above 0 of each document's score, the parameters, and notes on missing values."""
 
     values: dict[str, float]
     recipe: dict[str, object]

@@ -251,11 +251,25 @@ def read_queries(file: Path) -> QueryFile:
         content = _File.model_validate(raw)
     except ValidationError as error:
         raise _data_error(file, lines, _causes(error)) from None
-    if repeated := _repeated_ids(content.queries, lines):
+    queries: list[Query] = []
+    first: dict[str, int] = {}
+    repeated: list[tuple[KeyPath, str]] = []
+    for index, each in enumerate(content.queries):
+        line = line_of(("queries", index), lines)
+        if each.id in first:
+            cause = f"Duplicate id {each.id!r:.60}, first used on line {first[each.id]}"
+            repeated.append((("queries", index, "id"), cause))
+        first.setdefault(each.id, line)
+        expected = tuple(each.expected or ())
+        grades = each.relevance_grades
+        if grades is None:
+            grades = dict.fromkeys(expected, HIGHEST_GRADE)
+        queries.append(Query(each.id, each.query, each.category, grades, expected, line))
+    if repeated:
         raise _data_error(file, lines, repeated)
     return QueryFile(
         file,
-        tuple(_query(each, index, lines) for index, each in enumerate(content.queries)),
+        tuple(queries),
         tuple(_model(name, each, file.parent) for name, each in content.models.items()),
         content.settings,
     )
@@ -289,28 +303,6 @@ def _data_error(
     shown = [f"{file}:{line}: {printable(error)}" for line, error in sorted(errors)[:_SHOWN]]
     more = len(errors) - _SHOWN
     return DataError("\n".join(shown + ([f"... and {more} more"] * (more > 0))))
-
-
-def _repeated_ids(
-    queries: Iterable[_QueryTable], lines: Mapping[KeyPath, int]
-) -> list[tuple[KeyPath, str]]:
-    first: dict[str, int] = {}
-    repeated: list[tuple[KeyPath, str]] = []
-    for index, query in enumerate(queries):
-        if (earlier := first.setdefault(query.id, index)) != index:
-            line = line_of(("queries", earlier), lines)
-            cause = f"Duplicate id {query.id!r:.60}, first used on line {line}"
-            repeated.append((("queries", index, "id"), cause))
-    return repeated
-
-
-def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Query:
-    expected = tuple(table.expected or ())
-    grades = table.relevance_grades
-    if grades is None:
-        grades = dict.fromkeys(expected, HIGHEST_GRADE)
-    line = line_of(("queries", index), lines)
-    return Query(table.id, table.query, table.category, grades, expected, line)
 
 
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:

@@ -144,13 +144,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class PyDocs:
-    """The benchmark, or a sample of it.
-
-    Attributes:
-        entries: the corpus; one entry per function, sorted by name.
-        query_names: names of the functions whose summaries are the queries.
-        versions: versions of the libraries it was built from.
-    """
+    """The benchmark, or a sample of it: entries by name, and those whose summaries are queries."""
 
     entries: tuple[Entry, ...]
     query_names: tuple[str, ...]
@@ -189,8 +183,7 @@ class PyDocs:
     def sample(self, *, documents: int, queries: int) -> PyDocs:
         """Sample ``queries`` queries with their judged documents, filled up to ``documents``.
 
-        Raises:
-            ValueError: the queries have more than ``documents`` judged documents.
+        Raise ValueError if the queries have more judged documents.
         """
         names = tuple(sorted(sorted(self.query_names, key=_shuffled)[:queries]))
         judged = {name for query in names for name in self.qrels[query]}
@@ -313,10 +306,7 @@ def split_docstring(
 ) -> tuple[str, str, list[str]] | None:
     """Return summary, document and "See Also" names of a docstring; None if it is too short.
 
-    Args:
-        doc: the docstring, without its indentation.
-        own: name of the function, which is masked in the document.
-        shortest: minimum number of words of the document.
+    The function's ``own`` name is masked in the document, of at least ``shortest`` words.
     """
     tidy = doc.replace("\r\n", "\n").expandtabs().strip()
     summary, _, rest = _without_signature(tidy, own).partition("\n\n")

@@ -49,11 +49,7 @@ def author_sts() -> list[tuple[str, str, float]]:
 
 
 def embedded_task(name: str) -> AbsTask:
-    """Return a new instance of the embedded task ``name``.
-
-    Raises:
-        KeyError: unknown task; the message lists the choices.
-    """
+    """Return a new instance of the embedded task ``name``; raise KeyError with the choices."""
     classes = _classes()
     if name not in classes:
         raise KeyError(f"unknown task {name!r}; choose one of: {', '.join(sorted(classes))}")

@@ -68,13 +68,7 @@ class DocstringPair:
 
 @dataclass(frozen=True)
 class TrainingPairs:
-    """All pairs, and what was dropped.
-
-    Attributes:
-        pairs: in the order of libraries, files and lines.
-        dropped: number of dropped pairs by reason.
-        versions: versions of the libraries.
-    """
+    """All pairs by library, file and line; the number dropped by reason; all versions."""
 
     pairs: tuple[DocstringPair, ...]
     dropped: dict[str, int]

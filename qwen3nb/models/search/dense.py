@@ -82,8 +82,7 @@ class DenseSearch:
     ) -> Run:
         """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
 
-        Raises:
-            ValueError: a document of ``top_ranked`` is not in the corpus.
+        Raise ValueError if one of these is not in the corpus.
         """
         batch_size = (encode_kwargs or {}).get("batch_size")
         encoding = {"task_metadata": task_metadata, "batch_size": batch_size}

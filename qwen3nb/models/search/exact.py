@@ -57,9 +57,7 @@ class Hits:
     ) -> dict[str, dict[str, float]]:
         """Return the hits as a run: a score per query and document name.
 
-        Args:
-            queries: names of the Q queries.
-            documents: names of the N documents, or of those among the hits, by position.
+        ``documents`` has the names of all documents, or by position of those among the hits.
         """
         return {
             query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}

@@ -42,13 +42,7 @@ _GPU = ("flat", "ivf")
 
 @dataclass(frozen=True)
 class IndexFamily:
-    """A family of indexes.
-
-    Attributes:
-        about: a short description.
-        parameter: FAISS's name of the search parameter that trades speed for recall, or empty.
-        grid: values to try.
-    """
+    """A family of indexes; the parameter that trades speed for recall, and values to try."""
 
     about: str
     parameter: str = ""
@@ -211,7 +205,8 @@ def build_index(
     write = faiss.write_index_binary if family == "binary" else faiss.write_index
     write(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
     target = "cpu"
-    if family in _GPU and device.startswith(("cuda", "auto")) and _has_gpu(faiss):
+    has_gpu = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
+    if has_gpu and family in _GPU and device.startswith(("cuda", "auto")):
         target = "cuda"
         resources = faiss.StandardGpuResources()
         index = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
@@ -221,10 +216,6 @@ def build_index(
     else:
         search = _search(index, family, largest, target)
     return AnnIndex(family, made, seconds, sum(sizes), target, largest, search)
-
-
-def _has_gpu(faiss: Any) -> bool:
-    return hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
 
 
 def extremes(vectors: VectorStore) -> tuple[Vectors, Vectors]:
@@ -334,11 +325,7 @@ def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vec
 def measure_speed(
     search: Callable[[Vectors], object], queries: Vectors, *, threads: int = 1
 ) -> Speed:
-    """Time ``search`` on queries (Q, D), after a warm-up with the same queries.
-
-    Raises:
-        ValueError: no queries, or ``threads`` below 1.
-    """
+    """Time ``search`` on queries (Q, D), after a warm-up with the same queries."""
     if not len(queries) or threads < 1:
         raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
     with threads_of(threads):

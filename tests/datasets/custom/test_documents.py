@@ -66,10 +66,8 @@ MALFORMED = {
         (GOOD + '{"id": "b", "te', ":2: not JSON"),
         (GOOD + '["a"]\n', ":2: expected an object; got list"),
         (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
-        (GOOD + "\n" + GOOD, ":3: duplicate id 'a', first at .*:1"),
         (GOOD + '{"text": "x"}\n', ":2: no field 'id'; fields: text"),
         ('{"id": "a", "body": "x"}\n', "no line has the field 'text'"),
-        ('{"id": "b", "text": null}\n', "documents with a text; all are empty"),
         (GOOD + '{"id": "b", "text": 1.5}\n', ":2: field 'text' is float 1.5, expected a text"),
         (GOOD + '{"id": "b", "text": true}\n', ":2: field 'text' is bool"),
         (GOOD + '{"id": "b", "text": {"a": 1}}\n', ":2: field 'text' is dict"),
@@ -84,7 +82,6 @@ MALFORMED = {
         ('id,text\na,"x"y\n', ":2: invalid CSV"),
         ("id,text\na,x\na,y\n", ":3: duplicate id 'a', first at .*:2"),
         ("id,text\n" + "a" * 200_000 + ",x\n", ":2: invalid CSV .*field larger"),
-        ("id,text\n", "no documents"),
     ],
     "d.txt": [("x", "expected SQLite, DuckDB")],
 }
