@@ -47,7 +47,7 @@ _PARTS = (
     (_LIBRARIES, "builtins", "__import__"),
     (_LIBRARIES, "importlib", "import_module"),
     ("loading the model", "qwen3nb.evaluation.evaluate", "load_model"),
-    ("loading the data", "qwen3nb.evaluation.mteb.select", "suite_tasks"),
+    ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "suite_tasks"),
     ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "data_revision"),
     ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "_load"),
     ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "data_counts"),

@@ -59,11 +59,8 @@ class Check:
     Attributes:
         name: what is checked.
         verdict: ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``.
-        observed: the observation, as text.
-        expected: the threshold, as text.
-        value: the observation as a number, if it is one.
-        low: lower bound of its 95 % confidence interval, if any.
-        high: upper bound of the interval, if any.
+        observed: the observation, as text, and ``expected`` the threshold.
+        value: the observation as a number, if it is one, with its 95 % interval, if any.
         n: sample size, with its unit.
         remark: what to consider when reading it.
     """
@@ -81,13 +78,9 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class SanityCheck:
-    """All checks of one model; iterates over them.
+    """All checks of one model, in display order; iterates over them.
 
-    Attributes:
-        model: label of the model.
-        identity: SHA-256 of everything that determines its vectors.
-        checks: the checks, in display order.
-        geometry: geometry of the vectors; None for a model without vectors.
+    ``geometry`` is that of its vectors; None for a model without vectors.
     """
 
     model: str
@@ -111,22 +104,21 @@ class SanityCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """Return verdict, checks and a summary of the geometry as JSON values."""
-        spread, geometry = None, self.geometry
-        if geometry is not None:
-            spread = {
+        geometry = self.geometry
+        return {
+            "model": self.model,
+            "identity": self.identity,
+            "verdict": self.verdict,
+            "checks": [asdict(check) for check in self.checks],
+            "geometry": geometry
+            and {
                 "texts": geometry.texts,
                 "dimension": geometry.dimension,
                 "low_variance_dimensions": geometry.collapsed,
                 "mean_cosine": geometry.mean_cosine,
                 "effective_rank": geometry.effective_rank,
                 "singular_values": geometry.singular_values.tolist(),
-            }
-        return {
-            "model": self.model,
-            "identity": self.identity,
-            "verdict": self.verdict,
-            "checks": [asdict(check) for check in self.checks],
-            "geometry": spread,
+            },
         }
 
 
@@ -180,12 +172,8 @@ def verdict_of(
 ) -> str:
     """Return the verdict on a score with an interval; thresholds must be exceeded.
 
-    Args:
-        score: the score.
-        chance: score at chance level.
-        needed: a score up to here fails, on the data the threshold was set for.
-        target: a score up to here gives a warning.
-        stand_in: whether the data differ from those ``needed`` was set for.
+    A score up to ``target`` gives a warning; up to ``needed`` it fails, unless the data are a
+    ``stand_in`` for those that this threshold was set for.
     """
     if score.value is None or (score.low if score.low is not None else score.value) <= chance:
         return "FAILED"
@@ -314,12 +302,8 @@ def vector_agreement(
 ) -> Mapping[str, tuple[float, float]]:
     """Cosine of each model's vectors with those of a center: mean and minimum, by folder name.
 
-    Computed over the distinct sentences of the author-written STS set.
-
-    Args:
-        center: a model folder, such as an average.
-        others: folders of models of the same dimension, such as its sources.
-        options: options of `load_encoder`, such as ``pooling``.
+    Computed over the distinct sentences of the author-written STS set. ``center`` is a model
+    folder, such as an average, and ``others`` are those of its sources, loaded with the options.
     """
     texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
 

@@ -51,13 +51,9 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Slice:
-    """The loaded data of one split of one subset.
+    """The loaded rows, or corpus, queries and judgements, of one split of one subset.
 
-    Attributes:
-        split: name of the split.
-        subset: name of the subset.
-        prefix: what the ids of its queries begin with.
-        data: its rows, or the corpus, queries and judgements of a search task.
+    The ids of its queries begin with ``prefix``.
     """
 
     split: str
@@ -110,12 +106,7 @@ def task_slices(task: Any) -> list[Slice]:
 
 
 def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskScores:
-    """Score a loaded task from MTEB's predictions and result.
-
-    Args:
-        task: the MTEB task.
-        predicted: MTEB's predictions, by subset and split.
-        outcome: MTEB's ``TaskResult``.
+    """Score a loaded MTEB task from its predictions, by subset and split, and its ``TaskResult``.
 
     Raises:
         EvaluationError: MTEB's main score differs from ours by more than 1e-5.

@@ -29,7 +29,7 @@ from qwen3nb.datasets.mirror import (
 )
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
-from qwen3nb.evaluation.mteb.select import KnownTask, limited, task_key, tier_tasks
+from qwen3nb.evaluation.mteb.select import limited, task_key, tier_tasks
 from qwen3nb.evaluation.run import Run, stored
 from qwen3nb.hub.session import hub_problem
 from qwen3nb.models.encoders.base import Encoder
@@ -75,11 +75,7 @@ class Range(NamedTuple):
 
     @staticmethod
     def total(ranges: Iterable[Range]) -> Range:
-        """Return the sum of ranges.
-
-        >>> Range.total([Range(1, 2), Range(3, 5)])
-        Range(low=4, high=7)
-        """
+        """Return the sum of ranges."""
         every = list(ranges)
         return Range(sum(each.low for each in every), sum(each.high for each in every))
 
@@ -95,13 +91,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodingSpeed:
-    """Measured seconds per text by length.
-
-    Attributes:
-        characters: lengths in characters, ascending.
-        fastest: seconds per text in the fastest repeat, per length.
-        slowest: slowest repeat.
-    """
+    """Seconds per text of the fastest and the slowest repeat, by length, ascending."""
 
     characters: tuple[int, ...]
     fastest: tuple[float, ...]
@@ -118,10 +108,7 @@ class Planned:
     """One task of a planned evaluation, with its estimated cost.
 
     Attributes:
-        task: name of the task in records.
-        type: MTEB task type.
-        dataset: id of the data set on the Hugging Face Hub.
-        revision: revision of the data.
+        task: its name in records; with its type, the id of its data set and their revision.
         texts: distinct texts to encode; None if MTEB does not publish the number.
         minutes: time to encode them at the measured speed; None if either is unknown.
         status: ``to run``, ``there`` (its record exists), or why the model does not support it;
@@ -146,9 +133,7 @@ class ResourceCheck:
     """A need of the run next to what the machine has.
 
     Attributes:
-        name: ``memory``, ``disk`` or ``device``.
-        needed: the need, as text.
-        available: what there is, as text.
+        name: ``memory``, ``disk`` or ``device``; what is needed and available of it, as text.
         problem: why the run cannot be finished, with the way out; empty if it can.
     """
 
@@ -175,11 +160,7 @@ class Preflight:
     gpu_hours: Range | None = None
 
     def require(self) -> None:
-        """Raise if the run cannot be finished.
-
-        Raises:
-            PreflightError: too little memory or disk.
-        """
+        """Raise PreflightError if there is too little memory or disk for the run."""
         if problems := [each.problem for each in self.checks if each.problem]:
             raise PreflightError("\n".join(problems))
 
@@ -195,15 +176,8 @@ def load_checked(
 ) -> Model:
     """Load a model after a look for its weights and for the data of the tasks to run.
 
-    The hub is asked at most once, for ten seconds. Tasks whose record is there need no data.
-
-    Args:
-        checkpoint: a model spec.
-        tasks: the tasks to run.
-        run: how they will be run.
-        tier: the tier they were selected by, named in the message if they are all of it.
-        limit: as in `evaluate`.
-        settings: options of `load_model`.
+    The hub is asked at most once, for ten seconds. Tasks whose record is there need no data. The
+    error names ``tier`` if the tasks are all of it; ``settings`` are those of `load_model`.
 
     Raises:
         MirrorError: one list of all that is missing, and the command that fetches it.
@@ -242,13 +216,7 @@ def weight_bytes(source: Source) -> int:
 
 
 def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -> Preflight:
-    """Measure and compare what `evaluate` needs for MTEB task objects.
-
-    Args:
-        model: a loaded model.
-        tasks: the tasks to run.
-        run: how they will be run.
-        limit: maximum number of queries, rows and unjudged documents.
+    """Measure and compare what `evaluate` needs to run MTEB task objects with a loaded model.
 
     Raises:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
@@ -281,7 +249,7 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
         there = stored(model, item, run)
         return "there" if there is not None and run.is_complete(there) else TO_RUN
 
-    return [status(TaskItem(KnownTask.of(task, limit=limit), limit)) for task in tasks]
+    return [status(TaskItem.of(task, limit=limit)) for task in tasks]
 
 
 def plan(
@@ -292,16 +260,10 @@ def plan(
     limit: int = 0,
     speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
-    """List what `evaluate` would do with a model and tasks.
+    """List what `evaluate` would do with a model and tasks of these `task_statuses`.
 
-    Under a limit, the size of tasks whose texts cannot be counted is unknown.
-
-    Args:
-        model: a loaded model.
-        tasks: MTEB task objects.
-        statuses: from `task_statuses` of the same tasks.
-        limit: maximum number of queries, rows and unjudged documents.
-        speed: from `measure_encoding`; None leaves the minutes unknown.
+    Under a limit, the size of tasks whose texts cannot be counted is unknown; so are the minutes
+    without a ``speed``.
     """
     cut = getattr(model, "max_length", None)
     return [
@@ -315,10 +277,7 @@ def costs(
 ) -> list[Planned]:
     """Estimate the cost of each task from MTEB's statistics; groups are split into their parts.
 
-    Args:
-        tasks: MTEB task objects.
-        speed: from `measure_encoding`.
-        max_length: number of tokens after which texts are truncated.
+    ``max_length`` is the number of tokens after which texts are truncated.
     """
     parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
     return [_planned(part, "", 0, speed, max_length) for part in parts]
@@ -425,13 +384,8 @@ def measure_encoding(
     """Encode short, medium and the longest texts, several times each.
 
     On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
-    where memory is not the limit, as many as take about a second.
-
-    Args:
-        encoder: the model.
-        batch_size: texts per batch.
-        texts: how many are to be encoded, if that is known; a few that are quick are not worth
-            repeats.
+    where memory is not the limit, as many as take about a second. If only a few ``texts`` are to be
+    encoded, and quickly, there are no repeats.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.
@@ -494,15 +448,11 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int)
     """Compare the largest search and a batch with the free memory; the model is loaded already."""
     free = available_memory()
     floats = max((each.dimension for each in encoders), default=0)
-
-    def search_bytes(each: Planned) -> int:
-        """Return the bytes of a block of vectors, of those of the queries, and of the hits."""
-        block = min(each.documents, block_size(floats))
-        vectors = 4 * floats * (_COPIES * block + each.queries)
-        return vectors + _HIT * each.queries * min(each.documents, _HITS)
-
-    search, task = max(((search_bytes(each), each.task) for each in planned), default=(0, ""))
-    needed = search + batch
+    needed, task = batch, ""
+    for each in planned:  # a block of vectors, those of the queries, and the hits
+        vectors = _COPIES * min(each.documents, block_size(floats)) + each.queries
+        hits = each.queries * min(each.documents, _HITS)
+        needed, task = max((needed, task), (batch + 4 * floats * vectors + _HIT * hits, each.task))
     text = f"{needed / _GB:.1f} GB beside {resident_memory() / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:

@@ -150,19 +150,6 @@ def test_a_checkpoint_scores_in_training_what_its_export_scores(trained, tmp_pat
         assert metric_of(each, "eval_both_runtime") > 0
 
 
-def test_every_checkpoint_has_the_scores_of_its_own_step(trained):
-    assert [each.name for each in list_checkpoints(trained)] == [
-        "checkpoint-1",
-        "checkpoint-2",
-        "checkpoint-3",
-        "checkpoint-4",
-    ]
-    for step, each in enumerate(list_checkpoints(trained), start=1):
-        scored = [e["step"] for e in state_of(each)["log_history"] if "eval_both" in e]
-        assert scored == list(range(1, step + 1))
-        assert state_of(each)["global_step"] == step
-
-
 @pytest.mark.integration
 def test_average_finds_the_best_checkpoints_by_the_metric(checkpoint, tmp_path, cli):
     """Without evaluations of the trainer, the state is rewritten after it was saved."""
