@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from types import SimpleNamespace
 
-import ir_measures
 import pytest
 from helpers.beir import write_beir
 from helpers.mteb_tasks import loaded, search_data
@@ -351,19 +350,3 @@ def test_an_id_with_a_blank_is_refused_by_name():
     collection = TestCollection.from_texts({"q": "rain"}, documents, {"q": ["d2"]})
     with pytest.raises(EvaluationError, match="the id 'd 1' is empty or has white space"):
         with_runs("bm25", collection)
-
-
-def test_ir_measures_reads_the_files_and_agrees(tied):
-    """Its readers take other programs' files, and its definitions are trec_eval's."""
-    (result,) = with_runs("random", tied)
-    run_file, qrels_file = map(str, written(result.path()))
-    names = {"nDCG@10": "nDCG@10", "RR@10": "MRR@10", "R@100": "Recall@100", "AP@100": "MAP@100"}
-    measures = [ir_measures.parse_measure(name) for name in names]
-    qrels = list(ir_measures.read_trec_qrels(qrels_file))
-    ranked = list(ir_measures.read_trec_run(run_file))
-    count = 0
-    for each in ir_measures.iter_calc(measures, qrels, ranked):
-        ours = result.per_query[names[str(each.measure)]][each.query_id]
-        assert each.value == pytest.approx(ours, abs=1e-9)
-        count += 1
-    assert count == len(names) * len(result.per_query["nDCG@10"])

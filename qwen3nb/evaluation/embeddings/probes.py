@@ -420,8 +420,8 @@ def probe(
     alike, solved = {}, {}
     for file in map(Path, words):
         pairs = load_word_pairs(file)
-        vectors = of_words(word for pair in pairs for word in pair[:2])
-        alike[_name(file)] = word_similarity(pairs, vectors)
+        known = of_words(word for pair in pairs for word in pair[:2])
+        alike[_name(file)] = word_similarity(pairs, known)
     for file in map(Path, questions):
         loaded = load_analogies(file)
         solved[_name(file)] = analogies(loaded, of_words(word for each in loaded for word in each))
@@ -437,19 +437,16 @@ def probe(
         for part in (learning.dataset["train"], learning.dataset["test"])
     )
     learnt = linear_probe(*train, *test, seed=seed)
-    return Probes(encoder.label, alike, solved, grouped, learnt, _spread(encoder))
+    sentences = author_sts()
+    texts = sorted({text for first, second, _ in sentences for text in (first, second)})
+    vectors = encoder.encode(texts)
+    same = [(first, second) for first, second, grade in sentences if grade >= SAME]
+    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
+    spread = VectorSpread(
+        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
+    )
+    return Probes(encoder.label, alike, solved, grouped, learnt, spread)
 
 
 def _name(file: Path) -> str:
     return file.name if file.is_dir() else file.name.partition(".")[0]
-
-
-def _spread(encoder: Encoder) -> VectorSpread:
-    rows = author_sts()
-    texts = sorted({text for first, second, _ in rows for text in (first, second)})
-    vectors = encoder.encode(texts)
-    same = [(first, second) for first, second, grade in rows if grade >= SAME]
-    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
-    return VectorSpread(
-        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
-    )

@@ -151,18 +151,19 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
     queries = model.encode(list(pydocs.queries.values()), role="query")
     geometry = vector_geometry(np.concatenate([documents, spoken]))
-    shape, names = _geometry(geometry, model), list(pydocs.corpus)
+    dimension, lengths, *spread = _geometry(geometry, model)
+    names = list(pydocs.corpus)
     scores = model.similarity(queries, documents).tolist()
     run = {
         q: dict(zip(names, row, strict=True)) for q, row in zip(pydocs.queries, scores, strict=True)
     }
     checks = (
-        shape["dimension"],
-        shape["lengths"],
+        dimension,
+        lengths,
         _paraphrase(model),
         *_sts(model, dict(zip(sentences, spoken, strict=True))),
         _retrieval(run, pydocs),
-        *(shape[name] for name in ("collapsed", "cosine", "rank")),
+        *spread,
     )
     return SanityCheck(model.label, model.identity, checks, geometry)
 
@@ -182,8 +183,8 @@ def verdict_of(
     return "WARNING" if stand_in or score.value > needed else "FAILED"
 
 
-def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
-    """Checks of lengths, variances and cosines, by what they are of."""
+def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
+    """Checks of dimensions, lengths, variances, cosines and rank."""
 
     def passed(good: bool) -> str:
         return "PASSED" if good else "WARNING"
@@ -191,14 +192,14 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
     texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
     off, unit = float(np.abs(lengths - 1).max()), model.normalizes
     share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
-    return {
-        "dimension": Check(
+    return [
+        Check(
             "dimensions of a vector",
             "INFO",
             f"{geometry.dimension}",
             value=float(geometry.dimension),
         ),
-        "lengths": Check(
+        Check(
             "vectors have length 1",
             passed(off <= NORM_TOLERANCE) if unit else "INFO",
             f"{lengths.min():.4f} to {lengths.max():.4f}",
@@ -207,7 +208,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             n=texts,
             remark="" if unit else "the model does not normalise its vectors",
         ),
-        "collapsed": Check(
+        Check(
             "collapsed dimensions",
             passed(share < COLLAPSED_SHARE),
             f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
@@ -217,7 +218,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             n=texts,
             remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
         ),
-        "cosine": Check(
+        Check(
             "different texts point in different directions",
             passed(cosine < COSINE_LIMIT),
             f"mean cosine {cosine:z.3f}",
@@ -225,14 +226,14 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             value=cosine,
             n=f"{len(geometry.cosines):,} pairs",
         ),
-        "rank": Check(
+        Check(
             "directions in use (effective rank)",
             "INFO",
             f"{geometry.effective_rank:.1f} of at most {len(geometry.singular_values)}",
             value=geometry.effective_rank,
             n=texts,
         ),
-    }
+    ]
 
 
 def _paraphrase(encoder: Encoder) -> Check:

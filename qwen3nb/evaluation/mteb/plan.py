@@ -302,7 +302,7 @@ def _planned(
         if speed is not None:
             minutes = Range.total(speed.seconds(len(each)) for each in strings).times(1 / 60)
     elif not limit:
-        columns = [each for stats in _selected(task) for each in _columns(stats)]
+        columns = list(_columns(task))
         scale = _scale(task, sum(count * average for _, count, average in columns))
         counts = {name: round(count * scale) for name, count, _ in columns}
         texts = round(sum(count for _, count, _ in columns) * scale) or None
@@ -323,28 +323,25 @@ def _planned(
     )
 
 
-def _selected(task: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the published statistics of the evaluated splits, by subset if not all are."""
+def _columns(task: Any) -> Iterator[tuple[str, int, float]]:
+    """Yield name, distinct texts and characters per text of each published column of texts.
+
+    They are of the evaluated splits, by subset if not all are evaluated.
+    """
     every = task.metadata.descriptive_stats or {}
     for split in task.eval_splits:
-        stats = every.get(split) or {}
-        subsets = stats.get("hf_subset_descriptive_stats") or {}
+        whole = every.get(split) or {}
+        subsets = whole.get("hf_subset_descriptive_stats") or {}
         selected = [subsets[name] for name in task.hf_subsets if name in subsets]
-        if selected and set(task.hf_subsets) != set(task.metadata.hf_subsets):
-            yield from selected
-        elif stats:
-            yield stats
-
-
-def _columns(stats: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield name, distinct texts and characters per text of each column of texts."""
-    for name, column in stats.items():
-        if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
-            texts = int(column["unique_texts"])
-            average = (
-                column.get("average_text_length") or column.get("total_text_length", 0) / texts
-            )
-            yield name.partition("_")[0], texts, float(average)
+        if not selected or set(task.hf_subsets) == set(task.metadata.hf_subsets):
+            selected = [whole]
+        for name, column in (pair for stats in selected for pair in stats.items()):
+            if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
+                texts = int(column["unique_texts"])
+                mean = (
+                    column.get("average_text_length") or column.get("total_text_length", 0) / texts
+                )
+                yield name.partition("_")[0], texts, float(mean)
 
 
 def _scale(task: Any, characters: float) -> float:
@@ -405,28 +402,17 @@ def measure_encoding(
     for length in lengths:
         characters = int(length * _SURPLUS) if length == longest else length
         chunk = sample(characters, _CHUNK)
-        samples.append(_repeats(encoder, chunk, least, texts))
-    return EncodingSpeed(
-        characters=tuple(lengths),
-        fastest=tuple(map(min, samples)),
-        slowest=tuple(map(max, samples)),
-    )
-
-
-def _repeats(
-    encoder: Encoder, texts: Sequence[str], least: int, all_texts: int | None
-) -> list[float]:
-    """Return the seconds per text of several repeats, on as many texts as take long enough."""
-    count = min(least, len(texts))
-    taken = _timed(encoder, texts[:count])
-    while taken < _ENOUGH and count < len(texts):
-        count = min(4 * count, len(texts))
-        taken = _timed(encoder, texts[:count])
-    samples, started = [taken / count], time.perf_counter()
-    repeats = _REPEATS if all_texts is None or count <= _SHARE * all_texts else 1
-    while len(samples) < repeats and time.perf_counter() - started < _BUDGET:
-        samples.append(_timed(encoder, texts[:count]) / count)
-    return samples[1:] or samples  # the first call of a shape is a warm-up
+        count = min(least, len(chunk))
+        taken = _timed(encoder, chunk[:count])
+        while taken < _ENOUGH and count < len(chunk):  # as many texts as take long enough
+            count = min(4 * count, len(chunk))
+            taken = _timed(encoder, chunk[:count])
+        seconds, started = [taken / count], time.perf_counter()
+        repeats = _REPEATS if texts is None or count <= _SHARE * texts else 1
+        while len(seconds) < repeats and time.perf_counter() - started < _BUDGET:
+            seconds.append(_timed(encoder, chunk[:count]) / count)
+        samples.append(seconds[1:] or seconds)  # the first call of a shape is a warm-up
+    return EncodingSpeed(tuple(lengths), tuple(map(min, samples)), tuple(map(max, samples)))
 
 
 def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
@@ -470,7 +456,17 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
     kept = [each for each in encoders if each.cache is not None]
     if not kept:
         return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
-    size = Range.total(_vector_bytes(planned, each) for each in kept)
+    names, largest = {task.task for task in planned}, dict[str, int]()
+    for task in planned:
+        # The least counts those that no other planned task surely has as well.
+        if task.task.removesuffix("HardNegatives") not in names - {task.task}:
+            largest[task.dataset] = max(largest.get(task.dataset, 0), task.texts or 0)
+    low, high = sum(largest.values()), sum(task.texts or 0 for task in planned)
+    size = Range.total(
+        Range(max(0, low - len(cache)), high).times(bytes_per_vector(each.width))
+        for each in kept
+        if (cache := each.cache) is not None
+    )
     if (limit := kept[0].cache.limit) is not None:  # type: ignore[union-attr]
         size = Range(min(size.low, limit), min(size.high, limit))
     problem = ""
@@ -482,22 +478,6 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
         )
     text = f"{size.times(1 / _GB).text(1)} GB of vectors"
     return ResourceCheck("disk", text, f"{free / _GB:.1f} GB", problem)
-
-
-def _vector_bytes(planned: Sequence[Planned], encoder: Encoder) -> Range:
-    """Return the bytes of the vectors of all texts that are not stored yet.
-
-    The least counts those of each task that no other planned task surely has as well.
-    """
-    each, names = bytes_per_vector(encoder.width), {task.task for task in planned}
-    largest: dict[str, int] = {}
-    for task in planned:
-        if task.task.removesuffix("HardNegatives") in names - {task.task}:
-            continue  # a part of that corpus
-        largest[task.dataset] = max(largest.get(task.dataset, 0), task.texts or 0)
-    stored = len(encoder.cache) if encoder.cache is not None else 0
-    high = sum(task.texts or 0 for task in planned)
-    return Range(max(0, sum(largest.values()) - stored) * each, high * each)
 
 
 def _device(device: str) -> ResourceCheck:

@@ -210,7 +210,16 @@ def load_candidates(
         if (kept := _read(file)) is not None:
             return kept
     with hub_access(needs([part.data]) if part.is_task else [], reachable):
-        searched = _search(part, first, depth=depth, limit=limit)
+        collections = _loaded(part)
+        parts = part.parts or (len(collections) if collections[0].group else 0)
+        searched = []
+        for whole in collections:
+            collection = limited_collection(whole, limit)
+            stage = first_stage(collection, first, depth=depth)
+            size = {"documents": len(collection.documents), "queries": len(collection.queries)}
+            texts = {name: collection.documents[name] for name in stage.run.retrieved()}
+            cut = replace(collection, documents=texts, candidates=None)
+            searched.append(Candidates(cut, stage, collection.revision, size, limit, parts))
     if file is not None:
         _write(file, searched)
     return searched
@@ -264,23 +273,10 @@ def split_data(data: Any) -> list[DataSet]:
     return [DataSet(task, task_key(task), group, parts) for task in split]
 
 
-def _search(part: DataSet, first: First, *, depth: int, limit: int) -> list[Candidates]:
-    """Load the collections, search them, and keep only the documents that are retrieved."""
-    collections = _loaded(part) if part.is_task else find_collections(part.data)
-    parts = part.parts or (len(collections) if collections[0].group else 0)
-    searched = []
-    for whole in collections:
-        collection = limited_collection(whole, limit)
-        stage = first_stage(collection, first, depth=depth)
-        size = {"documents": len(collection.documents), "queries": len(collection.queries)}
-        texts = {name: collection.documents[name] for name in stage.run.retrieved()}
-        cut = replace(collection, documents=texts, candidates=None)
-        searched.append(Candidates(cut, stage, collection.revision, size, limit, parts))
-    return searched
-
-
 def _loaded(part: DataSet) -> list[TestCollection]:
-    """Load the collections of a task without progress bars, and let go of MTEB's own copy."""
+    """Load the collections of a part; of a task without progress bars or MTEB's own copy."""
+    if not part.is_task:
+        return find_collections(part.data)
     task, own = part.data, not part.data.data_loaded
     try:
         with quiet():

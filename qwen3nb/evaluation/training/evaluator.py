@@ -184,7 +184,15 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     ) -> None:
         """Refuse a model that cannot be scored, or is sharded, before it is trained for hours."""
         self._training = True
-        _check_whole(model)
+        # Of sharded weights, the main process has a part, which it cannot score alone.
+        fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
+        marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
+        if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
+            raise SpecError(
+                f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), "
+                "so that no process can score it alone; score the checkpoints: qwen3nb eval "
+                "--checkpoint FOLDER"
+            )
         with undisturbed(model):
             self._encoder(model, trainer.get("processing_class"))
 
@@ -285,11 +293,11 @@ def _measures(
     if data is None:
         run = Run(batch_size=batch_size)
 
-        def of_task(task: Any) -> Measure:
-            return lambda encoder: evaluate_task(encoder, task, run=run, limit=limit).main
+        def scored(task: Any, encoder: Encoder) -> Aggregate:
+            return evaluate_task(encoder, task, run=run, limit=limit).main
 
         selected = suite_tasks(tier=tier, tasks=tasks)
-        listed = [(task_key(task, limit=limit), of_task(task)) for task in selected]
+        listed = [(task_key(task, limit=limit), partial(scored, task)) for task in selected]
     elif tasks is not None or limit:
         raise ValueError("expected either data, or tasks with an optional limit; got both")
     else:
@@ -329,18 +337,6 @@ def _value(name: str, measure: Measure, encoder: Encoder) -> float:
         log.warning("%s: no score, NaN is logged (%s)", name, reason)
         return math.nan
     return value
-
-
-def _check_whole(model: torch.nn.Module) -> None:
-    """Refuse weights of which a process has a part: the main process cannot score them alone."""
-    fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
-    marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
-    if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
-        raise SpecError(
-            f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), so "
-            "that no process can score it alone; score the checkpoints: qwen3nb eval --checkpoint "
-            "FOLDER"
-        )
 
 
 def _of_main_process(scores: dict[str, float]) -> dict[str, float]:

@@ -1,5 +1,4 @@
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -293,22 +292,6 @@ def test_the_exit_code_follows_the_worst_verdict(cli, monkeypatch, verdict, code
         "qwen3nb.evaluation.embeddings.sanity_check.sanity_check", lambda model: look
     )
     assert cli("random").exit_code == code
-
-
-def test_the_table_shows_intervals_sizes_and_remarks():
-    check = SimpleNamespace(
-        name="a",
-        verdict="FAILED",
-        observed="0.5",
-        expected="> 1",
-        low=0.1,
-        high=0.9,
-        n="9 pairs",
-        remark="a stand-in",
-    )
-    ((_, verdict, observed, expected, n),) = checks_table([check]).rows
-    assert verdict.strong
-    assert (observed.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")
 
 
 def test_a_scrambled_model_fails_the_paraphrase_check():

@@ -1,7 +1,7 @@
 import json
 import re
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import qwen3nb as q
-from qwen3nb.cli.commands import domain as domain_module
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import find_layout, read_documents
 from qwen3nb.datasets.custom.load import load_domain
@@ -83,42 +82,30 @@ MALFORMED = [
     ("a = [" * 5000, "not TOML"),
     (query(numbers=f"[{'1.5, ' * 99}]"), r":5: queries\[0\].numbers: Unknown key"),
     ("", ":1: queries: Key required"),
-    ("queries = []\n", r":1: queries: .*at least 1 item.*got \[\]"),
-    ("queries = 3\n", ":1: queries: .*list, got 3"),
     ("queries = [1]\n", r":1: queries\[0\]: .*table, got 1"),
     ("[query]\n" + query(), ":1: query: Unknown key; .*'queries'"),
     (query(catgory='"x"'), r":5: queries\[0\].catgory: Unknown key; .*'category'"),
-    (query(zzz="1"), r":5: queries\[0\].zzz: Unknown key; known: id, query"),
     (query(id=None), r":1: queries\[0\].id: Key required"),
     (query(id='"../x"'), r":2: queries\[0\].id: .*a name.*, got '\.\./x'"),
-    (query(id='""'), r":2: queries\[0\].id: .*got ''"),
     (query(id="3"), r":2: queries\[0\].id: .*string, got 3"),
-    (query(category='"a/b"'), r":5: queries\[0\].category: .*got 'a/b'"),
-    (query(query="nan"), r":3: queries\[0\].query: .*got nan"),
-    (query(relevance_grades="{ d = nan }"), r":4: .*grades.d: .*integer, got nan"),
     (query(relevance_grades="{ d = 4 }"), r":4: .*grades.d: .*equal to 3, got 4"),
     (query(relevance_grades="{ d = -2000 }"), ":4: .*grades.d: .*equal to -1000, got -2000"),
-    (query(relevance_grades="{ d = true }"), ":4: .*grades.d: .*integer, got True"),
     (query(relevance_grades="{ d = 2.5 }"), ":4: .*grades.d: .*integer.*, got 2.5"),
     (query(relevance_grades="[1]"), r":4: queries\[0\].relevance_grades: .*table, got \[1\]"),
     (query(relevance_grades=None), ":1: .*'relevance_grades' or 'expected'"),
     (query(expected='["a", "a"]'), r":5: .*expected: .*duplicates, got \['a', 'a'\]"),
-    (query(expected="[1]"), r":5: .*expected\[0\]: .*string, got 1"),
     (query(expected='["a"]', expected_repos='["a"]'), r":6: .*expected_repos: Unknown key"),
     (query() + query(), r":6: queries\[1\].id: .*'q1'.*line 1"),
     (query() + "[settings]\nstar_boost_coefficient = nan\n", ":6: .*coefficient: .*got nan"),
     (query() + "[settings]\nrecency_coefficient = 1\n", ":6: .*coefficient: .*than 1, got 1"),
-    (query() + "[settings]\nrecency_coefficient = true\n", ":6: .*coefficient: .*got True"),
     (query() + "[settings]\nrelevance_threshold = 0\n", ":6: .*threshold: .*equal to 1, got 0"),
     (query() + "[settings]\nstar_bost = 1\n", ":6: settings.star_bost: Unknown .*'star_boost"),
-    (query() + "[models]\nx = 1\n", r":6: models.x: .*table, got 1"),
     (query() + "[models.x]\nname = '../x'\nmodel_id = 'a'\n", r":6: models.x.name: .*got '\.\./x'"),
     (
         query() + "[models.x]\ndimensions = 0\n",
         "x.model_id: Key required\n.*:6: .*dimensions: .*got 0",
     ),
     (query() + "[models.x]\nmodel_id = 'a'\nprompts = { q = 'x' }\n", ":7: .*'query' or 'passage'"),
-    (query() + "[models.x]\nmodel_id = 'a'\nprompts = { query = 3 }\n", ":7: .*string, got 3"),
 ]
 
 
@@ -190,7 +177,7 @@ def test_search_ranks_all_documents_by_the_boosted_score(data, random_encoder):
         assert run[name] == pytest.approx({d: score for score, d in best}, rel=1e-6)
 
 
-def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_path):
+def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_path, monkeypatch):
     domain, options = load_domain(*data), {"output": tmp_path / "r", "show_progress": False}
     models = ["random", "random:32", "random"]
     first = evaluate_domain(models, domain, **options)
@@ -208,6 +195,9 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     again = evaluate_domain(models, domain, fresh=True, **options)
     assert [result.cost.encoded for result in again] == [0, 0]
     assert [result.per_query for result in again] == [result.per_query for result in first]
+    monkeypatch.setitem(RECORDED, "own data", (*RECORDED["own data"], "Hit@5"))
+    made = evaluate_domain(models, domain, **options)  # a metric that is added is computed
+    assert (made.reused, "Hit@5" in made.results[0].metrics) == ((), True)
 
 
 def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):
@@ -277,26 +267,6 @@ def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     assert (current.config["dimensions"], candidate.config["dimensions"]) == (128, None)
     assert domain_command("--queries", data[0], *given, "--model", "random").exit_code == 0
     assert len({each.model.identity for each in q.load_results(tmp_path)}) == 3
-
-
-def test_a_fusion_takes_prompts_and_a_label_that_is_not_that_of_its_parts(
-    data, write, tmp_path, own_cache
-):
-    models = (
-        "[models.current]\nmodel_id = 'bm25+random'\nname = 'both'\n"
-        "prompts = { query = 'query: ' }\n[models.plain]\nmodel_id = 'bm25+random'\n"
-    )
-    file = read_queries(write("fused.toml", QUERIES + models))
-    run = evaluate_domain(
-        file.by_use, load_domain(file, data[1]), output=tmp_path / "r", show_progress=False
-    )
-    assert not run.failures
-    assert [each.model.label for each in run.results] == ["both", "bm25-plus-random"]
-    prompts = [each.model.settings["of"][1]["prompts"] for each in run.results]
-    assert prompts == [{"query": "query: "}, {}]
-    info = CliRunner().invoke(main, ["cache", "info"]).output
-    assert "random  32 texts" in info
-    assert "both" not in info
 
 
 def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(data, tmp_path):
@@ -445,20 +415,6 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     assert len(list((home / "eval_results").iterdir())) == 2
     domain_command(*arguments, "--reports", home / "elsewhere")
     assert len(list((home / "elsewhere").glob("evaluation_*"))) == 2
-
-
-def test_two_reports_of_one_second_are_both_kept(home, monkeypatch):
-    at = type("Then", (), {"now": staticmethod(lambda: datetime(2026, 1, 2, 3, 4, 5))})
-    monkeypatch.setattr(domain_module, "datetime", at)
-    for number in range(3):
-        domain_module._written(home / "eval_results", {".json": f"{number}", ".md": f"# {number}"})
-    stem = "evaluation_20260102_030405"
-    names = [f"{stem}{end}" for end in ("", "_2", "_3")]
-    assert {file.name: file.read_text() for file in (home / "eval_results").iterdir()} == {
-        f"{name}{suffix}": f"{mark}{number}"
-        for number, name in enumerate(names)
-        for suffix, mark in ((".json", ""), (".md", "# "))
-    }
 
 
 def test_models_are_labelled_on_the_command_line_or_named_as_in_the_file(data, write, home):

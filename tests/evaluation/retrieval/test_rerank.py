@@ -29,7 +29,7 @@ from qwen3nb.evaluation.retrieval.rerank import (
     split_data,
 )
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.metrics.retrieval import RECORDED, rank_documents
 from qwen3nb.metrics.run_arrays import RunBuilder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
@@ -105,12 +105,15 @@ def test_search_then_rerank_in_one_call(reranker, beir):
     assert "extra" not in collection.qrels
 
 
-def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, tmp_path):
+def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, monkeypatch):
     assert run_suite(reranker, [beir], depth=5).reused == ()
     assert run_suite(reranker, [beir], depth=5).reused == ("words",)
     with (beir / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
     assert run_suite(reranker, [beir], depth=5).reused == ()
+    monkeypatch.setitem(RECORDED, "reranking", (*RECORDED["reranking"], "Hit@5"))
+    again = run_suite(reranker, [beir], depth=5)  # a metric that is added is computed
+    assert (again.reused, "Hit@5" in again.results[0].metrics) == ((), True)
 
 
 def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
@@ -372,18 +375,6 @@ def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
     suite = run_suite(reranker, [task], first="given", depth=10)
     # One path through MTEB, one through ours: the same order, the same scores.
     assert suite.results[0].per_query["nDCG@10"] == pytest.approx(result.per_query["nDCG@10"])
-
-
-@pytest.mark.integration
-def test_a_retrieval_task_by_name_and_as_an_object(reranker):
-    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task, pydocs_sample
-
-    (result,) = run_suite(reranker, ["PyDocsSampleRetrieval"], depth=2).results
-
-    assert result.task.name == "PyDocsSampleRetrieval.bm25-2"
-    assert result.main.n == len(pydocs_sample().queries)
-    again = run_suite(reranker, [embedded_task("PyDocsSampleRetrieval")], depth=2)
-    assert again.reused == ("PyDocsSampleRetrieval",)
 
 
 # ------------------------------------------------------------------ adapters of a training
