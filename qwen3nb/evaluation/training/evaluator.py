@@ -290,6 +290,7 @@ def _measures(
     batch_size: int,
 ) -> dict[str, Measure]:
     """Return what scores an encoder on each set, by the name of the set."""
+    listed: list[tuple[str, Measure]] = []
     if data is None:
         run = Run(batch_size=batch_size)
 
@@ -297,12 +298,12 @@ def _measures(
             return evaluate_task(encoder, task, run=run, limit=limit).main
 
         selected = suite_tasks(tier=tier, tasks=tasks)
-        listed = [(task_key(task, limit=limit), partial(scored, task)) for task in selected]
+        listed += [(task_key(task, limit=limit), partial(scored, task)) for task in selected]
     elif tasks is not None or limit:
         raise ValueError("expected either data, or tasks with an optional limit; got both")
     else:
         parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
-        listed = [each for part in parts for each in _of_data(part)]
+        listed += [each for part in parts for each in _of_data(part)]
     if not listed:
         raise ValueError("expected data to score a model on; got none")
     if (name := first_duplicate(name for name, _ in listed)) is not None:
