@@ -49,6 +49,9 @@ LOG3, LOG4, LOG5 = math.log2(3), math.log2(4), math.log2(5)
         (ODD, LAST, "Hit@3", 1),
         (ODD, LAST, "Judged@2", 0.5),
         (ODD, LAST, "Judged@10", 0.75),
+        # Grades below 0 are judgements, as 0 is.
+        ({"a": -1, "b": 1}, {"a": 2.0, "b": 1.0}, "Judged@2", 1),
+        ({"a": -4, "b": 1}, {"a": 2.0, "b": 1.0}, "nDCG@10", 1 / LOG3),
         (ODD, LAST, "nDCGexp@10", (1 / LOG4 + 7 / LOG5) / (7 + 1 / LOG3)),
         # Of four relevant documents, retrieved at ranks 1 and 3:
         (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MAP@2", 1 / 4),  # divided by all that are relevant
