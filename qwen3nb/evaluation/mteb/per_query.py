@@ -173,17 +173,17 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
 
 def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
     """Return the columns of a task that is not searched; none of a type that only MTEB scores."""
-    kind = task.metadata.type
-    if kind == "STS":
-        pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
-        return {name: _numbered(values, 5) for name, values in pairs.items()}
-    if kind == "Classification":
-        labels = enumerate(part.data[task.label_column_name])
-        shares = (sum(row[i] == label for row in predicted) / len(predicted) for i, label in labels)
-        return {"accuracy": _numbered(shares, 5)}
-    if kind == "Clustering":
-        levels = scores["v_measures"].values()
-        return {"v_measure": _numbered((value for level in levels for value in level), 2)}
+    match task.metadata.type:
+        case "STS":
+            pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
+            return {name: _numbered(values, 5) for name, values in pairs.items()}
+        case "Classification":
+            count, labels = len(predicted), part.data[task.label_column_name]
+            right = (sum(row[i] == label for row in predicted) for i, label in enumerate(labels))
+            return {"accuracy": _numbered((each / count for each in right), 5)}
+        case "Clustering":
+            levels = scores["v_measures"].values()
+            return {"v_measure": _numbered((value for level in levels for value in level), 2)}
     return {}
 
 
