@@ -48,7 +48,7 @@ _PARTS = (  # what is timed in our process: part, and the full name of a functio
     (_LIBRARIES, "builtins.__import__"),
     (_LIBRARIES, "importlib.import_module"),
     ("loading the model", "qwen3nb.evaluation.evaluate.load_model"),
-    ("loading the data", f"{_MTEB}.select.suite_tasks"),
+    ("loading the data", f"{_MTEB}.evaluate.suite_tasks"),
     ("loading the data", f"{_MTEB}.evaluate.data_revision"),
     ("loading the data", f"{_MTEB}.evaluate._load"),
     ("loading the data", f"{_MTEB}.evaluate.data_counts"),

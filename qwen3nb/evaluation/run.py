@@ -54,11 +54,7 @@ _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an
 
 
 class EvaluationError(RuntimeError):
-    """Some tasks, data sets or models failed; finished records are saved.
-
-    Attributes:
-        run: what was evaluated, with the failures; None if nothing was.
-    """
+    """Some tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
 
     def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
         super().__init__(message)
@@ -73,17 +69,7 @@ class UnsupportedError(ValueError):
 class Run:
     """How an evaluation is run, whatever the model and the data.
 
-    Attributes:
-        output: folder for records; by default `paths.results`.
-        seed: names the folder of the records.
-        batch_size: texts per batch.
-        config: parameters to store in each record.
-        fresh: evaluate again even if a record exists.
-        runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
-            record that lacks them gets them, and stays as it is otherwise.
-        strict: whether to raise if an item failed; if not, see `EvaluationRun.failures`.
-        show_progress: whether to show progress bars.
-        id: shared by all records of the evaluation.
+    The options are those of `qwen3nb.evaluate`; all records of an evaluation share its ``id``.
     """
 
     output: Path | str | None = None
@@ -191,11 +177,7 @@ class EvaluationRun:
         return [f"  {name}: {reason}" for name, reason in self.reasons.items()]
 
     def raise_failures(self) -> None:
-        """Raise the failures, if there are any.
-
-        Raises:
-            EvaluationError: an item failed; lists each with its reason.
-        """
+        """Raise an EvaluationError that lists each failure with its reason, if there are any."""
         if not self.failures:
             return
         tried = len(self.failures) + len(self.results) + len(self.skipped)
@@ -419,10 +401,7 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
 
 
 def with_runs(result: Result, run: Run, ranked: Ranked, qrels: Qrels) -> Result:
-    """Write the run and the qrels of a search, if the evaluation keeps them.
-
-    Returns:
-        The record, to be saved, which names them.
+    """Write the run and the qrels of a search, if kept; return the record that names them.
 
     Raises:
         DataError: an id is empty or has white space, which TREC's formats cannot express.

@@ -42,7 +42,7 @@ def _pearson(values: Array) -> Array:
     covariance = (centred[..., 0] * centred[..., 1]).sum(axis=-1)
     spread = np.sqrt((centred**2).sum(axis=-2))
     with np.errstate(invalid="ignore", divide="ignore"):
-        result: Array = covariance / (spread[..., 0] * spread[..., 1])
+        result = covariance / (spread[..., 0] * spread[..., 1])
     # Centring a constant column leaves rounding errors, whose correlation is noise.
     constant = (np.ptp(values, axis=-2) == 0).any(axis=-1)
     return np.where(constant, np.nan, result)

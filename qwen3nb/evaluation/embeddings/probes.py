@@ -44,10 +44,10 @@ class WordSimilarity:
     """Correlation of the cosine of two words' vectors with human judgements.
 
     Attributes:
-        spearman: rank correlation with its interval over pairs, or why it is undefined.
+        spearman: with its interval over pairs, or why it is undefined.
         p_value: two-sided p-value of no correlation (t-distribution), or None.
         n: number of covered pairs, in which both words have a vector.
-        coverage: share of pairs that are covered.
+        coverage: their share.
     """
 
     spearman: Aggregate
@@ -61,10 +61,9 @@ class Analogies:
     """Accuracy on analogy questions.
 
     Attributes:
-        accuracy: share of questions answered correctly, with its interval.
-        topk: number of nearest words that may contain the answer.
+        accuracy: share of questions with the answer among the ``topk`` nearest words.
         n: number of covered questions, in which all four words have a vector.
-        coverage: share of questions that are covered.
+        coverage: their share.
     """
 
     accuracy: Aggregate
@@ -82,7 +81,6 @@ class Clusters:
             the arithmetic mean equals the V-measure; both names are in use.
         n: number of texts.
         clusters: number of clusters, k, which is the number of labels.
-        seeds: seeds of the initialisations.
     """
 
     scores: Mapping[str, Aggregate]
@@ -93,13 +91,9 @@ class Clusters:
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """Accuracy of a logistic regression on frozen vectors.
+    """Accuracy and mean F1 over classes of a logistic regression on frozen vectors.
 
-    Attributes:
-        accuracy: on the test texts, with its confidence interval.
-        macro_f1: mean F1 over classes, with its confidence interval.
-        n: number of test texts.
-        n_train: number of training texts.
+    They are measured on ``n`` test texts, after ``n_train`` training texts.
     """
 
     accuracy: Aggregate
@@ -110,14 +104,12 @@ class LinearProbe:
 
 @dataclass(frozen=True)
 class VectorSpread:
-    """Spread of vectors of length 1.
+    """Spread of the vectors of n texts, scaled to length 1.
 
     Attributes:
         uniformity: from −4 (evenly spread, in many dimensions) to 0 (all identical).
         anisotropy: mean cosine of different texts.
-        alignment: mean squared distance between texts that mean the same, or None.
-        n: number of texts.
-        n_pairs: number of pairs of texts that mean the same.
+        alignment: mean squared distance of the ``n_pairs`` that mean the same, or None.
     """
 
     uniformity: float
@@ -182,11 +174,7 @@ class Geometry:
 
 
 def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -> WordSimilarity:
-    """Spearman correlation of cosine and gold score over the covered pairs.
-
-    Args:
-        pairs: two words and a gold score.
-        vectors: vector (D,) of each word; a pair with a missing word is not covered.
+    """Spearman correlation of cosine and gold score over the pairs whose words have a vector (D,).
 
     Raises:
         ValueError: no pairs, or a vector is zero or not finite.
@@ -219,12 +207,8 @@ def analogies(
 ) -> Analogies:
     """Answer analogies by 3CosAdd: is d among the ``topk`` words nearest to b − a + c?
 
-    Vectors are scaled to length 1 first. Candidates are all words with a vector except a, b and c.
-
-    Args:
-        questions: (a, b, c, d), as in ("man", "king", "woman", "queen").
-        vectors: vector (D,) of each word.
-        topk: at least 1.
+    A question is (a, b, c, d), as in ("man", "king", "woman", "queen"). Vectors (D,) are scaled to
+    length 1 first. Candidates are all words with a vector except a, b and c.
 
     Raises:
         ValueError: no questions, ``topk`` below 1, or a vector is zero or not finite.
@@ -330,11 +314,7 @@ def linear_probe(
 
 
 def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
-    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of distinct rows of (N, D).
-
-    Raises:
-        ValueError: fewer than two vectors, or one that is zero or not finite.
-    """
+    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of distinct rows of (N, D), N >= 2."""
     unit = _unit_rows(vectors, least=2)
     total = 0.0
     for start in range(0, len(unit), _BLOCK):
@@ -349,7 +329,7 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
     """Mean of ‖x − y‖^alpha over rows of (N, D) and (N, D) that mean the same.
 
     Raises:
-        ValueError: no rows, unequal shapes, or a vector that is zero or not finite.
+        ValueError: unequal shapes, no rows, or a vector that is zero or not finite.
     """
     left, right = _unit_rows(first), _unit_rows(second)
     if left.shape != right.shape:
@@ -358,22 +338,14 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
 
 
 def anisotropy(vectors: ArrayLike) -> float:
-    """Mean cosine of distinct rows of (N, D): 0 if directions cancel out, 1 if all are equal.
-
-    Raises:
-        ValueError: fewer than two vectors, or one that is zero or not finite.
-    """
+    """Mean cosine of distinct rows of (N, D): 0 if directions cancel out, 1 if all are equal."""
     unit = _unit_rows(vectors, least=2)
     n = len(unit)
     return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
 
 
 def vector_geometry(vectors: ArrayLike) -> Geometry:
-    """Measure the geometry of ``vectors`` (N, D).
-
-    Raises:
-        ValueError: fewer than two vectors, or one that is zero or not finite.
-    """
+    """Measure the geometry of ``vectors`` (N, D), of at least two texts and none zero."""
     unit = _unit_rows(vectors, least=2)
     return Geometry(
         lengths=np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1),
@@ -386,10 +358,8 @@ def vector_geometry(vectors: ArrayLike) -> Geometry:
 def effective_rank(singular_values: Vectors) -> float:
     """Exponential of the entropy of the singular values, normalised to sum to 1.
 
-    It ranges from 1 (a single direction) to their number (all equal).
-
-    References:
-        Roy and Vetterli 2007, The effective rank, EUSIPCO, definition 1.
+    It ranges from 1 (a single direction) to their number (all equal); Roy and Vetterli 2007,
+    definition 1.
 
     Raises:
         ValueError: no values, a negative one, or all zero.
@@ -450,8 +420,8 @@ def probe(
     alike, solved = {}, {}
     for file in map(Path, words):
         pairs = load_word_pairs(file)
-        vectors = of_words(word for pair in pairs for word in pair[:2])
-        alike[_name(file)] = word_similarity(pairs, vectors)
+        known = of_words(word for pair in pairs for word in pair[:2])
+        alike[_name(file)] = word_similarity(pairs, known)
     for file in map(Path, questions):
         loaded = load_analogies(file)
         solved[_name(file)] = analogies(loaded, of_words(word for each in loaded for word in each))
@@ -467,19 +437,16 @@ def probe(
         for part in (learning.dataset["train"], learning.dataset["test"])
     )
     learnt = linear_probe(*train, *test, seed=seed)
-    return Probes(encoder.label, alike, solved, grouped, learnt, _spread(encoder))
+    sentences = author_sts()
+    texts = sorted({text for first, second, _ in sentences for text in (first, second)})
+    vectors = encoder.encode(texts)
+    same = [(first, second) for first, second, grade in sentences if grade >= SAME]
+    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
+    spread = VectorSpread(
+        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
+    )
+    return Probes(encoder.label, alike, solved, grouped, learnt, spread)
 
 
 def _name(file: Path) -> str:
     return file.name if file.is_dir() else file.name.partition(".")[0]
-
-
-def _spread(encoder: Encoder) -> VectorSpread:
-    rows = author_sts()
-    texts = sorted({text for first, second, _ in rows for text in (first, second)})
-    vectors = encoder.encode(texts)
-    same = [(first, second) for first, second, grade in rows if grade >= SAME]
-    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
-    return VectorSpread(
-        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
-    )

@@ -59,11 +59,8 @@ class Check:
     Attributes:
         name: what is checked.
         verdict: ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``.
-        observed: the observation, as text.
-        expected: the threshold, as text.
-        value: the observation as a number, if it is one.
-        low: lower bound of its 95 % confidence interval, if any.
-        high: upper bound of the interval, if any.
+        observed: the observation, as text, and ``expected`` the threshold.
+        value: the observation as a number, if it is one, with its 95 % interval, if any.
         n: sample size, with its unit.
         remark: what to consider when reading it.
     """
@@ -81,13 +78,9 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class SanityCheck:
-    """All checks of one model; iterates over them.
+    """All checks of one model, in display order; iterates over them.
 
-    Attributes:
-        model: label of the model.
-        identity: SHA-256 of everything that determines its vectors.
-        checks: the checks, in display order.
-        geometry: geometry of the vectors; None for a model without vectors.
+    ``geometry`` is that of its vectors; None for a model without vectors.
     """
 
     model: str
@@ -111,22 +104,21 @@ class SanityCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """Return verdict, checks and a summary of the geometry as JSON values."""
-        spread, geometry = None, self.geometry
-        if geometry is not None:
-            spread = {
+        geometry = self.geometry
+        return {
+            "model": self.model,
+            "identity": self.identity,
+            "verdict": self.verdict,
+            "checks": [asdict(check) for check in self.checks],
+            "geometry": geometry
+            and {
                 "texts": geometry.texts,
                 "dimension": geometry.dimension,
                 "low_variance_dimensions": geometry.collapsed,
                 "mean_cosine": geometry.mean_cosine,
                 "effective_rank": geometry.effective_rank,
                 "singular_values": geometry.singular_values.tolist(),
-            }
-        return {
-            "model": self.model,
-            "identity": self.identity,
-            "verdict": self.verdict,
-            "checks": [asdict(check) for check in self.checks],
-            "geometry": spread,
+            },
         }
 
 
@@ -159,18 +151,19 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
     queries = model.encode(list(pydocs.queries.values()), role="query")
     geometry = vector_geometry(np.concatenate([documents, spoken]))
-    shape, names = _geometry(geometry, model), list(pydocs.corpus)
+    dimension, lengths, *spread = _geometry(geometry, model)
+    names = list(pydocs.corpus)
     scores = model.similarity(queries, documents).tolist()
     run = {
         q: dict(zip(names, row, strict=True)) for q, row in zip(pydocs.queries, scores, strict=True)
     }
     checks = (
-        shape["dimension"],
-        shape["lengths"],
+        dimension,
+        lengths,
         _paraphrase(model),
         *_sts(model, dict(zip(sentences, spoken, strict=True))),
         _retrieval(run, pydocs),
-        *(shape[name] for name in ("collapsed", "cosine", "rank")),
+        *spread,
     )
     return SanityCheck(model.label, model.identity, checks, geometry)
 
@@ -180,12 +173,8 @@ def verdict_of(
 ) -> str:
     """Return the verdict on a score with an interval; thresholds must be exceeded.
 
-    Args:
-        score: the score.
-        chance: score at chance level.
-        needed: a score up to here fails, on the data the threshold was set for.
-        target: a score up to here gives a warning.
-        stand_in: whether the data differ from those ``needed`` was set for.
+    A score up to ``target`` gives a warning; up to ``needed`` it fails, unless the data are a
+    ``stand_in`` for those that this threshold was set for.
     """
     if score.value is None or (score.low if score.low is not None else score.value) <= chance:
         return "FAILED"
@@ -194,8 +183,8 @@ def verdict_of(
     return "WARNING" if stand_in or score.value > needed else "FAILED"
 
 
-def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
-    """Checks of lengths, variances and cosines, by what they are of."""
+def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
+    """Checks of dimensions, lengths, variances, cosines and rank."""
 
     def passed(good: bool) -> str:
         return "PASSED" if good else "WARNING"
@@ -203,14 +192,14 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
     texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
     off, unit = float(np.abs(lengths - 1).max()), model.normalizes
     share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
-    return {
-        "dimension": Check(
+    return [
+        Check(
             "dimensions of a vector",
             "INFO",
             f"{geometry.dimension}",
             value=float(geometry.dimension),
         ),
-        "lengths": Check(
+        Check(
             "vectors have length 1",
             passed(off <= NORM_TOLERANCE) if unit else "INFO",
             f"{lengths.min():.4f} to {lengths.max():.4f}",
@@ -219,7 +208,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             n=texts,
             remark="" if unit else "the model does not normalise its vectors",
         ),
-        "collapsed": Check(
+        Check(
             "collapsed dimensions",
             passed(share < COLLAPSED_SHARE),
             f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
@@ -229,7 +218,7 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             n=texts,
             remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
         ),
-        "cosine": Check(
+        Check(
             "different texts point in different directions",
             passed(cosine < COSINE_LIMIT),
             f"mean cosine {cosine:z.3f}",
@@ -237,14 +226,14 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             value=cosine,
             n=f"{len(geometry.cosines):,} pairs",
         ),
-        "rank": Check(
+        Check(
             "directions in use (effective rank)",
             "INFO",
             f"{geometry.effective_rank:.1f} of at most {len(geometry.singular_values)}",
             value=geometry.effective_rank,
             n=texts,
         ),
-    }
+    ]
 
 
 def _paraphrase(encoder: Encoder) -> Check:
@@ -314,12 +303,8 @@ def vector_agreement(
 ) -> Mapping[str, tuple[float, float]]:
     """Cosine of each model's vectors with those of a center: mean and minimum, by folder name.
 
-    Computed over the distinct sentences of the author-written STS set.
-
-    Args:
-        center: a model folder, such as an average.
-        others: folders of models of the same dimension, such as its sources.
-        options: options of `load_encoder`, such as ``pooling``.
+    Computed over the distinct sentences of the author-written STS set. ``center`` is a model
+    folder, such as an average, and ``others`` are those of its sources, loaded with the options.
     """
     texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
 

@@ -25,14 +25,9 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 
 @dataclass(frozen=True)
 class STSPairs:
-    """Sentence pairs with gold scores on any scale.
+    """N sentence pairs with gold scores on any scale.
 
-    Attributes:
-        name: name of the set.
-        first: N sentences.
-        second: N sentences.
-        gold: N scores.
-        stand_in: whether thresholds that were set for another set are read on this one.
+    ``stand_in``: whether thresholds that were set for another set are read on this one.
     """
 
     name: str
@@ -59,13 +54,9 @@ class STSPairs:
 
 @dataclass(frozen=True)
 class STSScores:
-    """Correlation of cosine similarities with gold scores.
+    """Rank and linear correlation of similarities with gold scores, each with its interval.
 
-    Attributes:
-        dataset: name of the set.
-        spearman: rank correlation, with its interval; undefined if a column is constant.
-        pearson: linear correlation, likewise.
-        per_query: cosine similarity and gold score of each pair.
+    They are undefined if a column is constant. ``per_query`` has both values of each pair.
     """
 
     dataset: str

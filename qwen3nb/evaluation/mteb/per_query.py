@@ -17,7 +17,7 @@ a score such as ``p-MRR``), the record holds MTEB's value, without an interval.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,13 +51,9 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Slice:
-    """The loaded data of one split of one subset.
+    """The loaded rows, or corpus, queries and judgements, of one split of one subset.
 
-    Attributes:
-        split: name of the split.
-        subset: name of the subset.
-        prefix: what the ids of its queries begin with.
-        data: its rows, or the corpus, queries and judgements of a search task.
+    The ids of its queries begin with ``prefix``.
     """
 
     split: str
@@ -110,12 +106,7 @@ def task_slices(task: Any) -> list[Slice]:
 
 
 def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskScores:
-    """Score a loaded task from MTEB's predictions and result.
-
-    Args:
-        task: the MTEB task.
-        predicted: MTEB's predictions, by subset and split.
-        outcome: MTEB's ``TaskResult``.
+    """Score a loaded MTEB task from its predictions, by subset and split, and its ``TaskResult``.
 
     Raises:
         EvaluationError: MTEB's main score differs from ours by more than 1e-5.
@@ -139,9 +130,9 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
             own = score_run(judged, ranked, named, zeros=True)
             qrels |= {f"{part.prefix}{query}": grades for query, grades in judged.items()}
             run |= {f"{part.prefix}{query}": ranked.get(query, {}) for query in judged}
-        elif kind in _EXTRACTORS:
+        elif kind in _NAMED:
             entry = entries[part.split, part.subset]
-            own = _EXTRACTORS[kind](task, part, predicted[part.subset][part.split], entry)
+            own = _values(task, part, predicted[part.subset][part.split], entry)
         for column, values in own.items():
             columns.setdefault(column, {}).update(
                 {f"{part.prefix}{query}": float(value) for query, value in values.items()}
@@ -170,37 +161,34 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskSco
         _check_agreement(task, score, value, on=f" on {part.split}/{part.subset}")
         parts.append(Part(part.split, part.subset, tuple(entry["languages"]), score, value))
     unit = next((unit for unit, kinds in _UNITS.items() if kind in kinds), "items")
-    size = _size(task, [part.data for part in slices])
+    data = [part.data for part in slices]
+    if all(map(_is_search, data)):
+        documents, queries = (sum(len(each[of]) for each in data) for of in ("corpus", "queries"))
+        size = {"documents": documents, "queries": queries}
+    else:
+        size = {"pairs" if unit == "pairs" else "texts": sum(_count(task, each) for each in data)}
     unit = "readers" if _by_reader(task) else unit
     return TaskScores(columns, metrics, main, unit, size, tuple(parts), qrels, run)
 
 
-def _sts(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    names = [f"{index:05d}" for index in range(len(predicted["cosine_scores"]))]
-    return {
-        "cosine": dict(zip(names, predicted["cosine_scores"], strict=True)),
-        "gold": dict(zip(names, part.data["score"], strict=True)),
-    }
+def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
+    """Return the columns of a task that is not searched; none of a type that only MTEB scores."""
+    match task.metadata.type:
+        case "STS":
+            pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
+            return {name: _numbered(values, 5) for name, values in pairs.items()}
+        case "Classification":
+            count, labels = len(predicted), part.data[task.label_column_name]
+            right = (sum(row[i] == label for row in predicted) for i, label in enumerate(labels))
+            return {"accuracy": _numbered((each / count for each in right), 5)}
+        case "Clustering":
+            levels = scores["v_measures"].values()
+            return {"v_measure": _numbered((value for level in levels for value in level), 2)}
+    return {}
 
 
-def _classification(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    hits = {
-        f"{index:05d}": sum(row[index] == label for row in predicted) / len(predicted)
-        for index, label in enumerate(part.data[task.label_column_name])
-    }
-    return {"accuracy": hits}
-
-
-def _clustering(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    draws = [value for level in scores["v_measures"].values() for value in level]
-    return {"v_measure": {f"{index:02d}": value for index, value in enumerate(draws)}}
-
-
-_EXTRACTORS: dict[str, Callable[[Any, Slice, Any, Any], PerQuery]] = {
-    "STS": _sts,
-    "Classification": _classification,
-    "Clustering": _clustering,
-}
+def _numbered(values: Iterable[float], digits: int) -> dict[str, float]:
+    return {f"{index:0{digits}d}": value for index, value in enumerate(values)}
 
 
 def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
@@ -256,17 +244,6 @@ def _check_agreement(task: Any, ours: Aggregate, theirs: float, *, on: str = "")
             f"per-query scores give {ours.value} "
             f"({ours.undefined or 'they differ by more than 1e-5'})"
         )
-
-
-def _size(task: Any, data: list[Any]) -> dict[str, int]:
-    """Return the number of queries and documents, of pairs, or of texts."""
-    if all(_is_search(each) for each in data):
-        return {
-            "documents": sum(len(each["corpus"]) for each in data),
-            "queries": sum(len(each["queries"]) for each in data),
-        }
-    unit = "pairs" if task.metadata.type in _UNITS["pairs"] else "texts"
-    return {unit: sum(_count(task, each) for each in data)}
 
 
 def _is_search(data: Any) -> bool:

@@ -1,8 +1,4 @@
-"""Select MTEB tasks by name, by type and language, by benchmark, or by tier; limit their size.
-
-What decides whether a record belongs to a task is little; `known_tasks` keeps it in the cache, as
-MTEB and its libraries take seconds to load.
-"""
+"""Select MTEB tasks by name, by type and language, by benchmark, or by tier; limit their size."""
 
 from __future__ import annotations
 
@@ -10,29 +6,20 @@ import copy
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from qwen3nb import paths
-from qwen3nb.datasets.mirror import current_revision
-from qwen3nb.datasets.pydocs.build import cache_file
-from qwen3nb.evaluation.known_models import remember
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.imports import load_library
 
 ALL = "all"  # in place of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
 _LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
-_KEPT = ("key", "type", "dataset", "pinned", "splits", "subsets")
 
 
 def split_names(text: str) -> list[str]:
@@ -41,9 +28,9 @@ def split_names(text: str) -> list[str]:
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`.
+    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`, without their data.
 
-    No data is loaded. The tasks of MTEB's own benchmarks are restricted as MTEB does.
+    The tasks of MTEB's own benchmarks are restricted as MTEB does.
 
     Raises:
         ValueError: unknown tier.
@@ -116,15 +103,8 @@ def choose_tasks(
 ) -> list[Any]:
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
-    Args:
-        tier: tier to use if no tasks and no benchmark are given.
-        tasks: task names, or ``all`` for every task of MTEB; with ``benchmark``, only tasks of
-            that benchmark.
-        types: MTEB task types, such as ``STS,Retrieval``, to keep of these tasks.
-        languages: three-letter codes, such as ``eng``, likewise.
-        benchmark: name of a benchmark, such as ``MTEB(eng, v2)``.
-        splits: splits to evaluate, such as ``test``, of those a task has.
-        subsets: subsets to evaluate, such as ``en,de``, likewise.
+    The arguments are those of `select_tasks`; the tier counts if no tasks and no benchmark are
+    given, and the tasks ``all`` are those of MTEB.
 
     Raises:
         ValueError: as `select_tasks`.
@@ -210,11 +190,7 @@ def select_tasks(
 def _narrowed(
     task: Any, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
 ) -> Any:
-    """Return a new task object, restricted further than ``task`` is.
-
-    Raises:
-        ValueError: the restrictions exclude each other.
-    """
+    """Return a new task object, restricted further than ``task`` is."""
     spoken = task.metadata.hf_subsets_to_langscripts
     kept = [
         each
@@ -256,94 +232,6 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> str:
         + (f"; did you mean {' or '.join(near)}?" if near else "")
         + f" `qwen3nb tasks` lists all {len(known)}"
     )
-
-
-@dataclass(frozen=True)
-class KnownTask:
-    """A task whose object may not be there.
-
-    Attributes:
-        key: its name with its selection; see `qwen3nb.records.TaskInfo.key`.
-        type: MTEB's type, such as ``Retrieval``.
-        dataset: id of its data set.
-        pinned: revision that MTEB names.
-        splits: splits to evaluate.
-        subsets: subsets to evaluate.
-        load: returns MTEB's task object; its data are not loaded.
-    """
-
-    key: str
-    type: str
-    dataset: str
-    pinned: str
-    splits: Sequence[str]
-    subsets: Sequence[str]
-    load: Callable[[], Any]
-
-    @classmethod
-    def of(cls, task: Any, *, limit: int = 0) -> KnownTask:
-        """Return what is known of a task object."""
-        data = task.metadata.dataset
-        return cls(
-            key=task_key(task, limit=limit),
-            type=str(task.metadata.type),
-            dataset=str(data["path"]),
-            pinned=str(data.get("revision")),
-            splits=tuple(task.eval_splits),
-            subsets=tuple(task.hf_subsets),
-            load=lambda: task,
-        )
-
-    @property
-    def revision(self) -> str:
-        """What identifies its data now; see `current_revision`."""
-        return current_revision(self.dataset, pinned=self.pinned)
-
-
-def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0) -> list[KnownTask]:
-    """Return the tasks of `suite_tasks`; without MTEB if they were listed before, by names.
-
-    They are kept by the names or the tasks of the tier, MTEB's release and this package's own code
-    and data.
-
-    Raises:
-        ValueError: as `suite_tasks`.
-    """
-    if isinstance(tasks, str):
-        tasks = split_names(tasks) or None
-    given = None if tasks is None else list(tasks)
-
-    @cache
-    def made() -> dict[str, KnownTask]:
-        known = (KnownTask.of(task, limit=limit) for task in suite_tasks(tier=tier, tasks=given))
-        return {task.key: task for task in known}
-
-    def loader(key: str) -> Callable[[], Any]:
-        return lambda: made()[key].load()
-
-    if not all(isinstance(each, str) for each in given or ()):
-        return list(made().values())
-    names = given if given is not None else TIERS[one_of("tier", tier, TIERS)].task_keys
-
-    def file() -> Any:
-        pydocs = cache_file()
-        parts = {
-            "named": [given is None, names, limit],
-            "mteb": installed_version("mteb"),
-            "code": code_digest(),
-            "pydocs": sha256_file(pydocs) if pydocs.is_file() else "",
-        }
-        return paths.cache() / "tasks" / f"{sha256_json(parts)[:32]}.json"
-
-    try:
-        if kept := [KnownTask(**each, load=loader(each["key"])) for each in read_json(file())]:
-            return kept
-    except (OSError, ValueError, TypeError, KeyError):
-        pass  # missing or damaged: listed again
-    listed = list(made().values())
-    # PyDocs is built by now.
-    remember(file(), [{name: getattr(task, name) for name in _KEPT} for task in listed])
-    return listed
 
 
 @contextmanager

@@ -256,11 +256,8 @@ def seconds_per_query(model: Model, queries: Sequence[str]) -> float:
     """Return the median time of a query in seconds, one at a time, as a search would meet it.
 
     Of an encoder, from a text to its vector, without the cache: what an index adds is the same for
-    all encoders of one dimension. Of BM25, from a text to its ranking. Of a fusion, the sum.
-
-    Args:
-        model: an encoder, or a search model whose documents are indexed.
-        queries: texts, at least one; the first is a warm-up.
+    all encoders of one dimension. Of BM25, whose documents are indexed, from a text to its ranking.
+    Of a fusion, the sum. The first of the queries, at least one, is a warm-up.
     """
     if isinstance(model, Fusion):
         return sum(seconds_per_query(part, queries) for part in model.parts)

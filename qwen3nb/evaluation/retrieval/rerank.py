@@ -5,6 +5,10 @@ stage, and the gain. A reranker cannot rank what the first stage missed: the rec
 first stage is the ceiling, and an oracle's order of the candidates the upper bound. The run is
 saved next to the record in TREC format, that of the first stage once for all rerankers.
 
+The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of
+the first stage. A second reranker neither loads the data set nor searches it, and needs
+memory for the candidates only, not for millions of other documents.
+
 Queries are scored one by one and journaled, so an interrupted run resumes where it stopped. A
 query that leaves no room for a document is truncated after the document; the record
 counts such queries (``queries_cut``) and names the longest.
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.retrieval.candidates import (
-    Candidates,
-    DataSet,
-    load_candidates,
-    split_data,
+from qwen3nb.evaluation.mteb.evaluate import quiet
+from qwen3nb.evaluation.mteb.select import drawn, select_tasks, split_groups, task_key
+from qwen3nb.evaluation.retrieval.first_stage import (
+    First,
+    FirstStage,
+    describe,
+    first_stage,
+    stored_stage,
 )
-from qwen3nb.evaluation.retrieval.first_stage import First
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
+from qwen3nb.hub.session import hub_reachable
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
@@ -48,14 +56,23 @@ from qwen3nb.records.runs import (
 )
 from qwen3nb.records.side_files import run_path
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
+from qwen3nb.utils.atomic_files import (
+    read_json,
+    sha256_file,
+    sha256_json,
+    write_json,
+    write_text,
+)
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
+_PLAIN = ("revision", "size", "limit", "parts")  # fields of `Candidates` that are kept as they are
+_FORMAT = 1  # of kept candidates; increase when their content changes
 
 
 def rerank(
@@ -67,7 +84,6 @@ def rerank(
     msmarco: Path | str | None = None,
     first: First = "bm25",
     depth: int = 100,
-    load: Callable[..., list[Candidates]] = load_candidates,
     **options: Any,
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
@@ -86,7 +102,6 @@ def rerank(
             tier's MSMARCO: the official candidates (BM25's top 1,000) are cut to ``depth``.
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
-        load: `load_candidates`, or `LoadedCandidates.load` to share them between rerankers.
         options: as in `evaluate`: ``output``, ``seed``, ``config``, ``fresh``, ``strict`` and
             ``show_progress``; with ``runs``, the qrels are kept, too.
 
@@ -112,8 +127,8 @@ def rerank(
     def find(part: DataSet | Exception, stage: First) -> Iterator[tuple[Any, RerankItem]]:
         if isinstance(part, Exception):
             raise part
-        for each in load(part, stage, depth=depth, limit=limit, reachable=run.reachable):
-            yield model, RerankItem(each)
+        loaded = load_candidates(part, stage, depth=depth, limit=limit, reachable=run.reachable)
+        yield from ((model, RerankItem(each)) for each in loaded)
 
     jobs: list[Any] = []
     for spec, stage in wanted:
@@ -122,6 +137,193 @@ def rerank(
         except Exception as error:  # noqa: BLE001 - a data set that fails, as any other
             jobs.append((str(spec), partial(find, error, stage)))
     return evaluate_each(jobs, run, label=model.label, kind="data sets")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What is loaded at a time: a collection, a folder or an MTEB task, with its name in messages.
+
+    ``group`` is the MTEB task of which it is one of so many ``parts``, or empty.
+    """
+
+    data: Any
+    name: str
+    group: str = ""
+    parts: int = 0
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it is an MTEB task."""
+        return hasattr(self.data, "metadata")
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A test collection without the documents that the first stage did not retrieve.
+
+    Attributes:
+        collection: queries, qrels, and the texts of the candidates.
+        first: the first stage with its run.
+        revision: revision of the whole collection.
+        size: numbers of documents and queries of the whole collection.
+        limit: the limit that the collection was reduced by, or 0.
+        parts: number of collections in its group, or 0.
+    """
+
+    collection: TestCollection
+    first: FirstStage
+    revision: str
+    size: dict[str, int]
+    limit: int = 0
+    parts: int = 0
+
+
+def load_candidates(
+    part: DataSet,
+    first: First = "bm25",
+    *,
+    depth: int = 100,
+    limit: int = 0,
+    reachable: Callable[[], bool] = hub_reachable,
+) -> list[Candidates]:
+    """Load and search one part, unless its candidates are kept; one item per collection.
+
+    For ``limit`` see `limited_collection`; ``reachable`` is `hub_reachable`, perhaps remembered.
+
+    Raises:
+        DataError: no such first stage, or data that are malformed.
+        MirrorError: the data are neither in the mirror nor on the hub.
+    """
+    file = None  # data that are read whenever they are needed
+    if part.is_task and not part.data.data_loaded:
+        key = {
+            "format": _FORMAT,
+            "task": part.name,
+            "group": [part.group, part.parts],
+            "data": data_revision(part.data),
+            "mteb": installed_version("mteb"),
+            "first": describe(first)[1],
+            "depth": depth,
+            "limit": limit,
+        }
+        file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
+        if (kept := _read(file)) is not None:
+            return kept
+    with hub_access(needs([part.data]) if part.is_task else [], reachable):
+        collections = _loaded(part)
+        parts = part.parts or (len(collections) if collections[0].group else 0)
+        searched = []
+        for whole in collections:
+            collection = limited_collection(whole, limit)
+            stage = first_stage(collection, first, depth=depth)
+            size = {"documents": len(collection.documents), "queries": len(collection.queries)}
+            texts = {name: collection.documents[name] for name in stage.run.retrieved()}
+            cut = replace(collection, documents=texts, candidates=None)
+            searched.append(Candidates(cut, stage, collection.revision, size, limit, parts))
+    if file is not None:
+        _write(file, searched)
+    return searched
+
+
+def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
+    """Return at most ``limit`` queries, and as many documents besides their judged ones.
+
+    The draw is the same for every model. A document that is a candidate in the data stays.
+    """
+    if not limit:
+        return collection
+    names = sorted(collection.queries)
+    queries = [names[index] for index in drawn(len(names), limit)]
+    qrels = {query: collection.qrels[query] for query in queries}
+    candidates = None
+    if collection.candidates is not None:
+        candidates = {query: collection.candidates[query] for query in queries}
+    needed = {document for grades in qrels.values() for document in grades}
+    needed |= {document for listed in (candidates or {}).values() for document in listed}
+    others = sorted(collection.documents.keys() - needed)
+    needed |= {others[index] for index in drawn(len(others), limit)}
+    if len(queries) == len(names) and collection.documents.keys() <= needed:
+        return collection
+    return replace(
+        collection,
+        queries={query: collection.queries[query] for query in queries},
+        qrels=qrels,
+        candidates=candidates,
+        documents={name: text for name, text in collection.documents.items() if name in needed},
+        counts={},  # those of the whole do not hold here
+    )
+
+
+def split_data(data: Any) -> list[DataSet]:
+    """Split a group of MTEB tasks into its parts; anything else is one part.
+
+    Raises:
+        DataError: neither a folder nor an MTEB task.
+    """
+    if isinstance(data, TestCollection):
+        return [DataSet(data, data.name)]
+    if isinstance(data, str | Path) and Path(data).expanduser().is_dir():
+        return [DataSet(data, str(data))]
+    try:
+        tasks = select_tasks(names=[str(data)]) if isinstance(data, str | Path) else [data]
+    except ValueError as error:
+        raise DataError(f"{str(data)!r} is neither a folder nor an MTEB task ({error})") from None
+    split = split_groups(tasks)
+    group, parts = (tasks[0].metadata.name, len(split)) if len(split) > 1 else ("", 0)
+    return [DataSet(task, task_key(task), group, parts) for task in split]
+
+
+def _loaded(part: DataSet) -> list[TestCollection]:
+    """Load the collections of a part; of a task without progress bars or MTEB's own copy."""
+    if not part.is_task:
+        return find_collections(part.data)
+    task, own = part.data, not part.data.data_loaded
+    try:
+        with quiet():
+            collections = find_collections(task)
+    except (DataError, MirrorError):
+        raise
+    except Exception as error:  # a loader may raise anything
+        if task.metadata.dataset["path"].startswith("qwen3nb/"):
+            raise
+        raise explain(task, error) from error
+    if own:
+        task.unload_data()
+    return [replace(each, group=part.group or each.group) for each in collections]
+
+
+def _write(file: Path, kept: list[Candidates]) -> None:
+    """Write the candidates; their runs are kept by `first_stage`."""
+    names = [each.name for each in fields(TestCollection)]
+    rows = [
+        {
+            "collection": {name: getattr(each.collection, name) for name in names},
+            "label": each.first.label,
+            "recipe": each.first.recipe,
+            **{name: getattr(each, name) for name in _PLAIN},
+        }
+        for each in kept
+    ]
+    write_json(file, {"digest": sha256_json(rows), "collections": rows}, indent=None)
+
+
+def _read(file: Path) -> list[Candidates] | None:
+    """Read the candidates; None if they are damaged, or without their run."""
+    try:
+        content = read_json(file)
+        rows: list[dict[str, Any]] = content["collections"]
+        if content["digest"] != sha256_json(rows):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # loaded and searched again
+    kept = []
+    for row in rows:
+        collection = TestCollection(**row["collection"])
+        stage = stored_stage(row["label"], row["recipe"], collection.queries)
+        if stage is None:
+            return None
+        kept.append(Candidates(collection, stage, **{name: row[name] for name in _PLAIN}))
+    return kept
 
 
 @dataclass(frozen=True)
@@ -245,16 +447,9 @@ def score_candidates(
 ) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
     """Score all candidates of a first stage's run.
 
-    Each query is journaled when it is scored, so an interrupted run loses one query at most. Memory
-    holds the log-odds of all pairs as one array, and the texts and scores of one query.
-
-    Args:
-        reranker: scores the pairs.
-        collection: has the texts.
-        first: the first stage's run.
-        journal: has the scores of queries that were scored before, and gets the others.
-        fresh: whether to score all queries again.
-        show_progress: whether to show a progress bar.
+    Each query is journaled when it is scored, so an interrupted run loses one query at most; with
+    ``fresh``, all are scored again. Memory holds the log-odds of all pairs as one array, and the
+    texts and scores of one query.
 
     Returns:
         The run of log-odds; the number of pairs, and of truncations and ties among them; the
@@ -297,10 +492,7 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
     Lines keep their order; the file is written atomically. Pairs of one query are
-    scored together, wherever they are in the file.
-
-    Returns:
-        The number of pairs.
+    scored together, wherever they are in the file. Return the number of pairs.
 
     Raises:
         DataError: a line is not a pair; the message names the line.

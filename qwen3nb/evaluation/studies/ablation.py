@@ -66,13 +66,7 @@ class VariantResult:
 
 @dataclass(frozen=True)
 class TrainingVariant:
-    """A training of a series.
-
-    Attributes:
-        name: of its folder.
-        folder: with its checkpoints.
-        components: what it was, by name.
-    """
+    """A training of a series: the folder with its checkpoints, and what it was, by component."""
 
     name: str
     folder: Path

@@ -19,7 +19,6 @@ from typing import Any
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.training_files import json_lines, read_settings
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.retrieval.candidates import LoadedCandidates
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.models.load import load_encoder
@@ -37,13 +36,10 @@ _SEED = re.compile(r"seed_(\d{1,9})")
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """One adapter of one configuration and seed.
+    """The adapter in ``folder``, of one configuration (a folder's name) and seed of the training.
 
     Attributes:
-        configuration: name of the folder, such as ``rank_only_r8``.
-        seed: seed of the training.
         mode: ``rank_only``, ``emb_only`` or ``joint``.
-        folder: folder of the adapter.
         settings: content of its ``config.yaml``.
     """
 
@@ -133,69 +129,52 @@ def evaluate_trained(
     data: Iterable[Any] = (),
     *,
     tier: str = "",
-    limit: int = 0,
     training: Path | str | None = None,
     base: str | Path | None = None,
     embedding_tasks: Iterable[Any] = (),
-    max_length: int = 512,
-    device: str = "auto",
-    dtype: str = "float32",
-    msmarco: Path | str | None = None,
-    depth: int = 100,
     **options: Any,
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
-    All adapters share the first stage of a data set, and its candidates in memory. A data set or
-    task that fails stops neither the others nor the other adapters.
+    All adapters share the first stage of a data set. A data set or task that fails stops neither
+    the others nor the other adapters.
 
     Args:
         outputs: see `find_trained`.
         data: data sets to rerank; see `rerank`.
         tier: name of a tier, instead of ``data``: adapters that embed are also evaluated on
             all its tasks. Without both, the tier in the adapter's training configuration.
-        limit: see `rerank` and `evaluate`; 0 for no limit.
         training: training configuration of a single adapter; see `find_trained`.
         base: base model of the adapters; None for the one named in each adapter.
         embedding_tasks: MTEB tasks for the adapters that embed, instead of the tier's.
-        max_length: maximum number of tokens per pair.
-        device: device to run on.
-        dtype: data type of the weights.
-        msmarco: folder of the official MS MARCO dev files; see `rerank`.
-        depth: candidates per query.
-        options: see `Run`; the seed is that of each training.
+        options: ``device``, ``dtype`` and ``max_length`` (of a pair), as in `load_reranker`;
+            ``msmarco`` and ``depth``, as in `rerank`; ``limit`` and the others of `evaluate`,
+            but for the seed, which is that of each training.
 
     Raises:
         SpecError: no adapter, no base model, or an adapter that does not fit its base.
         ValueError: neither data nor a tier, or both.
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
-    listed, tasks, load = list(data), list(embedding_tasks), LoadedCandidates().load
+    listed, tasks = list(data), list(embedding_tasks)
+    of_pairs, placed, of_search = (
+        {name: options.pop(name) for name in names if name in options}
+        for names in (("max_length",), ("device", "dtype"), ("msmarco", "depth"))
+    )
     runs: list[tuple[str, EvaluationRun]] = []
     for each in find_trained(outputs, training=training):
         own = tier or ("" if listed else each.tier)
-        run: dict[str, Any] = {**options, "seed": each.seed, "strict": False, "limit": limit}
-        placed: dict[str, Any] = {"device": device, "dtype": dtype}
+        run: dict[str, Any] = {**options, "seed": each.seed, "strict": False}
         spec, adapter = (each.folder, None) if base is None else (base, each.folder)
+        how = {"instruction": each.instruction, **placed}
         reranker = load_reranker(
-            spec,
-            adapter=adapter,
-            instruction=each.instruction,
-            template="double-newline",
-            max_length=max_length,
-            **placed,
+            spec, adapter=adapter, template="double-newline", **how, **of_pairs
         )
         run |= {"tier": own, "config": {"training": _snapshot(each, "reranking")}}
-        wanted: dict[str, Any] = {"msmarco": msmarco, "depth": depth, "load": load}
-        done = [rerank(reranker, listed or None, **wanted, **run)]
+        done = [rerank(reranker, listed or None, **of_search, **run)]
         if each.embeds and (tasks or own):
-            encoder = load_encoder(
-                each.folder,
-                base=base,
-                instruction=each.instruction,
-                show_progress=options.get("show_progress", True),
-                **placed,
-            )
+            shown = options.get("show_progress", True)
+            encoder = load_encoder(each.folder, base=base, show_progress=shown, **how)
             run["config"] = {"training": _snapshot(each, "embedding")}
             done.append(evaluate(encoder, tasks=tasks or None, **run))
         _write_back(each, [result for one in done for result in one])
@@ -207,7 +186,7 @@ def evaluate_trained(
         {f"{name}{item}": trace for name, one in runs for item, trace in one.failures.items()},
         label=str(outputs),
         kind="evaluations",
-        folder=str(Run(**options).folder),
+        folder=str(Run(output=options.get("output")).folder),
     )
     joined.raise_failures()
     return joined

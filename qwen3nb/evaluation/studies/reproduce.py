@@ -40,14 +40,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A published score and our reproduction of it.
-
-    Attributes:
-        published: the published score.
-        result: our record; None if the task did not run.
-        value: our score, or None.
-        reason: why the task did not run.
-    """
+    """A published score and our reproduction of it, or the reason why the task did not run."""
 
     published: Published
     result: Result | None

@@ -45,10 +45,8 @@ class Prediction:
     """Rank correlation, over models, of a tier's mean score with the mean of other tasks.
 
     Attributes:
-        predictor: a tier, or one of its tasks.
-        tasks: names of its tasks with published scores.
-        target: description of the tasks to predict.
-        targets: names of the tasks to predict.
+        predictor: a tier, or one of its tasks; its tasks with published scores.
+        target: description of the tasks to predict, and their names.
         correlation: Spearman correlation, with an interval over models.
     """
 

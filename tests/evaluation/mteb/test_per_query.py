@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 from datasets import Dataset, DatasetDict
-from helpers.mteb_tasks import WORDS, loaded
+from helpers.mteb_tasks import WORDS, loaded, search_data
 
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.evaluate import data_counts
 from qwen3nb.evaluation.mteb.per_query import score_task
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import reported
-from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify
 
@@ -29,13 +29,8 @@ def outcome(scores):
     return SimpleNamespace(scores=entries, get_score=lambda: sum(values) / len(values))
 
 
-def collection(qrels, *, documents=("d1", "d2"), candidates=None):
-    return {
-        "corpus": Dataset.from_list([{"id": d, "text": d, "title": ""} for d in documents]),
-        "queries": Dataset.from_list([{"id": query, "text": query} for query in qrels]),
-        "relevant_docs": qrels,
-        "top_ranked": candidates,
-    }
+def collection(qrels, documents=("d1", "d2")):
+    return search_data({d: d for d in documents}, {query: query for query in qrels}, qrels)
 
 
 def test_a_type_without_scores_per_query_keeps_what_mteb_reports():
@@ -119,11 +114,6 @@ def sts(subsets):
     return loaded("STS17", data, hf_subsets=list(subsets))
 
 
-@pytest.fixture(scope="module")
-def encoder(encoder_folder):
-    return load_encoder(encoder_folder, cache=False, show_progress=False)
-
-
 def test_the_score_over_languages_is_the_mean_of_theirs_as_in_mteb(encoder, tmp_path):
     run = evaluate(encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path, show_progress=False)
     (record,) = run.results
@@ -174,3 +164,33 @@ def test_parts_that_disagree_with_mteb_give_no_number_even_if_their_mean_agrees(
     wrong = outcome({"test": {"en-en": 1.1, "es-es": 0.9}})
     with pytest.raises(EvaluationError, match="STS17 on test/en-en: MTEB's .* is 1.1, the"):
         score_task(task, predicted, wrong)
+
+
+# What is counted in the data of a search task.
+
+
+def task(qrels, texts=("sun", "moon", "sun", " ")):
+    documents = {f"d{index}": text for index, text in enumerate(texts)}
+    split = search_data(documents, {"a": "x", "b": "y", "c": "z"}, qrels)
+    return loaded("SciFact", {"default": {"test": split}})
+
+
+def test_what_a_reader_should_know_is_counted():
+    assert data_counts(task({"a": {"d0": 1, "d1": 0, "gone": 1}, "b": {"d2": 0}, "c": {}})) == {
+        "queries without judgements, left out": 1,
+        "queries without a relevant document, counted as 0": 1,
+        "judged documents not in the corpus": 1,
+        "documents equal to another": 1,
+        "empty documents": 1,
+    }
+
+
+def test_nothing_is_counted_where_nothing_is_odd():
+    fine = {query: {"d0": 1} for query in "abc"}
+    assert data_counts(task(fine, texts=("sun", "moon"))) == {}
+    assert data_counts(loaded("STSBenchmark", {"test": Dataset.from_dict({"score": [1.0]})})) == {}
+
+
+def test_judgements_of_other_documents_are_refused():
+    with pytest.raises(EvaluationError, match="SciFact: 2 of 3 judged documents are not in the"):
+        data_counts(task({"a": {"d0": 1, "x": 1, "y": 1}}))
