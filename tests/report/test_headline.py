@@ -83,27 +83,16 @@ def test_what_extraction_and_averaging_gave(home):
     parts = {f"step-{i}": f"digest-{i}" for i in (1, 2)}
     one = extracted(home, "step-1", scores=BASE - 0.05, digest="digest-1")
     two = extracted(home, "step-2", scores=BASE - 0.02, digest="digest-2")
-    mean = extracted(
-        home,
-        "mean",
-        scores=BASE + 0.03,
-        digest="x",
-        averaging={"num_checkpoints": 2, "digests": parts},
-    )
+    averaging = {"num_checkpoints": 2, "digests": parts}
+    mean = extracted(home, "mean", scores=BASE + 0.03, digest="x", averaging=averaging)
     baseline = make("baseline", scores=BASE + 0.2)
     own, averaged = leaders([one, two, mean, baseline])
-    assert (
-        own.headline == "The best extracted encoder, mean, is below the best baseline on Retrieval"
-    )
+    assert own.headline.startswith("The best extracted encoder, mean, is below the best baseline")
     assert "-0.170" in own.evidence
     assert averaged.headline == "Averaging 2 checkpoints helps on Retrieval"
     assert "mean against step-2, the best of them: +0.050" in averaged.evidence
     others = [Finding("about something else", "numbers")]
-    assert [each.headline for each in leaders([one, two, mean, baseline], more=others)] == [
-        others[0].headline,
-        own.headline,
-        averaged.headline,
-    ]
+    assert leaders([one, two, mean, baseline], more=others) == [*others, own, averaged]
 
 
 @pytest.mark.parametrize(
