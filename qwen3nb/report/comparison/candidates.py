@@ -520,12 +520,6 @@ def compare_candidates(
 def candidates_conclusion(results: Iterable[Result], *, current: str, **options: Any) -> Conclusion:
     """Say whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
 
-    Args:
-        results: records of the candidates and of the model in use, on one task.
-        current: label of the model in use.
-        options: as for `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
-
-    Raises:
-        ValueError: an unknown task or model, or nothing to compare; lists those available.
+    The options are those of `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
     """
     return Conclusion(compare_candidates(results, current=current, **options).headline)

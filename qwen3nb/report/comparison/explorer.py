@@ -375,10 +375,7 @@ def query_details(
 ) -> dict[str, Any]:
     """Return what a page shows of each query: rankings, judgements and documents.
 
-    Args:
-        queries: ids, the most important first; those that exceed the size of a page are left out.
-        records: the record of each model, by its name.
-        texts: texts and judgements; None if they are not at hand.
+    The most important queries come first; those that exceed the size of a page are left out.
     """
     details = {query: _detail(query, records, texts) for query in queries}
     named = {

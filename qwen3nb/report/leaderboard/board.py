@@ -175,19 +175,12 @@ def record_list(results: Iterable[Result]) -> Table:
 
 @dataclass(frozen=True)
 class _BenchmarkGrid:
-    """The means of several models over the benchmarks of a tier.
+    """The means of several models over the benchmarks of a tier."""
 
-    Attributes:
-        columns: the means, in the tier's order.
-        names: of the models, by identity, the best first.
-        records: by model identity, then task.
-        means: by model identity, one per column.
-    """
-
-    columns: tuple[MeanColumn, ...]
-    names: Mapping[str, str]
-    records: Mapping[str, Mapping[str, Result]]
-    means: Mapping[str, Sequence[BenchmarkMean]]
+    columns: tuple[MeanColumn, ...]  # in the tier's order
+    names: Mapping[str, str]  # of the models, by identity, the best first
+    records: Mapping[str, Mapping[str, Result]]  # by model identity, then task
+    means: Mapping[str, Sequence[BenchmarkMean]]  # by model identity, one per column
 
 
 def _benchmark_grid(results: Iterable[Result], tier: str, *, types: bool = True) -> _BenchmarkGrid:
@@ -350,13 +343,8 @@ def headline_table(
 ) -> Table:
     """Return the scores that the landing page shows, a row per model, best first.
 
-    For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are shown.
-        links: page of each run id.
-        most: how many models to show; by default all.
+    For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`. Of
+    more models than ``most``, the best; ``links`` is the page of each run id.
     """
     table = _headline(latest(results), tier, links or {})
     if most is None or len(table) <= most:
@@ -450,21 +438,13 @@ def failures_table(failures: Mapping[str, str]) -> Table:
 
 @dataclass(frozen=True)
 class _ScoreGrid:
-    """What the figures show: main scores of models on tasks, or their means over benchmarks.
+    """What the figures show: main scores of models on tasks, or their means over benchmarks."""
 
-    Attributes:
-        columns: metric and n of each task or mean, by its name, in the tier's order.
-        models: names, the best on the first column first.
-        scores: each score that is defined, with its interval, by model and column.
-        intervals: how they were made, in words.
-        what: what a column is.
-    """
-
-    columns: Mapping[str, str]
-    models: tuple[str, ...]
-    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]
-    intervals: str
-    what: str
+    columns: Mapping[str, str]  # metric and n of each task or mean, in the tier's order
+    models: tuple[str, ...]  # the best on the first column first
+    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]  # those defined, with intervals
+    intervals: str  # how they were made, in words
+    what: str  # what a column is
 
     def __str__(self) -> str:
         first = next(iter(self.columns))
@@ -509,13 +489,9 @@ def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _
 def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
     """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
-    A tier with benchmarks has a panel per mean over a benchmark or type. Models keep their row
-    and colour in every panel; a missing result leaves its row empty.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are shown.
-        tasks: keys of the tasks to show in place of the tier's.
+    A tier with benchmarks has a panel per mean over a benchmark or type; ``tasks`` are shown in
+    place of the tier's. Models keep their row and colour in every panel; a missing result leaves
+    its row empty.
     """
     every = _score_grid(results, tier, tasks)
     scores = replace(every, models=every.models[:MOST_MODELS])
@@ -556,14 +532,9 @@ def bars_figure(
 ) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
-    Of many models, the best on the tier's first task are shown.
-    A tier with benchmarks has a group per mean over a benchmark or type.
-    None if there are no results on the tier.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are shown.
-        tasks: keys of the tasks to show in place of the tier's, or a comma-separated string.
+    Of many models, the best on the tier's first task are shown. A tier with benchmarks has a group
+    per mean over a benchmark or type; ``tasks`` (keys, also comma-separated) are shown in place of
+    the tier's. None if there are no results on the tier.
     """
     keys = split_names(tasks) if isinstance(tasks, str) else tasks
     scores = _score_grid(results, tier, keys)
