@@ -50,21 +50,13 @@ _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.ca
 
 @dataclass(frozen=True)
 class CandidateReport:
-    """Candidates compared with the model in use, as tables, Markdown and JSON.
+    """Candidates compared with the model in use, as tables, Markdown and JSON."""
 
-    Attributes:
-        comparison: the differences, metric by metric.
-        tested: metrics whose p-values are shown; the first is the deciding one.
-        runs: earlier and present runs of these models, on the deciding metric.
-        most: number of queries listed per candidate.
-        left_out: records that are not compared, each with the reason.
-    """
-
-    comparison: Comparison
-    tested: tuple[str, ...]
-    runs: tuple[TrendPoint, ...]
-    most: int
-    left_out: tuple[str, ...]
+    comparison: Comparison  # the differences, metric by metric
+    tested: tuple[str, ...]  # metrics whose p-values are shown; the first is the deciding one
+    runs: tuple[TrendPoint, ...]  # earlier and present ones of these models, on that metric
+    most: int  # number of queries listed per candidate
+    left_out: tuple[str, ...]  # records that are not compared, each with the reason
 
     @property
     def task(self) -> str:
@@ -167,11 +159,8 @@ class CandidateReport:
     def caution(self) -> str:
         """What these queries are too few to detect; empty if nothing."""
         how, comparison = self.comparison.procedure, self.comparison
-        undecided = [
-            each
-            for each in self.differences
-            if comparison.verdict(each) in ("no worse", "not shown")
-        ]
+        open_ = ("no worse", "not shown")
+        undecided = [each for each in self.differences if comparison.verdict(each) in open_]
         largest = max((comparison.detectable(each) or 0.0 for each in undecided), default=0.0)
         sentences = []
         if largest > how.minimum:
@@ -180,17 +169,13 @@ class CandidateReport:
                 f"a power of 0.8; smaller ones above {how.minimum:g} may be missed; use more "
                 "queries."
             )
-        sentences += [
-            f"{each.first}: {more}."
-            for each in undecided
-            if (more := enough_queries(comparison, [each]))
-        ]
-        sentences += [
-            f"{each.first}: rare queries that are not among these could turn the sign of its "
-            "difference."
-            for each in self.differences
-            if each.significant(how.alpha) and comparison.could_turn(each)
-        ]
+        for each in undecided:
+            if more := enough_queries(comparison, [each]):
+                sentences.append(f"{each.first}: {more}.")
+        rare = "rare queries that are not among these could turn the sign of its difference."
+        for each in self.differences:
+            if each.significant(how.alpha) and comparison.could_turn(each):
+                sentences.append(f"{each.first}: {rare}")
         if any(each.n <= _FEW for each in self.differences):
             sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
         return " ".join(sentences)

@@ -101,19 +101,13 @@ def explorer_link(query: str, first: str, second: str, *, page: str = "") -> str
 class Explorer:
     """The scores of two or more models on the queries that all of them answered.
 
-    Attributes:
-        matrix: scores by model and query.
-        records: the record of each model, by its name in the matrix.
-        texts: texts and judgements; without them, ids are shown.
-        note: why there are no texts; empty if there are.
-        selection: names of the models to be offered by the page; by default the best. `to_frame`
-            and `query` take any.
+    The page offers a selection of the models, by default the best; `to_frame` and `query` take any.
     """
 
     matrix: ScoreMatrix
-    records: Mapping[str, Result]
-    texts: SearchTexts | None = None
-    note: str = ""
+    records: Mapping[str, Result]  # of each model, by its name in the matrix
+    texts: SearchTexts | None = None  # and judgements; without them, ids are shown
+    note: str = ""  # why there are no texts; empty if there are
     selection: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
