@@ -219,11 +219,7 @@ class CandidateReport:
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
-                "prompts": ", ".join(
-                    f"{role}: {text!r}"
-                    for role, text in (record.model.settings.get("prompts") or {}).items()
-                )
-                or "none",
+                "prompts": _prompts(record),
                 "time": (duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
                 "per query": duration_text(_query_seconds(record)),
             }
@@ -393,6 +389,11 @@ def _top_text(result: Result, query: str) -> str:
     """The best documents of a query; a search that finds none is not one that kept none."""
     none = "none" if isinstance(result.config.get("top"), Mapping) else "not kept"
     return ", ".join(top_documents(result, query)[:_BEST]) or none
+
+
+def _prompts(result: Result) -> str:
+    prompts = result.model.settings.get("prompts") or {}
+    return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
 
 
 def _query_seconds(result: Result) -> float | None:

@@ -197,8 +197,8 @@ class Explorer:
 
     def _pair(self, first: str, second: str) -> tuple[str, str]:
         given = [one_of("model", name, self.models) for name in (first, second) if name]
-        rest = [name for name in self.models if name not in given]
-        return first or rest.pop(0), second or rest.pop(0)
+        rest = (name for name in self.models if name not in given)
+        return first or next(rest), second or next(rest)
 
     def _unranked(self) -> str:
         """Say which models' records have no rankings, if any."""

@@ -247,12 +247,23 @@ def task_tables(
     """
     if not TIERS[tier].benchmarks:
         return None
-    grid = _benchmark_grid(results, tier)
-    tables = [
-        (title, _tasks_table(grid, [task_column(benchmark, task) for task in tasks], links or {}))
-        for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks)
-        for title, tasks in _parts(benchmark)
-    ]
+    grid, pages = _benchmark_grid(results, tier), links or {}
+    tables = []
+    for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks):
+        for title, tasks in _parts(benchmark):
+            columns = [task_column(benchmark, task) for task in tasks]
+            table = Table.of(
+                (
+                    (name, *(_task(column, grid.records[identity], pages) for column in columns))
+                    for identity, name in grid.names.items()
+                ),
+                ("model", *(_head(column, grid) for column in columns)),
+                best=True,
+                name=f"tasks-{benchmark.name}-{tasks[0]}",
+                caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % "
+                "intervals.",
+            )
+            tables.append((title, table))
     tables.append(("What is missing", _missing_table(grid)))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
     return Sections(tuple(tables), about)
@@ -266,23 +277,6 @@ def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
         for group in tasks:
             if parts := GROUPS.get(group):
                 yield f"{benchmark.name}: the parts of {group} ({len(parts)})", parts
-
-
-def _tasks_table(
-    grid: _BenchmarkGrid, columns: Sequence[MeanColumn], links: Mapping[str, str]
-) -> Table:
-    """Return a row per model, a column per task or group of tasks."""
-    first = columns[0]
-    return Table.of(
-        (
-            (name, *(_task(column, grid.records[identity], links) for column in columns))
-            for identity, name in grid.names.items()
-        ),
-        ("model", *(_head(column, grid) for column in columns)),
-        best=True,
-        name=f"tasks-{first.benchmark}-{first.name}",
-        caption=f"Scores of all models on the tasks of {first.benchmark}, with 95 % intervals.",
-    )
 
 
 def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell | str:
@@ -346,38 +340,37 @@ def headline_table(
     For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`. Of
     more models than ``most``, the best; ``links`` is the page of each run id.
     """
-    table = _headline(latest(results), tier, links or {})
+    newest, pages = latest(results), links or {}
+    task = headline_task(newest, tier=tier)
+    on_task = [result for result in newest if result.task.key == task]
+    if TIERS[tier].benchmarks:
+        means = _means_table(_benchmark_grid(newest, tier, types=False), tier, pages)
+        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
+        table = replace(means, name="headline", caption=caption)
+    elif not on_task:
+        note = f"No results on the {tier} tier yet; run `make demo` to make some."
+        table = Table(("model",), (), note)
+    else:
+        names, what = model_names(on_task), short_task(task)
+        ordered = sorted(newest_records(on_task)[0], key=_score, reverse=True)
+        table = Table.of(
+            (
+                (
+                    Cell(names[r.model.identity], link=pages.get(r.run, "")),
+                    number(r.main, link=score_link(r, pages)),
+                    Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
+                )
+                for r in ordered
+            ),
+            ("model", f"{what}\n{ordered[0].task.main_metric}", "n"),
+            note=f"{what}: the task of the tier with most models, of several the first.",
+            name="headline",
+            caption=f"Scores on {what}, best first, with 95 % intervals over n.",
+        )
     if most is None or len(table) <= most:
         return table
     note = f"The best {most} of {len(table)} models. {table.note}"
     return replace(table, rows=table.rows[:most], note=note)
-
-
-def _headline(newest: Sequence[Result], tier: str, links: Mapping[str, str]) -> Table:
-    if TIERS[tier].benchmarks:
-        means = _means_table(_benchmark_grid(newest, tier, types=False), tier, links)
-        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
-        return replace(means, name="headline", caption=caption)
-    task = headline_task(newest, tier=tier)
-    on_task = [result for result in newest if result.task.key == task]
-    if not on_task:
-        note = f"No results on the {tier} tier yet; run `make demo` to make some."
-        return Table(("model",), (), note)
-    names, what = model_names(on_task), short_task(task)
-    on_task = sorted(newest_records(on_task)[0], key=_score, reverse=True)
-    return Table.of(
-        (
-            {
-                "model": Cell(names[r.model.identity], link=links.get(r.run, "")),
-                f"{what}\n{on_task[0].task.main_metric}": number(r.main, link=score_link(r, links)),
-                "n": Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
-            }
-            for r in on_task
-        ),
-        note=f"{what}: the task of the tier with most models, of several the first.",
-        name="headline",
-        caption=f"Scores on {what}, best first, with 95 % intervals over n.",
-    )
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
