@@ -31,17 +31,11 @@ from qwen3nb.report.training.interference import (
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding.
-
-    Attributes:
-        headline: the finding in one sentence.
-        evidence: the numbers behind it.
-        page: link to these numbers, relative to the page that shows the finding; may be empty.
-    """
+    """One finding in a sentence, and the numbers behind it."""
 
     headline: str
     evidence: str
-    page: str = ""
+    page: str = ""  # link to these numbers, relative to the page that shows the finding
 
 
 def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
@@ -66,11 +60,7 @@ def headline_findings(
 ) -> str:
     """Return three findings as HTML: on training, extracted encoders, and other pages.
 
-    Args:
-        comparison: comparison of the models on the leaderboard.
-        task: task the models are compared on.
-        links: page of each run id, relative to the landing page.
-        folder: folder of all other pages, relative to the landing page.
+    The page of each run id, and the folder of all others, are relative to the landing page.
     """
     seed = comparison.procedure.seed
     joint = interference_finding(interference_report(seed=seed))
@@ -146,13 +136,8 @@ def findings(
 ) -> list[Finding]:
     """Return three findings on one task or mean: what training, extraction and averaging give.
 
-    Who leads is said above them, by `leaderboard_conclusion`.
-
-    Args:
-        comparison: comparison of the models, the same as on every other page.
-        task: the task to report on, or a benchmark, whose mean it then is.
-        links: page of each run id.
-        more: findings of other pages; they come after the one on training.
+    Who leads is said above them, by `leaderboard_conclusion`. The task may be a benchmark, whose
+    mean it then is; findings of other pages come after the one on training.
     """
     results = sorted(comparison.scored(task), key=_value, reverse=True)
     sources = {}

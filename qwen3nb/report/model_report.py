@@ -40,27 +40,16 @@ _SEARCH = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100")
 
 @dataclass(frozen=True)
 class ModelReport:
-    """Records of a model and its baselines on the same tasks.
+    """Records of a model and its baselines on the same tasks."""
 
-    Attributes:
-        model: label of the model.
-        spec: the model as given.
-        results: records, those of the model first.
-        tasks: keys of the requested tasks.
-        tier: the tier that the card compares on.
-        config: the options of the evaluation.
-        failures: label or spec -> what failed; the others are complete.
-        folder: of the records.
-    """
-
-    model: str
-    spec: str
-    results: Results
-    tasks: tuple[str, ...]
-    tier: str
-    config: Mapping[str, Any]
-    failures: Mapping[str, str]
-    folder: Path
+    model: str  # its label
+    spec: str  # the model as given
+    results: Results  # those of the model first
+    tasks: tuple[str, ...]  # keys of those requested
+    tier: str  # that the card compares on
+    config: Mapping[str, Any]  # of the evaluation
+    failures: Mapping[str, str]  # label or spec -> what failed; the others are complete
+    folder: Path  # of the records
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __repr__(self) -> str:

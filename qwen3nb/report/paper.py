@@ -6,6 +6,7 @@ and its parts go into an article of one's own by ``\input{figures}`` and ``\inpu
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -190,10 +191,7 @@ class PaperContents:
         shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
         if not shown:
             return trained
-        figures = [
-            comparison_figure(shown, tier=tier, tasks=tasks),
-            bars_figure(shown, tier=tier, tasks=tasks),
-        ]
+        figures = [f(shown, tier=tier, tasks=tasks) for f in (comparison_figure, bars_figure)]
         if not tasks:
             boards = standings(shown, tier=tier, seed=self.choice.seed, first_only=True)
             figures.append(rank_figure(boards))
@@ -211,7 +209,12 @@ class PaperContents:
         Raises:
             ValueError: as for `figures`.
         """
-        trained = [] if self.choice.is_part else self._trained_tables()
+        trained: list[Table] = []
+        if not self.choice.is_part:
+            report = self._interference
+            differences = configuration_differences_table(report.differences)
+            tables = configurations_table(report.scores), differences, interference_table(report)
+            trained = [table for table in tables if table.rows]
         shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
         if not shown:
             return trained
@@ -242,25 +245,13 @@ class PaperContents:
     def _of_trainings(self) -> Iterator[tuple[str, Figure]]:
         trainings = read_trainings(self.results, tier=self.choice.tier, seed=self.choice.seed)
         reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
-        for figure in (
-            trajectory_figure(trainings),
-            loss_figure(trainings),
-            conflict_figure(trainings),
+        figures = (
+            *(draw(trainings) for draw in (trajectory_figure, loss_figure, conflict_figure)),
             interference_figure(self._interference),
             configurations_figure(self._interference.scores),
             gain_figure(reranked) if reranked else None,
-        ):
-            if figure is not None:
-                yield figure.name, figure
-
-    def _trained_tables(self) -> list[Table]:
-        """Return the tables of trained adapters that have rows."""
-        tables = (
-            configurations_table(self._interference.scores),
-            configuration_differences_table(self._interference.differences),
-            interference_table(self._interference),
         )
-        return [each for each in tables if each.rows]
+        yield from ((each.name, each) for each in figures if each is not None)
 
     def _of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
@@ -319,7 +310,7 @@ def write_paper(
     one_of("paper style", style, PAPER_STYLES)
     spans = PAPER_STYLES[style].widths[0] < PAPER_STYLES[style].widths[1]
     contents = PaperContents(results, choice)
-    figures = dict(_named_figures(contents.figures()))
+    figures = _named_figures(contents.figures())
     tables = _write_tables(contents, folder / "tables", format="latex")
     written = [
         figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
@@ -335,16 +326,14 @@ def write_paper(
     return [*written, *tables, *(write_public(folder / n, text) for n, text in parts.items())]
 
 
-def _named_figures(figures: Sequence[tuple[str, Figure]]) -> Iterator[tuple[str, Figure]]:
-    """Yield each figure with a free, safe name of its file."""
-    taken: set[str] = set()
+def _named_figures(figures: Sequence[tuple[str, Figure]]) -> dict[str, Figure]:
+    """Return the figures by free, safe names of their files."""
+    named: dict[str, Figure] = {}
     for name, figure in figures:
-        safe, count = _file_name(name), 2
-        free = safe
-        while free in taken:
-            free, count = f"{safe}-{count}", count + 1
-        taken.add(free)
-        yield free, figure
+        safe = _file_name(name)
+        more = (f"{safe}-{count}" for count in itertools.count(2))
+        named[next(each for each in itertools.chain([safe], more) if each not in named)] = figure
+    return named
 
 
 def _columns(figure: Figure) -> int:
@@ -354,8 +343,7 @@ def _columns(figure: Figure) -> int:
 def _float(name: str, figure: Figure, *, spans: bool) -> str:
     r"""Return a ``figure``, or a ``figure*`` where it spans both columns of the page."""
     wide = spans and _columns(figure) == 2
-    float_ = "figure*" if wide else "figure"
-    width = r"\textwidth" if wide else r"\columnwidth"
+    float_, width = ("figure*", r"\textwidth") if wide else ("figure", r"\columnwidth")
     return rf"""\begin{{{float_}}}
 \centering
 \includegraphics[width={width}]{{figures/{name}}}

@@ -22,7 +22,7 @@ from qwen3nb.report.comparison.compare import (
     leaderboard_conclusion,
     power_table,
 )
-from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
+from qwen3nb.report.evaluation.scores import evaluation_conclusion
 from qwen3nb.report.headline import findings
 from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.ranking import standings
@@ -49,7 +49,7 @@ def numbers(cell):
     return [float(each.replace("−", "-")) for each in re.findall(r"[+\-−]?\d+\.\d+", cell.detail)]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     records = drawn(seed)
     comparison = compare(records, baseline="bm25", draws=500, tier="smoke")
@@ -280,24 +280,12 @@ def test_the_mean_of_a_benchmark_beside_numpy():
     assert pair.n == sum(part.n for part in parts)
 
 
-def test_evaluations_say_how_many_pairs_were_tested():
-    records = drawn(2)
-    scores = against_baseline(records[1:2], records)
-    assert scores_table(scores).rows[0][4].detail == "3 pairs"
-    assert scores[0].verdict in ("better", "worse", "not shown")
-    assert str(evaluation_conclusion(scores))
-
-
 def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
     ours, others = tier_records("m", mean=0.5), tier_records("bm25", mean=0.56, seed=3)
     first, *rest = against_baseline(ours, others, tier="full")
     pair = compare([*ours, *others], tier="full").difference("m", "bm25", task="BEIR")
-    assert (first.task, first.difference, first.interval, first.p_value) == (
-        "BEIR",
-        pair.difference,
-        pair.interval,
-        pair.corrected,
-    )
+    shown = (first.task, first.difference, first.interval, first.p_value)
+    assert shown == ("BEIR", pair.difference, pair.interval, pair.corrected)
     assert len(rest) == len(ours)
     text = str(evaluation_conclusion([first, *rest]))
     assert text.startswith(

@@ -83,27 +83,16 @@ def test_what_extraction_and_averaging_gave(home):
     parts = {f"step-{i}": f"digest-{i}" for i in (1, 2)}
     one = extracted(home, "step-1", scores=BASE - 0.05, digest="digest-1")
     two = extracted(home, "step-2", scores=BASE - 0.02, digest="digest-2")
-    mean = extracted(
-        home,
-        "mean",
-        scores=BASE + 0.03,
-        digest="x",
-        averaging={"num_checkpoints": 2, "digests": parts},
-    )
+    averaging = {"num_checkpoints": 2, "digests": parts}
+    mean = extracted(home, "mean", scores=BASE + 0.03, digest="x", averaging=averaging)
     baseline = make("baseline", scores=BASE + 0.2)
     own, averaged = leaders([one, two, mean, baseline])
-    assert (
-        own.headline == "The best extracted encoder, mean, is below the best baseline on Retrieval"
-    )
+    assert own.headline.startswith("The best extracted encoder, mean, is below the best baseline")
     assert "-0.170" in own.evidence
     assert averaged.headline == "Averaging 2 checkpoints helps on Retrieval"
     assert "mean against step-2, the best of them: +0.050" in averaged.evidence
     others = [Finding("about something else", "numbers")]
-    assert [each.headline for each in leaders([one, two, mean, baseline], more=others)] == [
-        others[0].headline,
-        own.headline,
-        averaged.headline,
-    ]
+    assert leaders([one, two, mean, baseline], more=others) == [*others, own, averaged]
 
 
 @pytest.mark.parametrize(
@@ -127,45 +116,18 @@ def test_reranking_is_reported_with_its_test(score, headline):
     assert rerank_finding([make("other")]) is None
 
 
-def estimated(tir, interval):
-    gate = Gate()
-    each = Estimate(
-        name="overall",
-        seeds=(1, 2),
-        tirs=(),
-        deltas=(),
-        tir=tir,
-        std=None,
-        interval=interval,
-        seed_interval=interval,
-        delta=None,
-        delta_std=None,
-        method="",
-        by_point=gate.verdict(tir),
-        by_evidence=gate.evidence(tir, interval),
-    )
+def test_joint_training_is_reported_with_the_gates_words_beside_it():
+    gate, tir, ends = Gate(), 0.03, (-0.01, 0.07)
+    unknown = dict.fromkeys(("std", "delta", "delta_std"))
+    verdicts = {"by_point": gate.verdict(tir), "by_evidence": gate.evidence(tir, ends)}
+    intervals = {"interval": ends, "seed_interval": ends, "method": ""}
+    each = Estimate("overall", (1, 2), (), (), tir, **unknown, **intervals, **verdicts)
     group = Group("joint", "joint", 8, None, each, (), (), (), ())
-    return InterferenceReport(Interference((group,), gate, (), 0.95, ()), (), 2, ())
-
-
-@pytest.mark.parametrize(
-    ("tir", "interval", "headline", "verdicts"),
-    [
-        (-0.01, (-0.07, 0.03), "is not shown to cost anything", "FAIL INCONCLUSIVE"),
-        (0.03, (-0.01, 0.07), "is not shown to cost anything", "PASS INCONCLUSIVE"),
-        (-0.01, (-0.02, 0.005), "costs nothing measurable", "FAIL"),
-        (0.05, (0.03, 0.07), "costs 5.0 % of the specialist's score", "PASS"),
-        (0.015, (0.012, 0.018), "costs a little", "MARGINAL"),
-        (-0.05, (-0.07, -0.03), "costs nothing, it helps", "FAIL"),
-    ],
-)
-def test_joint_training_is_reported_with_the_gates_words_beside_it(
-    tir, interval, headline, verdicts
-):
-    finding = interference_finding(estimated(tir, interval))
-    assert finding.headline == f"Joint training {headline}"
+    report = InterferenceReport(Interference((group,), gate, (), 0.95, ()), (), 2, ())
+    finding = interference_finding(report)
+    assert finding.headline == "Joint training is not shown to cost anything"
     assert finding.evidence.startswith("TIR ")
-    assert all(verdict in finding.evidence for verdict in verdicts.split())
+    assert all(verdict in finding.evidence for verdict in ("PASS", "INCONCLUSIVE"))
     assert finding.page == "interference.html"
 
 

@@ -90,8 +90,7 @@ def card_body(
         folder: an extracted model directory.
         results: any records; those of this model and on its tier are shown.
         tier: the tier whose tasks the comparison shows.
-        facts: a TOML file with facts that only the authors know; see
-            `qwen3nb.report.card.facts.Facts`.
+        facts: a TOML file with what only the authors know; see `qwen3nb.report.card.facts.Facts`.
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
         name: what the examples name instead, of a folder that is not finished.
@@ -124,17 +123,7 @@ def card_body(
 def card_text(
     folder: Path | str, results: Sequence[Result], *, facts: Path | None = None, **options: Any
 ) -> str:
-    """Return the whole card, with the front matter that the hub reads.
-
-    Args:
-        folder: an extracted model directory.
-        results: any records; those of this model and on its tier are shown.
-        facts: a TOML file with facts that only the authors know.
-        options: as in `card_body`.
-
-    Raises:
-        ValueError: as in `card_body`.
-    """
+    """Return the whole card: the front matter that the hub reads, and `card_body`."""
     folder = Path(folder)
     body = card_body(folder, results, facts=facts, **options)
     provenance = _provenance(folder)
@@ -211,17 +200,14 @@ def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) ->
     on_tier = compare(results, tier=tier)
     measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
-    shown = {"evaluation": "", "suite": "", "comparison": ""}
+    shown = dict.fromkeys(("evaluation", "suite", "comparison"), "")
     if own:
         scores = results_table(own) if len(own) <= MANY else main_scores_table(own)
         tables = [table.to_markdown() for table in (scores, parts_table(own)) if table.rows]
         board = leaderboard(results, tier=tier, comparison=on_tier)
-        suite = suite_table(summarise(own, requested=tasks))
-        shown = {
-            "evaluation": "\n\n".join(tables),
-            "suite": suite.to_markdown(),
-            "comparison": board.to_markdown(),
-        }
+        shown["evaluation"] = "\n\n".join(tables)
+        shown["suite"] = suite_table(summarise(own, requested=tasks)).to_markdown()
+        shown["comparison"] = board.to_markdown()
     return {
         **shown,
         "limits": [escaped(limit) for limit in limits],
@@ -280,15 +266,17 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
     for result in results:
         task = result.task
         for subset, split, metric, value in _scores(result):
+            # MTEB's name of a metric; one that MTEB itself has reported stays as it is.
             own = task.mteb.metric if task.mteb and metric == task.main_metric else ""
-            theirs = own or _mteb_name(metric)
+            name, _, cut = metric.partition("@")
+            named = f"{_AT[name]}_at_{cut}" if cut.isdecimal() and name in _AT else ""
+            theirs = own or named or _NAMES.get(metric, metric)
+            part = "" if subset in (None, "default") else f" ({subset})"
             yield EvalResult(
                 task_type=task.type,
                 task_name=task.type,
                 dataset_type=task.dataset,
-                dataset_name=task.name
-                if subset in (None, "default")
-                else f"{task.name} ({subset})",
+                dataset_name=f"{task.name}{part}",
                 dataset_config=subset,
                 dataset_split=split,
                 dataset_revision=task.revision,
@@ -315,23 +303,11 @@ def _scores(result: Result) -> Iterator[tuple[str | None, str | None, str, float
                 yield subset, split, metric, score.value
 
 
-def _mteb_name(metric: str) -> str:
-    """Return MTEB's name of a metric; one that MTEB itself has reported stays as it is."""
-    match = re.fullmatch(r"(\w+)@(\d+)", metric)
-    if match and match[1] in _AT:
-        return f"{_AT[match[1]]}_at_{match[2]}"
-    return _NAMES.get(metric, metric)
-
-
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     """Return sentences on where a model is no better than a floor and on what is unmeasured.
 
-    Whether a model is behind a floor, or not significantly different from it, is read off the
-    comparison of all models.
-
-    Args:
-        own: the model's records.
-        comparison: comparison of these records with others on the same tasks.
+    Whether its records are behind a floor, or not significantly different from it, is read off the
+    comparison with others on the same tasks.
     """
     if not own:
         return ["Not measured yet: nothing is known about its quality."]

@@ -144,23 +144,14 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
         raise ValueError(problem)
     book = book_settings().license
     license = license or ("" if license_problem(book) else book)
-    training = training_of(source)
-    recorded = {name: training[name] for name in _RECORDED if training.get(name)}
-    known = _known(source) | _listed(recorded)
-    return ({"license": license} if license else {}) | known | read_facts(file)
-
-
-def _known(source: Path) -> dict[str, Any]:
-    """Return what the checkpoint's configuration and its own card, if it has one, state."""
-    known: dict[str, Any] = {}
-    config = source / "config.json"
+    known: dict[str, Any] = {"license": license} if license else {}
+    config, card = source / "config.json", source / "README.md"
     name = read_json(config).get("_name_or_path") if config.is_file() else ""
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
         known["base_model"] = name
-    card = source / "README.md"
     if card.is_file():
         known |= _listed(_front_matter(card))
-    return known
+    return known | _listed(training_of(source)) | read_facts(file)
 
 
 def _front_matter(card: Path) -> dict[str, Any]:

@@ -50,21 +50,13 @@ _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.ca
 
 @dataclass(frozen=True)
 class CandidateReport:
-    """Candidates compared with the model in use, as tables, Markdown and JSON.
+    """Candidates compared with the model in use, as tables, Markdown and JSON."""
 
-    Attributes:
-        comparison: the differences, metric by metric.
-        tested: metrics whose p-values are shown; the first is the deciding one.
-        runs: earlier and present runs of these models, on the deciding metric.
-        most: number of queries listed per candidate.
-        left_out: records that are not compared, each with the reason.
-    """
-
-    comparison: Comparison
-    tested: tuple[str, ...]
-    runs: tuple[TrendPoint, ...]
-    most: int
-    left_out: tuple[str, ...]
+    comparison: Comparison  # the differences, metric by metric
+    tested: tuple[str, ...]  # metrics whose p-values are shown; the first is the deciding one
+    runs: tuple[TrendPoint, ...]  # earlier and present ones of these models, on that metric
+    most: int  # number of queries listed per candidate
+    left_out: tuple[str, ...]  # records that are not compared, each with the reason
 
     @property
     def task(self) -> str:
@@ -167,11 +159,8 @@ class CandidateReport:
     def caution(self) -> str:
         """What these queries are too few to detect; empty if nothing."""
         how, comparison = self.comparison.procedure, self.comparison
-        undecided = [
-            each
-            for each in self.differences
-            if comparison.verdict(each) in ("no worse", "not shown")
-        ]
+        open_ = ("no worse", "not shown")
+        undecided = [each for each in self.differences if comparison.verdict(each) in open_]
         largest = max((comparison.detectable(each) or 0.0 for each in undecided), default=0.0)
         sentences = []
         if largest > how.minimum:
@@ -180,17 +169,13 @@ class CandidateReport:
                 f"a power of 0.8; smaller ones above {how.minimum:g} may be missed; use more "
                 "queries."
             )
-        sentences += [
-            f"{each.first}: {more}."
-            for each in undecided
-            if (more := enough_queries(comparison, [each]))
-        ]
-        sentences += [
-            f"{each.first}: rare queries that are not among these could turn the sign of its "
-            "difference."
-            for each in self.differences
-            if each.significant(how.alpha) and comparison.could_turn(each)
-        ]
+        for each in undecided:
+            if more := enough_queries(comparison, [each]):
+                sentences.append(f"{each.first}: {more}.")
+        rare = "rare queries that are not among these could turn the sign of its difference."
+        for each in self.differences:
+            if each.significant(how.alpha) and comparison.could_turn(each):
+                sentences.append(f"{each.first}: {rare}")
         if any(each.n <= _FEW for each in self.differences):
             sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
         return " ".join(sentences)
@@ -234,11 +219,7 @@ class CandidateReport:
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
-                "prompts": ", ".join(
-                    f"{role}: {text!r}"
-                    for role, text in (record.model.settings.get("prompts") or {}).items()
-                )
-                or "none",
+                "prompts": _prompts(record),
                 "time": (duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
                 "per query": duration_text(_query_seconds(record)),
             }
@@ -410,6 +391,11 @@ def _top_text(result: Result, query: str) -> str:
     return ", ".join(top_documents(result, query)[:_BEST]) or none
 
 
+def _prompts(result: Result) -> str:
+    prompts = result.model.settings.get("prompts") or {}
+    return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
+
+
 def _query_seconds(result: Result) -> float | None:
     """Seconds that one query takes; None if the record does not say."""
     value = result.config.get("seconds_per_query")
@@ -520,12 +506,6 @@ def compare_candidates(
 def candidates_conclusion(results: Iterable[Result], *, current: str, **options: Any) -> Conclusion:
     """Say whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
 
-    Args:
-        results: records of the candidates and of the model in use, on one task.
-        current: label of the model in use.
-        options: as for `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
-
-    Raises:
-        ValueError: an unknown task or model, or nothing to compare; lists those available.
+    The options are those of `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
     """
     return Conclusion(compare_candidates(results, current=current, **options).headline)

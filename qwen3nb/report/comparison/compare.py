@@ -293,9 +293,7 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
 def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table | Sections:
     """Return a table of a comparison, or of many tasks one per type; of many models the best.
 
-    Args:
-        comparison: the comparison to show.
-        make: `differences_table` or `power_table`.
+    It is made by `differences_table` or `power_table`.
     """
     types = tasks_by_type(comparison)
     count = sum(map(len, types.values()))
@@ -359,12 +357,8 @@ def changes_table(
     """Return the queries on which models and the baseline differ most, on the first task.
 
     Of the models nearest to the baseline, with the top documents of both, if the records keep them
-    and there is no link to the explorer, which shows them with their texts.
-
-    Args:
-        comparison: the comparison to show.
-        explorer: the task that the explorer's page shows; its queries link there.
-        texts: texts of the first task; by default read, if its data are at hand.
+    and there is no link to the explorer, whose page shows them with their texts if it is of this
+    task. The texts of the task are by default read, if its data are at hand.
     """
     task = next((each.task for each in comparison.tasks if each.with_baseline), "")
     by_size = sorted(comparison.differences_on(task), key=lambda each: abs(each.difference))
@@ -867,21 +861,13 @@ def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> st
 
 @dataclass(frozen=True)
 class TopModel:
-    """The best model on a task or benchmark, and the others that can be paired with it.
-
-    Attributes:
-        name: of the best model.
-        record: its record; on a benchmark, with the mean as its score.
-        ahead: its differences from the others, the best of them first.
-        unpaired: whether there are models whose scores cannot be paired with the best one's.
-        unranked: why others are not ranked, a line each.
-    """
+    """The best model on a task or benchmark, and the others that can be paired with it."""
 
     name: str
-    record: Result
-    ahead: tuple[PairedDifference, ...]
-    unpaired: bool
-    unranked: tuple[str, ...]
+    record: Result  # on a benchmark, with the mean as its score
+    ahead: tuple[PairedDifference, ...]  # of the others, the best of them first
+    unpaired: bool  # whether others' scores cannot be paired with its own
+    unranked: tuple[str, ...]  # why others are not ranked, a line each
 
     @property
     def score(self) -> str:

@@ -101,19 +101,13 @@ def explorer_link(query: str, first: str, second: str, *, page: str = "") -> str
 class Explorer:
     """The scores of two or more models on the queries that all of them answered.
 
-    Attributes:
-        matrix: scores by model and query.
-        records: the record of each model, by its name in the matrix.
-        texts: texts and judgements; without them, ids are shown.
-        note: why there are no texts; empty if there are.
-        selection: names of the models to be offered by the page; by default the best. `to_frame`
-            and `query` take any.
+    The page offers a selection of the models, by default the best; `to_frame` and `query` take any.
     """
 
     matrix: ScoreMatrix
-    records: Mapping[str, Result]
-    texts: SearchTexts | None = None
-    note: str = ""
+    records: Mapping[str, Result]  # of each model, by its name in the matrix
+    texts: SearchTexts | None = None  # and judgements; without them, ids are shown
+    note: str = ""  # why there are no texts; empty if there are
     selection: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -203,8 +197,8 @@ class Explorer:
 
     def _pair(self, first: str, second: str) -> tuple[str, str]:
         given = [one_of("model", name, self.models) for name in (first, second) if name]
-        rest = [name for name in self.models if name not in given]
-        return first or rest.pop(0), second or rest.pop(0)
+        rest = (name for name in self.models if name not in given)
+        return first or next(rest), second or next(rest)
 
     def _unranked(self) -> str:
         """Say which models' records have no rankings, if any."""
@@ -375,10 +369,7 @@ def query_details(
 ) -> dict[str, Any]:
     """Return what a page shows of each query: rankings, judgements and documents.
 
-    Args:
-        queries: ids, the most important first; those that exceed the size of a page are left out.
-        records: the record of each model, by its name.
-        texts: texts and judgements; None if they are not at hand.
+    The most important queries come first; those that exceed the size of a page are left out.
     """
     details = {query: _detail(query, records, texts) for query in queries}
     named = {

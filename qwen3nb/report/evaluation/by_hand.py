@@ -36,14 +36,9 @@ def query_table(
     """Return what a model ranks first for one query, and its judged documents.
 
     The task is the search task with fewest documents; its corpus is searched again. None without
-    such a task, or if its corpus is too large to be searched for one query.
-
-    Args:
-        model: the loaded model.
-        data: MTEB tasks or folders that the records come from.
-        results: records of the model.
-        query: id of the query; by default the one whose score is nearest to the mean.
-        limit: as in the evaluation.
+    such a task, or if its corpus is too large to be searched for one query. By default, the query
+    is the one whose score is nearest to the mean; ``data`` and ``limit`` are those of the
+    evaluation.
 
     Raises:
         ValueError: no such query; names some that there are.
@@ -171,13 +166,8 @@ def disagreement_table(
 ) -> Table | None:
     """Return the pairs of sentences whose rank by the model is farthest from that by people.
 
-    None without a task of sentence pairs whose data are here.
-
-    Args:
-        data: MTEB tasks that the records come from.
-        results: records of one model.
-        most: number of pairs.
-        limit: as in the evaluation.
+    None without a task of sentence pairs whose data are here; ``data`` and ``limit`` are those of
+    the evaluation.
     """
     for result in results:
         if "gold" not in result.per_query or result.parts:

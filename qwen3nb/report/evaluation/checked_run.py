@@ -26,40 +26,24 @@ _SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "sub
 
 @dataclass(frozen=True)
 class Needs:
-    """What an evaluation takes.
-
-    Attributes:
-        model: the loaded model.
-        tasks: MTEB task objects; none if there are ``data``.
-        data: folders to evaluate on instead.
-        preflight: needs next to what the machine has.
-        selection: the options that the tasks were selected by.
-        run: how they are evaluated.
-        limit: maximum number of queries and rows, or 0.
-    """
+    """What an evaluation takes: the loaded model, its data, and what the machine must have."""
 
     model: Any
-    tasks: list[Any]
-    data: list[str]
+    tasks: list[Any]  # of MTEB; none if there are data
+    data: list[str]  # folders to evaluate on instead
     preflight: Preflight
-    selection: dict[str, str]
+    selection: dict[str, str]  # the options that the tasks were selected by
     run: Run
-    limit: int
+    limit: int  # of queries and rows, or 0
 
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """An evaluation with its baseline.
-
-    Attributes:
-        needs: what was looked at before.
-        evaluation: the records, and what was reused, skipped or failed.
-        baseline: label of the model to compare with; empty for a known one.
-    """
+    """An evaluation with its baseline: the records, and what was reused, skipped or failed."""
 
     needs: Needs
     evaluation: EvaluationRun
-    baseline: str = ""
+    baseline: str = ""  # label of the model to compare with; empty for a known one
 
     @property
     def results(self) -> Results:

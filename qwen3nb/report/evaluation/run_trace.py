@@ -21,17 +21,11 @@ _CONCLUSION = 'class="q-conclusion"'
 
 @dataclass(frozen=True, repr=False)
 class RunTrace:
-    """The scores of a page.
-
-    Attributes:
-        scores: a row per task, from `against_baseline`.
-        reused: tasks whose record was there already.
-        skipped: why a task has no result, by key.
-    """
+    """The scores of a page."""
 
     scores: tuple[AgainstBaseline, ...]
-    reused: tuple[str, ...] = ()
-    skipped: Mapping[str, str] | None = None
+    reused: tuple[str, ...] = ()  # tasks whose record was there already
+    skipped: Mapping[str, str] | None = None  # why a task has no result
 
     def __repr__(self) -> str:
         return f"<RunTrace: {len(self.scores)} scores, {len(self.reused)} reused>"

@@ -175,19 +175,12 @@ def record_list(results: Iterable[Result]) -> Table:
 
 @dataclass(frozen=True)
 class _BenchmarkGrid:
-    """The means of several models over the benchmarks of a tier.
+    """The means of several models over the benchmarks of a tier."""
 
-    Attributes:
-        columns: the means, in the tier's order.
-        names: of the models, by identity, the best first.
-        records: by model identity, then task.
-        means: by model identity, one per column.
-    """
-
-    columns: tuple[MeanColumn, ...]
-    names: Mapping[str, str]
-    records: Mapping[str, Mapping[str, Result]]
-    means: Mapping[str, Sequence[BenchmarkMean]]
+    columns: tuple[MeanColumn, ...]  # in the tier's order
+    names: Mapping[str, str]  # of the models, by identity, the best first
+    records: Mapping[str, Mapping[str, Result]]  # by model identity, then task
+    means: Mapping[str, Sequence[BenchmarkMean]]  # by model identity, one per column
 
 
 def _benchmark_grid(results: Iterable[Result], tier: str, *, types: bool = True) -> _BenchmarkGrid:
@@ -254,12 +247,23 @@ def task_tables(
     """
     if not TIERS[tier].benchmarks:
         return None
-    grid = _benchmark_grid(results, tier)
-    tables = [
-        (title, _tasks_table(grid, [task_column(benchmark, task) for task in tasks], links or {}))
-        for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks)
-        for title, tasks in _parts(benchmark)
-    ]
+    grid, pages = _benchmark_grid(results, tier), links or {}
+    tables = []
+    for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks):
+        for title, tasks in _parts(benchmark):
+            columns = [task_column(benchmark, task) for task in tasks]
+            table = Table.of(
+                (
+                    (name, *(_task(column, grid.records[identity], pages) for column in columns))
+                    for identity, name in grid.names.items()
+                ),
+                ("model", *(_head(column, grid) for column in columns)),
+                best=True,
+                name=f"tasks-{benchmark.name}-{tasks[0]}",
+                caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % "
+                "intervals.",
+            )
+            tables.append((title, table))
     tables.append(("What is missing", _missing_table(grid)))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
     return Sections(tuple(tables), about)
@@ -273,23 +277,6 @@ def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
         for group in tasks:
             if parts := GROUPS.get(group):
                 yield f"{benchmark.name}: the parts of {group} ({len(parts)})", parts
-
-
-def _tasks_table(
-    grid: _BenchmarkGrid, columns: Sequence[MeanColumn], links: Mapping[str, str]
-) -> Table:
-    """Return a row per model, a column per task or group of tasks."""
-    first = columns[0]
-    return Table.of(
-        (
-            (name, *(_task(column, grid.records[identity], links) for column in columns))
-            for identity, name in grid.names.items()
-        ),
-        ("model", *(_head(column, grid) for column in columns)),
-        best=True,
-        name=f"tasks-{first.benchmark}-{first.name}",
-        caption=f"Scores of all models on the tasks of {first.benchmark}, with 95 % intervals.",
-    )
 
 
 def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell | str:
@@ -350,46 +337,40 @@ def headline_table(
 ) -> Table:
     """Return the scores that the landing page shows, a row per model, best first.
 
-    For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are shown.
-        links: page of each run id.
-        most: how many models to show; by default all.
+    For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`. Of
+    more models than ``most``, the best; ``links`` is the page of each run id.
     """
-    table = _headline(latest(results), tier, links or {})
+    newest, pages = latest(results), links or {}
+    task = headline_task(newest, tier=tier)
+    on_task = [result for result in newest if result.task.key == task]
+    if TIERS[tier].benchmarks:
+        means = _means_table(_benchmark_grid(newest, tier, types=False), tier, pages)
+        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
+        table = replace(means, name="headline", caption=caption)
+    elif not on_task:
+        note = f"No results on the {tier} tier yet; run `make demo` to make some."
+        table = Table(("model",), (), note)
+    else:
+        names, what = model_names(on_task), short_task(task)
+        ordered = sorted(newest_records(on_task)[0], key=_score, reverse=True)
+        table = Table.of(
+            (
+                (
+                    Cell(names[r.model.identity], link=pages.get(r.run, "")),
+                    number(r.main, link=score_link(r, pages)),
+                    Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
+                )
+                for r in ordered
+            ),
+            ("model", f"{what}\n{ordered[0].task.main_metric}", "n"),
+            note=f"{what}: the task of the tier with most models, of several the first.",
+            name="headline",
+            caption=f"Scores on {what}, best first, with 95 % intervals over n.",
+        )
     if most is None or len(table) <= most:
         return table
     note = f"The best {most} of {len(table)} models. {table.note}"
     return replace(table, rows=table.rows[:most], note=note)
-
-
-def _headline(newest: Sequence[Result], tier: str, links: Mapping[str, str]) -> Table:
-    if TIERS[tier].benchmarks:
-        means = _means_table(_benchmark_grid(newest, tier, types=False), tier, links)
-        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
-        return replace(means, name="headline", caption=caption)
-    task = headline_task(newest, tier=tier)
-    on_task = [result for result in newest if result.task.key == task]
-    if not on_task:
-        note = f"No results on the {tier} tier yet; run `make demo` to make some."
-        return Table(("model",), (), note)
-    names, what = model_names(on_task), short_task(task)
-    on_task = sorted(newest_records(on_task)[0], key=_score, reverse=True)
-    return Table.of(
-        (
-            {
-                "model": Cell(names[r.model.identity], link=links.get(r.run, "")),
-                f"{what}\n{on_task[0].task.main_metric}": number(r.main, link=score_link(r, links)),
-                "n": Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
-            }
-            for r in on_task
-        ),
-        note=f"{what}: the task of the tier with most models, of several the first.",
-        name="headline",
-        caption=f"Scores on {what}, best first, with 95 % intervals over n.",
-    )
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
@@ -450,21 +431,13 @@ def failures_table(failures: Mapping[str, str]) -> Table:
 
 @dataclass(frozen=True)
 class _ScoreGrid:
-    """What the figures show: main scores of models on tasks, or their means over benchmarks.
+    """What the figures show: main scores of models on tasks, or their means over benchmarks."""
 
-    Attributes:
-        columns: metric and n of each task or mean, by its name, in the tier's order.
-        models: names, the best on the first column first.
-        scores: each score that is defined, with its interval, by model and column.
-        intervals: how they were made, in words.
-        what: what a column is.
-    """
-
-    columns: Mapping[str, str]
-    models: tuple[str, ...]
-    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]
-    intervals: str
-    what: str
+    columns: Mapping[str, str]  # metric and n of each task or mean, in the tier's order
+    models: tuple[str, ...]  # the best on the first column first
+    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]  # those defined, with intervals
+    intervals: str  # how they were made, in words
+    what: str  # what a column is
 
     def __str__(self) -> str:
         first = next(iter(self.columns))
@@ -509,13 +482,9 @@ def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _
 def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
     """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
-    A tier with benchmarks has a panel per mean over a benchmark or type. Models keep their row
-    and colour in every panel; a missing result leaves its row empty.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are shown.
-        tasks: keys of the tasks to show in place of the tier's.
+    A tier with benchmarks has a panel per mean over a benchmark or type; ``tasks`` are shown in
+    place of the tier's. Models keep their row and colour in every panel; a missing result leaves
+    its row empty.
     """
     every = _score_grid(results, tier, tasks)
     scores = replace(every, models=every.models[:MOST_MODELS])
@@ -556,14 +525,9 @@ def bars_figure(
 ) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
-    Of many models, the best on the tier's first task are shown.
-    A tier with benchmarks has a group per mean over a benchmark or type.
-    None if there are no results on the tier.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are shown.
-        tasks: keys of the tasks to show in place of the tier's, or a comma-separated string.
+    Of many models, the best on the tier's first task are shown. A tier with benchmarks has a group
+    per mean over a benchmark or type; ``tasks`` (keys, also comma-separated) are shown in place of
+    the tier's. None if there are no results on the tier.
     """
     keys = split_names(tasks) if isinstance(tasks, str) else tasks
     scores = _score_grid(results, tier, keys)

@@ -36,9 +36,7 @@ def results_tables(
 ) -> Table | Sections:
     """Return a model's results: all metrics, or of many tasks the main scores and the rest folded.
 
-    Args:
-        results: records of one model.
-        skipped: why a task has no result, by key.
+    Tasks that were skipped show the reason.
     """
     if len(results) <= MANY:
         return results_table(results, skipped=skipped)
@@ -257,12 +255,7 @@ def summarise(
 
     If benchmarks were requested whole, there is no mean over several of them. A group of tasks
     (CQADupStack's forums) counts as one task with the mean of its parts; if a part is missing, so
-    is the task.
-
-    Args:
-        results: records of one model.
-        requested: keys of the requested tasks; parts by their own.
-        reasons: why a task has no result, by key.
+    is the task. Keys that were requested and have no result are missing, each for its reason.
 
     Raises:
         ValueError: the records are of several models.
@@ -359,11 +352,8 @@ def _mean(mean: BenchmarkMean) -> Cell:
 def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
     """Draw the distribution of a retrieval metric over queries, a panel per task.
 
-    Of many tasks, those with most queries are shown. None if no record has the metric per query.
-
-    Args:
-        results: records of one model.
-        metric: a metric per query, between 0 and 1.
+    The metric is between 0 and 1. Of many tasks, those with most queries are shown. None if no
+    record has the metric per query.
     """
     every = [result for result in results if metric in result.per_query]
     if not every:

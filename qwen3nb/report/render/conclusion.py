@@ -13,15 +13,10 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True, repr=False)
 class Conclusion:
-    """One or two plain sentences with their numbers; ``str`` and a page show the same words.
+    """One or two plain sentences with their numbers; ``str`` and a page show the same words."""
 
-    Attributes:
-        text: the sentences, as plain text; what is between backticks is code on a page.
-        page: page with the numbers behind them, relative to the page that shows it; may be empty.
-    """
-
-    text: str
-    page: str = ""
+    text: str  # plain; what is between backticks is code on a page
+    page: str = ""  # with the numbers behind them, relative to the page that shows it
 
     def __repr__(self) -> str:
         return self.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.report.render.figure import (
     COLORS,
@@ -22,28 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ForestRow:
-    """One row of a forest plot.
-
-    Attributes:
-        label: what is estimated.
-        value: the estimate; None if undefined, in which case ``note`` says why.
-        low: lower end of its interval, or None.
-        high: upper end.
-        color: colour of its marker; by default the first of `COLORS`.
-        note: shown after the numbers, such as ``n = 260``; without a value, the reason.
-        clear: whether the marker is filled; by default, whether the interval excludes the
-            line of no effect.
-        marker: its shape, which tells models apart without colour.
-    """
+    """One row of a forest plot: what is estimated, the estimate and its interval."""
 
     label: str
-    value: float | None
+    value: float | None  # None if undefined, in which case the note says why
     low: float | None = None
     high: float | None = None
-    color: str = ""
-    note: str = ""
-    clear: bool | None = None
-    marker: str = "o"
+    color: str = ""  # by default the first of `COLORS`
+    note: str = ""  # shown after the numbers, such as ``n = 260``; without a value, the reason
+    clear: bool | None = None  # filled; by default, if the interval excludes the line of no effect
+    marker: str = "o"  # tells models apart without colour
 
 
 def forest_figure(
@@ -52,10 +40,8 @@ def forest_figure(
     xlabel: str,
     zero: float | None = 0.0,
     number: str = "+.3f",
-    name: str = "forest",
-    caption: str = "",
     alt: str = "",
-    columns: int = 2,
+    **figure: Any,
 ) -> Figure:
     """Draw a forest plot: a row per estimate, with its interval and its numbers at the right.
 
@@ -64,18 +50,14 @@ def forest_figure(
         xlabel: quantity estimated, with its unit.
         zero: position of the line of no effect; None for no line.
         number: format specification of the numbers at the right.
-        name: name of the file.
-        caption: what the figure shows, n and the test.
         alt: alternative text; by default the rows in words.
-        columns: number of page columns, 1 or 2.
+        figure: other fields of `Figure`.
     """
     words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
     return Figure(
-        name=name,
         draw=lambda width: _draw(rows, xlabel, zero, number, width),
-        caption=caption,
         alt=alt or f"Forest plot of {xlabel}. {words}.",
-        columns=columns,
+        **{"name": "forest"} | figure,
     )
 
 

@@ -87,7 +87,21 @@ def command_again(result: Result) -> str:
     """
     config, settings = result.config, result.model.settings
     if "first" in config and "collection" in config:
-        words = _rerank_words(result)
+        first, template = config["first"], settings.get("template") or [""]
+        label = result.task.name.removeprefix(f"{config['collection']}.").rpartition("-")[0]
+        options = {
+            "model": result.model.spec,
+            "first": first["kind"] if first.get("kind") in ("bm25", "given") else label,
+            "depth": first["depth"],
+            "max-length": settings.get("max_length", 512),
+            "template": template[0],
+            "instruction": settings.get("instruction", ""),
+            "dtype": settings.get("dtype", "float32"),
+            "seed": result.seed,
+        }
+        options |= {"limit": config["limit"]} if config.get("limit") else {}
+        words = ["qwen3nb", "rerank-suite", str(config["collection"])]
+        words += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     elif settings.get("normalize") is False:
         return ""  # the evaluation has no such option
     else:
@@ -101,17 +115,3 @@ def command_again(result: Result) -> str:
                 words += option_words(name, value)
     # A folder of its own, so that the first records are not reused.
     return shlex.join([*words, "--out", "again", "--fresh"])
-
-
-def _rerank_words(result: Result) -> list[str]:
-    config, settings = result.config, result.model.settings
-    first, template = config["first"], settings.get("template") or [""]
-    named = first.get("kind") in ("bm25", "given")
-    label = result.task.name.removeprefix(f"{config['collection']}.").rpartition("-")[0]
-    words = ["qwen3nb", "rerank-suite", str(config["collection"]), "--model", result.model.spec]
-    words += ["--first", str(first["kind"] if named else label), "--depth", str(first["depth"])]
-    words += ["--max-length", str(settings.get("max_length", 512)), "--template", str(template[0])]
-    words += ["--instruction", str(settings.get("instruction", ""))]
-    words += ["--dtype", str(settings.get("dtype", "float32")), "--seed", str(result.seed)]
-    words += ["--limit", str(config["limit"])] if config.get("limit") else []
-    return words

@@ -15,17 +15,11 @@ MOST_MODELS = 30  # in a figure; of more, the best are shown
 
 @dataclass(frozen=True, repr=False)
 class Sections:
-    """Titled tables; on a page each is folded, in Markdown each has a heading.
-
-    Attributes:
-        tables: each table with its title.
-        about: shown above them.
-        unfolded: number of tables, from the first, that are open on a page.
-    """
+    """Titled tables; on a page each is folded, in Markdown each has a heading."""
 
     tables: tuple[tuple[str, Table], ...]
-    about: str = ""
-    unfolded: int = 0
+    about: str = ""  # shown above them
+    unfolded: int = 0  # number of tables, from the first, that are open on a page
 
     def to_markdown(self) -> str:
         """Return the tables below headings, escaped."""

@@ -111,9 +111,8 @@ def test_a_search_that_finds_nothing_is_not_one_that_kept_nothing():
     now, new = own("now", 0.4), own("new", 0.6, seed=1)
     now.config["top"] = {query: [] for query in now.config["top"]}
     del new.config["top"]
-    row = (
-        compare_candidates([now, new], current="now").tables()["Queries that changed most"].rows[0]
-    )
+    tables = compare_candidates([now, new], current="now").tables()
+    row = tables["Queries that changed most"].rows[0]
     assert (row[3].text, row[4].text) == ("not kept", "none")
 
 
