@@ -75,7 +75,14 @@ def train_contrastive(
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
     train = _tokenized(tokenizer, pairs.train, length=settings.length)
     spread = _spread(pairs.development, settings.development)
-    evaluator = TrainingEvaluator(_collection(spread), name=METRIC, tokenizer=start)
+    # Each summary is to find its own text among all.
+    search = TestCollection.from_texts(
+        [pair.summary for pair in spread],
+        [pair.text for pair in spread],
+        [[index] for index in range(len(spread))],
+        name="development",
+    )
+    evaluator = TrainingEvaluator(search, name=METRIC, tokenizer=start)
     set_seed(settings.seed)
     with quietly():
         trainer = make_trainer(
@@ -123,16 +130,6 @@ def _measured(trainer: _ContrastiveTrainer, evaluator: TrainingEvaluator) -> dic
     """Loss and nDCG@10 of the trainer's model on the development pairs."""
     scores = evaluator(trainer.model)
     return {"eval_loss": trainer.development_loss(), METRIC: scores[evaluator.primary_metric]}
-
-
-def _collection(pairs: Sequence[DocstringPair]) -> TestCollection:
-    """The pairs as search: each summary is to find its own text among all."""
-    return TestCollection.from_texts(
-        [pair.summary for pair in pairs],
-        [pair.text for pair in pairs],
-        [[index] for index in range(len(pairs))],
-        name="development",
-    )
 
 
 def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
