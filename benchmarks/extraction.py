@@ -80,14 +80,10 @@ def bench_extraction(
 
 def shown(rows: list[dict[str, Any]]) -> str:
     """The rows as a table."""
-    columns = {
-        "": "{task:8} {method}",
-        "seconds": "{seconds:.2f}",
-        "x disk": "{disk_ratio:.2f}",
-        "of disk": "{disk_share:.0%}",
-        "x naive": "{naive_ratio:.2f}",
-        "peak GB": "{peak_gb:.2f}",
-    }
+    columns = (
+        ": {task:8} {method} | seconds: {seconds:.2f} | x disk: {disk_ratio:.2f} | "
+        "of disk: {disk_share:.0%} | x naive: {naive_ratio:.2f} | peak GB: {peak_gb:.2f}"
+    )
     return table(rows=rows, shown=columns)
 
 

@@ -96,18 +96,10 @@ class EncodeBench:
                 {**vars(each), "speed": self.count / each.seconds, "same": _YES[each.equal]}
                 for each in self.timings
             ],
-            shown={
-                "method": "{name}",
-                "s": "{seconds:.2f}",
-                "texts/s": "{speed:.0f}",
-                "faster": "{ratio:.2f}x",
-                "CPU s": "{cpu:.2f}",
-                "less CPU": "{cpu_ratio:.2f}x",
-                "min cosine": "{cosine:.6f}",
-                "max difference": "{difference:.0e}",
-                "equal": "{same}",
-                "of peak": "{peak_share:.0%}",
-            },
+            shown="method: {name} | s: {seconds:.2f} | texts/s: {speed:.0f} | "
+            "faster: {ratio:.2f}x | CPU s: {cpu:.2f} | less CPU: {cpu_ratio:.2f}x | "
+            "min cosine: {cosine:.6f} | max difference: {difference:.0e} | equal: {same} | "
+            "of peak: {peak_share:.0%}",
             notes=shares_table(self.time_shares, of=self.timings[-1].name),
         )
 

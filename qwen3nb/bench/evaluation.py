@@ -118,27 +118,17 @@ class EvaluationBench:
                 | {"of_cpu": cpu / first.cpu}
                 for part, (wall, cpu) in first.parts.items()
             ],
-            shown={
-                f"{first.way}, {first.run}": "{part}",
-                "s": "{s:.2f}",
-                "share": "{of_s:.1%}",
-                "CPU s": "{cpu:.2f}",
-                "share of CPU": "{of_cpu:.1%}",
-            },
+            shown=f"{first.way}, {first.run}: {{part}} | "
+            "s: {s:.2f} | share: {of_s:.1%} | "
+            "CPU s: {cpu:.2f} | share of CPU: {of_cpu:.1%}",
         )
         same = f"{'equal' if self.equal else 'NOT EQUAL'}, largest difference {self.difference:.0e}"
         return table(
             f"{self.model}, {', '.join(self.tasks)}: faster than the peer's first run; ours after "
             "it, than the peer's second, which encodes again",
             rows=rows,
-            shown={
-                "run": "{way}: {run}",
-                "s": "{seconds:.1f}",
-                "faster": "{faster:.2f}x",
-                "CPU s": "{cpu:.1f}",
-                "less CPU": "{less:.2f}x",
-                "not encoding": "{share}",
-            },
+            shown="run: {way}: {run} | s: {seconds:.1f} | faster: {faster:.2f}x | "
+            "CPU s: {cpu:.1f} | less CPU: {less:.2f}x | not encoding: {share}",
             notes=[f"scores: {scores}; {same}", "", parts],
         )
 

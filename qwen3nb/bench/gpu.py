@@ -87,26 +87,15 @@ class GpuBench:
 
     def table(self) -> str:
         """The measurements as plain text."""
-        equality = {
-            "model": "{model}",
-            "of": "{what}",
-            "way": "{way}",
-            "sample": "{sample}",
-            "to float32": "{to_float32:.6f}",
-            "across batches": "{across_batches:.6f}",
-            "equal": "{equal}",
-        }
-        speed = {
-            "model": "{model}",
-            "speed of": "{what}",
-            "tokens": "{tokens:.0f}",
-            "texts": "{texts}",
-            "texts/s": "{ours:.1f}",
-            "peer": "{peer:.1f}",
-            "faster": "{ratio:.2f}x",
-            "of peak": "{share:.0%}",
-            "peer's method": "{method}",
-        }
+        equality = (
+            "model: {model} | of: {what} | way: {way} | sample: {sample} | "
+            "to float32: {to_float32:.6f} | across batches: {across_batches:.6f} | equal: {equal}"
+        )
+        speed = (
+            "model: {model} | speed of: {what} | tokens: {tokens:.0f} | texts: {texts} | "
+            "texts/s: {ours:.1f} | peer: {peer:.1f} | faster: {ratio:.2f}x | "
+            "of peak: {share:.0%} | peer's method: {method}"
+        )
         same = [{**each, "equal": "yes" if each["equal"] else "NO"} for each in self.equality]
         rows = [{**each, "ratio": each["ours"] / each["peer"]} for each in self.speed]
         first = (

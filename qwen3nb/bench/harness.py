@@ -144,7 +144,7 @@ def machine() -> str:
 def table(
     *title: str,
     rows: Iterable[Mapping[str, Any]],
-    shown: Mapping[str, str] | None = None,
+    shown: str = "",
     notes: Iterable[str] = (),
 ) -> str:
     """Return rows as plain text.
@@ -152,8 +152,8 @@ def table(
     Args:
         title: lines above.
         rows: values by name.
-        shown: template of a cell by the head of its column, such as ``{"s": "{seconds:.2f}"}``; by
-            default every value as it is. A missing value is a dash.
+        shown: head and template of each column, such as ``s: {seconds:.2f} | share: {share:.0%}``;
+            by default every value as it is. A missing value is a dash.
         notes: lines below.
     """
 
@@ -164,9 +164,10 @@ def table(
             return "-"
 
     given = list(rows)
-    heads = list(shown or (given[0] if given else ()))
+    columns = dict(each.split(": ", 1) for each in shown.split(" | ")) if shown else {}
+    heads = list(columns or (given[0] if given else ()))
     cells = [
-        tuple(cell(shown[head], row) if shown else str(row[head]) for head in heads)
+        tuple(cell(columns[head], row) if shown else str(row[head]) for head in heads)
         for row in given
     ]
     return "\n".join([*title, *(aligned([tuple(heads), *cells]) if heads else ()), *notes])

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -148,29 +149,27 @@ class MatrixPeak:
     def __init__(
         self, shapes: Mapping[Shape, int], *, dtype: str = "float32", device: str = "cpu"
     ) -> None:
-        """Prepare the products.
+        """Prepare the products of the ``shapes``, by how often each occurs.
 
-        Args:
-            shapes: how often each shape occurs. Of the shapes of one layer, which differ in their
-                rows, the one with the median row is measured.
-            dtype: a key of `qwen3nb.models.modeling.dtypes.DTYPES`.
-            device: the device.
+        Of the shapes of one layer, the one with the median row is measured.
 
         Raises:
             ValueError: no shapes, or an unknown dtype.
         """
         if not shapes:
             raise ValueError("expected at least one shape of a matrix product; got none")
-        self._device = torch.device(device)
-        self._products = []
+        self._device, kind = torch.device(device), torch_dtype(dtype)
+        self._products: list[tuple[Shape, int, Tensor, list[nn.Module]]] = []
         layers: dict[tuple[int, int], Counter[int]] = {}
         for (size, inputs, outputs), count in shapes.items():
             layers.setdefault((inputs, outputs), Counter())[size] += count
-        for (inputs, outputs), rows in layers.items():
-            shape = (_median_row(rows), inputs, outputs)
-            flop = 2 * sum(each * count for each, count in rows.items()) * inputs * outputs
-            self._products.append((shape, flop, self._layers(shape, torch_dtype(dtype))))
-        self._best = {shape: float("inf") for shape, _, _ in self._products}
+        for (inputs, outputs), counts in layers.items():
+            sizes = sorted(counts)
+            rows = np.cumsum([size * counts[size] for size in sizes])
+            shape = (sizes[int(np.searchsorted(rows, rows[-1] / 2))], inputs, outputs)
+            flop = 2 * int(rows[-1]) * inputs * outputs
+            self._products.append((shape, flop, *self._layers(shape, kind)))
+        self._best = {shape: float("inf") for shape, *_ in self._products}
 
     def _layers(self, shape: Shape, dtype: torch.dtype) -> tuple[Tensor, list[nn.Module]]:
         """Return an input and a layer per library."""
@@ -191,7 +190,7 @@ class MatrixPeak:
     def sample(self) -> None:
         """Time each product a few times; the best time of all samples counts."""
         beside = self._device.type == "cpu" and torch.get_num_threads() > 1
-        for shape, _, (states, layers) in self._products:
+        for shape, _, states, layers in self._products:
             for layer in layers:
                 times = [self._seconds(layer, states) for _ in range(_REPEATS)]
                 times += [self._seconds_beside(layer, states)] if beside else []
@@ -217,9 +216,9 @@ class MatrixPeak:
         if float("inf") in self._best.values():
             raise ValueError("expected a sample of the matrix peak; call sample() first")
         seconds = 0.0
-        for (rows, inputs, outputs), flop, _ in self._products:
+        for (rows, inputs, outputs), flop, *_ in self._products:
             seconds += flop / (2 * rows * inputs * outputs) * self._best[rows, inputs, outputs]
-        return sum(flop for _, flop, _ in self._products) / seconds / 1e9
+        return sum(flop for _, flop, *_ in self._products) / seconds / 1e9
 
     def share(self, work: MatrixWork, seconds: float) -> float:
         """The share of the peak that doing ``work`` in ``seconds`` reaches."""
@@ -242,16 +241,6 @@ def limit_text(work: MatrixWork, gflops: float) -> str:
         f"{work.linear_gflop:.3g} GFLOP in linear layers, {work.attention_gflop:.3g} in attention; "
         f"matrix peak {gflops:.0f} GFLOP/s"
     )
-
-
-def _median_row(rows: Mapping[int, int]) -> int:
-    """The number of rows of the product that the median row is in."""
-    seen, half = 0, sum(size * count for size, count in rows.items()) / 2
-    for size in sorted(rows):
-        seen += size * rows[size]
-        if seen >= half:
-            return size
-    raise AssertionError("no rows")
 
 
 def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -> dict[str, float]:

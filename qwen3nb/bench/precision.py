@@ -100,20 +100,12 @@ class PrecisionBench:
                 }
                 for each in self.timings
             ],
-            shown={
-                "dtype": "{dtype}",
-                "texts/s": "{texts_per_second:.0f}",
-                "x float32": "{float32_ratio:.2f}",
-                "x s.-t.": "{peer_ratio:.2f}",
-                "of peak": "{peak_share:.0%}",
-                "GFLOP/s": "{peak_gflops:.0f}",
-                "min cosine": "{cosine_min:.6f}",
-                "mean cosine": "{cosine_mean:.6f}",
-                "nDCG@10": "{ndcg:.4f}",
-                "difference": "{ndcg_difference:+.4f}",
-                "95 % interval": "{ends}",
-                "equivalent": "{words}",
-            },
+            shown="dtype: {dtype} | texts/s: {texts_per_second:.0f} | "
+            "x float32: {float32_ratio:.2f} | x s.-t.: {peer_ratio:.2f} | "
+            "of peak: {peak_share:.0%} | GFLOP/s: {peak_gflops:.0f} | "
+            "min cosine: {cosine_min:.6f} | mean cosine: {cosine_mean:.6f} | "
+            "nDCG@10: {ndcg:.4f} | difference: {ndcg_difference:+.4f} | "
+            "95 % interval: {ends} | equivalent: {words}",
         )
 
 

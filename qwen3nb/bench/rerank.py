@@ -88,16 +88,9 @@ class RerankBench:
                 | {"more": each["above"] and each["above"] / 1e6}
                 for each in self.timings
             ],
-            shown={
-                "": "{name}",
-                "CPU s": "{cpu:.2f}",
-                "s": "{seconds:.2f}",
-                "faster": "{ratio:.2f}x",
-                "max dP": "{difference:.0e}",
-                "of peak": "{peak_share:.0%}",
-                "peak MB": "{mb:.0f}",
-                "+MB": "{more:.0f}",
-            },
+            shown=": {name} | CPU s: {cpu:.2f} | s: {seconds:.2f} | faster: {ratio:.2f}x | "
+            "max dP: {difference:.0e} | of peak: {peak_share:.0%} | peak MB: {mb:.0f} | "
+            "+MB: {more:.0f}",
             notes=shares_table(self.time_shares, of="qwen3nb"),
         )
 

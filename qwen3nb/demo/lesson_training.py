@@ -21,13 +21,9 @@ def lesson_training() -> Path:
             return find_training(training)
     folder = paths.cache() / "lesson" / "train"
     if not folder.is_dir():
-        _train(folder)
+        from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
+
+        short = Ul2Settings(steps=20, save_every=10, batch=4, vocabulary=1000, hidden=64)
+        with new_folder(folder) as work:
+            train_seq2seq(work, short)
     return folder
-
-
-def _train(folder: Path) -> None:
-    from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
-
-    short = Ul2Settings(steps=20, save_every=10, batch=4, vocabulary=1000, hidden=64)
-    with new_folder(folder) as work:
-        train_seq2seq(work, short)

@@ -229,6 +229,8 @@ def _extract(demo: Path) -> None:
 
     Every second contrastive checkpoint, the last among them, shows the same curve in less time.
     """
+    from qwen3nb.report.card.extract import extract
+
     train, contrastive = demo / "train", demo / "contrastive"
     average = train / "average"
     if not average.is_dir():
@@ -238,20 +240,15 @@ def _extract(demo: Path) -> None:
     for source in (*list_checkpoints(contrastive)[1::2], contrastive / "average"):
         sources[f"contrastive-{source.name}"] = source
     for name, source in sources.items():
-        _extract_once(source, demo / "encoder" / name)
-
-
-def _extract_once(source: Path, folder: Path) -> None:
-    from qwen3nb.report.card.extract import extract
-
-    provenance = read_provenance(folder)
-    digest = open_checkpoint(source).weights.digest
-    if provenance is None or provenance["source"]["digest"] != digest:
-        done = extract(source, folder, label=f"demo-{folder.name}")
-        _note(
-            f"{paths.shown(folder)}: {done.parameters:,} parameters, differs from its source by at "
-            f"most {done.max_difference:.1e}"
-        )
+        folder = demo / "encoder" / name
+        provenance = read_provenance(folder)
+        digest = open_checkpoint(source).weights.digest
+        if provenance is None or provenance["source"]["digest"] != digest:
+            done = extract(source, folder, label=f"demo-{name}")
+            _note(
+                f"{paths.shown(folder)}: {done.parameters:,} parameters, differs from its source "
+                f"by at most {done.max_difference:.1e}"
+            )
 
 
 STEPS: dict[str, Callable[[Path], None]] = {

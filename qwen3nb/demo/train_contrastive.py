@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,14 @@ from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
 from qwen3nb.demo.train_ul2 import token_id
-from qwen3nb.demo.trainer import Schedule, copy_files, faster_linear_layers, make_trainer, quietly
+from qwen3nb.demo.trainer import (
+    Schedule,
+    copy_files,
+    faster_linear_layers,
+    make_trainer,
+    padded,
+    quietly,
+)
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
@@ -67,7 +75,14 @@ def train_contrastive(
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
     train = _tokenized(tokenizer, pairs.train, length=settings.length)
     spread = _spread(pairs.development, settings.development)
-    evaluator = TrainingEvaluator(_collection(spread), name=METRIC, tokenizer=start)
+    # Each summary is to find its own text among all.
+    search = TestCollection.from_texts(
+        [pair.summary for pair in spread],
+        [pair.text for pair in spread],
+        [[index] for index in range(len(spread))],
+        name="development",
+    )
+    evaluator = TrainingEvaluator(search, name=METRIC, tokenizer=start)
     set_seed(settings.seed)
     with quietly():
         trainer = make_trainer(
@@ -81,7 +96,7 @@ def train_contrastive(
             model=Qwen3ForSeq2SeqLM.from_pretrained(start),
             train_dataset=train,
             eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
-            data_collator=_Collate(pad=token_id(tokenizer, END)),
+            data_collator=partial(_collate, pad=token_id(tokenizer, END)),
         )
         at_start = _measured(trainer, evaluator)
         with faster_linear_layers():
@@ -117,16 +132,6 @@ def _measured(trainer: _ContrastiveTrainer, evaluator: TrainingEvaluator) -> dic
     return {"eval_loss": trainer.development_loss(), METRIC: scores[evaluator.primary_metric]}
 
 
-def _collection(pairs: Sequence[DocstringPair]) -> TestCollection:
-    """The pairs as search: each summary is to find its own text among all."""
-    return TestCollection.from_texts(
-        [pair.summary for pair in pairs],
-        [pair.text for pair in pairs],
-        [[index] for index in range(len(pairs))],
-        name="development",
-    )
-
-
 def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
     """``count`` of the pairs, evenly spread; all if there are fewer."""
     count = min(count, len(pairs))
@@ -142,21 +147,13 @@ def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: 
     return [dict(zip(_SIDES, both, strict=True)) for both in zip(*sides, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Collate:
+def _collate(rows: Sequence[_Row], *, pad: int) -> dict[str, Tensor]:
     """Collate right-padded ids (B, T) and masks of both sides."""
-
-    pad: int
-
-    def __call__(self, rows: Sequence[_Row]) -> dict[str, Tensor]:
-        batch = {}
-        for side in _SIDES:
-            width = max(len(row[side]) for row in rows)
-            rest = [width - len(row[side]) for row in rows]
-            ids = [[*row[side], *[self.pad] * gap] for row, gap in zip(rows, rest, strict=True)]
-            batch[side] = torch.tensor(ids)
-            batch[f"{side}_mask"] = torch.tensor([[1] * (width - n) + [0] * n for n in rest])
-        return batch
+    batch = {}
+    for side in _SIDES:
+        batch[side] = padded([row[side] for row in rows], pad)
+        batch[f"{side}_mask"] = padded([[1] * len(row[side]) for row in rows], 0)
+    return batch
 
 
 class _ContrastiveTrainer(Trainer):

@@ -44,7 +44,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.demo.train_ul2 import training_texts
-from qwen3nb.demo.trainer import faster_linear_layers
+from qwen3nb.demo.trainer import faster_linear_layers, padded, toy_qwen3, toy_sizes
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers.prompt_template import (
     INSTRUCTION,
@@ -184,10 +184,9 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     rests = [list(row[shared:]) for row in rows]
     # Padding on the right: tokens of a causal model do not see later ones.
     ends = torch.tensor([len(rest) for rest in rests]) - 1
-    ids = torch.zeros(len(rests), int(ends.max()) + 1, dtype=torch.long)
-    for line, rest in zip(ids, rests, strict=True):
-        line[: len(rest)] = torch.tensor(rest)
-    states = backbone(input_ids=ids, past_key_values=cache, use_cache=cache is not None)
+    states = backbone(
+        input_ids=padded(rests, 0), past_key_values=cache, use_cache=cache is not None
+    )
     last: Tensor = states.last_hidden_state[torch.arange(len(rests)), ends]
     return last
 
@@ -213,7 +212,7 @@ def _optimiser(
 
 def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     """Train the base model; its tokenizer covers the template and words of the reranker."""
-    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoTokenizer
 
     prompt = _TEMPLATE.prefix + _TEMPLATE.head(INSTRUCTION, "") + _TEMPLATE.suffix
     texts, _ = training_texts()
@@ -221,24 +220,10 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     training = _batches(folder, settings, seed=settings.seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows, end = len(tokenizer), tokenizer.convert_tokens_to_ids(END)
-    config = Qwen3Config(
-        vocab_size=rows + -rows % 64,
-        hidden_size=settings.hidden,
-        intermediate_size=3 * settings.hidden,
-        num_hidden_layers=settings.layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=512,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        tie_word_embeddings=True,
-        initializer_range=settings.hidden**-0.5,
-        pad_token_id=end,
-        eos_token_id=end,
-    )
+    sizes = toy_sizes(rows, settings.hidden, settings.layers, settings.hidden**-0.5, end)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = Qwen3ForCausalLM(config)
+        model = toy_qwen3(sizes)
     with faster_linear_layers():
         losses = _train_all(model, tokenizer.convert_tokens_to_ids(_WORDS), training, settings)
     with _unwarned():

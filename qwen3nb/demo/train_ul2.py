@@ -25,10 +25,19 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, set_seed
+from transformers import Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.demo.trainer import Schedule, copy_files, faster_linear_layers, make_trainer, quietly
+from qwen3nb.demo.trainer import (
+    Schedule,
+    copy_files,
+    faster_linear_layers,
+    make_trainer,
+    padded,
+    quietly,
+    toy_qwen3,
+    toy_sizes,
+)
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
@@ -99,18 +108,14 @@ def training_texts() -> tuple[list[str], list[str]]:
 
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqConfig:
-    """The configuration; the embedding is padded to a multiple of 64 rows."""
-    end = token_id(tokenizer, END)
+    """The configuration of the encoder-decoder."""
     return Qwen3Seq2SeqConfig(
         **_sizes(tokenizer, settings),
         _head_dim=32,
-        max_position_embeddings=512,
         rope_theta=10000.0,
         num_sentinel_tokens=len(SENTINELS),
         sentinel_token_start_id=token_id(tokenizer, SENTINELS[0]),
-        decoder_start_token_id=end,
-        pad_token_id=end,
-        eos_token_id=end,
+        decoder_start_token_id=token_id(tokenizer, END),
     )
 
 
@@ -123,16 +128,8 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def _sizes(tokenizer: Tokenizer, settings: Ul2Settings) -> dict[str, Any]:
-    rows = tokenizer.get_vocab_size(with_added_tokens=True)
-    return {
-        "vocab_size": rows + -rows % 64,
-        "hidden_size": settings.hidden,
-        "intermediate_size": settings.hidden * 3,
-        "num_hidden_layers": settings.layers,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "initializer_range": settings.spread,
-    }
+    rows, end = tokenizer.get_vocab_size(with_added_tokens=True), token_id(tokenizer, END)
+    return toy_sizes(rows, settings.hidden, settings.layers, settings.spread, end)
 
 
 def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
@@ -175,18 +172,7 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     tokenizer = write_tokenizer(train, folder, vocabulary=settings.vocabulary)
     end = token_id(tokenizer, END)
     set_seed(settings.seed)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
-            **_sizes(tokenizer, settings),
-            head_dim=32,
-            max_position_embeddings=512,
-            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-            tie_word_embeddings=True,
-            pad_token_id=end,
-            eos_token_id=end,
-            use_cache=False,
-        )
-    )
+    model = toy_qwen3(_sizes(tokenizer, settings), use_cache=False)
     ids = [_ids(tokenizer, texts, settings.length - 1) for texts in (train, held_out)]
     generator = np.random.default_rng(settings.seed)
     picks = generator.integers(0, len(ids[0]), size=settings.steps * settings.batch)
@@ -250,11 +236,6 @@ def _train(
 
 def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
     """Collate right-padded (B, T) source ids, mask, and labels with -100 on padding."""
-
-    def padded(rows: Sequence[Sequence[int]], fill: int) -> torch.Tensor:
-        width = max(map(len, rows))
-        return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
-
     sources = [example.source for example in examples]
     return {
         "input_ids": padded(sources, pad),
@@ -277,13 +258,8 @@ def denoise(
     if denoiser.rate is None:
         source, target = hide_suffix(ids, sentinel=sentinels[0], generator=generator)
     else:
-        source, target = hide_spans(
-            ids,
-            rate=denoiser.rate,
-            span=denoiser.span,
-            sentinels=sentinels,
-            generator=generator,
-        )
+        how: dict[str, Any] = {"rate": denoiser.rate, "span": denoiser.span}
+        source, target = hide_spans(ids, sentinels=sentinels, generator=generator, **how)
     return Example([*modes[denoiser.mode], *source, end], [*target, end])
 
 

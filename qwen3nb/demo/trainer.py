@@ -123,6 +123,37 @@ class _CopyTokenizer(TrainerCallback):
             copy_files(self._folder, Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
 
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    """Rows of numbers as a tensor (B, T), filled up on the right."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+
+
+def toy_sizes(rows: int, hidden: int, layers: int, spread: float, end: int) -> dict[str, Any]:
+    """Fields of every toy's configuration; the embedding is padded to a multiple of 64 rows."""
+    return {
+        "vocab_size": rows + -rows % 64,
+        "hidden_size": hidden,
+        "intermediate_size": 3 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": spread,
+        "max_position_embeddings": 512,
+        "pad_token_id": end,
+        "eos_token_id": end,
+    }
+
+
+def toy_qwen3(sizes: dict[str, Any], **more: Any) -> Any:
+    """A toy language model with random weights."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    tied = {"head_dim": 32, "tie_word_embeddings": True}
+    return Qwen3ForCausalLM(Qwen3Config(**sizes, **tied, rope_parameters=rope, **more))
+
+
 def copy_files(source: Path, target: Path) -> None:
     """Copy the files of a folder into another."""
     target.mkdir(parents=True, exist_ok=True)

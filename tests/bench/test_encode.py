@@ -1,15 +1,25 @@
+"""Benchmarks of encoding, of precisions and of reranking, on models that are tiny."""
+
 from types import SimpleNamespace
 
 import pytest
+import torch
 from click.testing import CliRunner
 from helpers import TEXTS
-from helpers.bench_models import SHAPE
 
+from qwen3nb.bench import precision
 from qwen3nb.bench.encode import bench_encode, bench_texts
+from qwen3nb.bench.evaluation import bench_evaluation
 from qwen3nb.bench.harness import machine
-from qwen3nb.bench.random_models import write_random_encoder
+from qwen3nb.bench.machine_limits import MatrixWork
+from qwen3nb.bench.precision import bench_precision, cpu_features
+from qwen3nb.bench.random_models import SHAPE, qwen3_shape, write_random_encoder
+from qwen3nb.bench.rerank import RerankBench, bench_rerank
 from qwen3nb.cli import main as cli
 from qwen3nb.cli.commands.bench import LIMITS
+from qwen3nb.datasets.pydocs.build import load_pydocs
+
+SMALL = {**SHAPE, **qwen3_shape(32, 48, 2, 4, 2, 8, vocab_size=600)}
 
 
 @pytest.fixture
@@ -25,7 +35,7 @@ def entries(monkeypatch):
 
 
 def test_every_way_gives_the_same_vectors(tmp_path):
-    write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
+    write_random_encoder(tmp_path, list(TEXTS), shape=SMALL)
     (result,) = bench_encode(str(tmp_path), texts={"a few": list(TEXTS)}, rounds=1)
     assert all(way.equal for way in result.timings)
     assert result.timings[0].name == f"sentence-transformers, batch {result.batch_size}"
@@ -60,18 +70,100 @@ def test_texts_are_distinct_and_as_many_as_asked_for(entries):
     assert max(map(len, sets["short sentences"])) < max(map(len, sets["mixed lengths"]))
 
 
-def test_what_cannot_be_measured_is_said():
-    with pytest.raises(ValueError, match="at least 1 round; got 0"):
-        next(bench_encode("all-MiniLM-L6-v2", texts={}, rounds=0))
-    with pytest.raises(ValueError, match="e5-base-v2: not on this machine"):
-        next(bench_encode("e5-base-v2", texts={}))
-
-
 def test_the_command_prints_a_table_per_model_and_set(tmp_path, entries):
-    write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
+    write_random_encoder(tmp_path, list(TEXTS), shape=SMALL)
     command = ["bench", "encode", "--model", str(tmp_path), "--texts", "6", "--rounds", "1"]
     done = CliRunner().invoke(cli.main, command)
     assert done.exit_code == 0, done.output
     assert done.output.count("\nload_encoder(...).encode") == 3
     assert f"\nlimit: {LIMITS['encode']}\n" in done.output
     assert f"{machine().split(',')[0]}" in done.output
+
+
+def test_each_precision_beside_float32(tmp_path, monkeypatch):
+    write_random_encoder(tmp_path, list(TEXTS), shape=SMALL)
+    pydocs = load_pydocs().sample(documents=60, queries=8)
+    features = {"avx512_bf16": True, "avx2": True, "avx512_fp16": False}
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.cpu, "get_capabilities", lambda: features)
+        assert cpu_features() == ("avx512_bf16",)
+    # Without instructions for it, float16 is not among the defaults.
+    monkeypatch.setattr(precision, "cpu_features", lambda: ("avx512_bf16",))
+    result = bench_precision(str(tmp_path), pydocs=pydocs, texts=4, rounds=1)
+    exact, rounded = result.timings
+    assert (exact.dtype, rounded.dtype) == ("float32", "bfloat16")
+    assert (exact.float32_ratio, exact.ndcg_difference, exact.interval) == (1, 0, None)
+    ratio = rounded.texts_per_second / exact.texts_per_second
+    assert rounded.float32_ratio == pytest.approx(ratio)
+    assert exact.cosine_min == pytest.approx(1)
+    assert 0.99 < rounded.cosine_min <= rounded.cosine_mean < 1
+    assert rounded.ndcg_difference == pytest.approx(rounded.ndcg - exact.ndcg)
+    low, high = rounded.interval
+    assert low <= rounded.ndcg_difference <= high
+    title, features, head, *rows = result.table().splitlines()
+    assert f"4 texts of mixed lengths, {result.tokens} tokens, medians of 1 rounds" in title
+    assert title.endswith("PyDocs, 60 documents, 8 queries")
+    assert "avx512_bf16" in features
+    assert len({len(line) for line in (head, *rows)}) == 1
+    assert rows[0].endswith("is the reference")
+    assert "not shown" in rows[1]  # of 8 queries
+    assert rounded.queries_needed is None or f"{rounded.queries_needed:,} queries would" in rows[1]
+
+
+def test_ratios_and_lines_follow_from_the_times():
+    first = {"name": "reference, all logits", "cpu": 40.0, "seconds": 20.0, "ratio": 1.0}
+    first |= {"difference": 0.0, "peak_share": 0.05, "peak": 4 * 10**9, "above": 3 * 10**9}
+    ours = {"name": "qwen3nb", "cpu": 4.0, "seconds": 2.0, "ratio": 10.0, "difference": 3e-6}
+    ways = (first, {**ours, "peak_share": 0.5, "peak": None, "above": None})
+    work, shares = MatrixWork(180, 20), {"linear layers": 0.8, "Python": 0.2}
+    bench = RerankBench("100M", "250", 100, 3, 77, ways, work, 200.0, shares)
+    lines = bench.table().splitlines()
+    assert "100 documents, 77 tokens before each, medians of 3 rounds" in lines[0]
+    assert lines[1] == "180 GFLOP in linear layers, 20 in attention; matrix peak 200 GFLOP/s"
+    assert lines[3].split()[-3:] == ["5%", "4000", "3000"]
+    assert lines[4].split()[-3:] == ["50%", "-", "-"]
+    assert lines[5:] == [
+        "where the time of qwen3nb goes:",
+        "  linear layers   80%",
+        "  Python          20%",
+    ]
+
+
+@pytest.mark.integration
+def test_all_ways_give_the_same_scores(tmp_path):
+    """With the real vocabulary: the first reference alone takes gigabytes."""
+    lines = []
+    (bench,) = bench_rerank(
+        size="tiny",
+        passages=["60-80"],
+        documents=4,
+        rounds=1,
+        memory=False,
+        folder=tmp_path,
+        say=lines.append,
+    )
+    assert max(way["difference"] for way in bench.timings) < 1e-5
+    assert bench.timings[0]["name"] == "reference, all logits"
+    assert bench.timings[-1]["name"] == "qwen3nb"
+    assert sum(bench.time_shares.values()) == pytest.approx(1)
+    share = bench.work.gflop / bench.timings[-1]["seconds"] / bench.peak_gflops
+    assert bench.timings[-1]["peak_share"] == pytest.approx(share)
+    assert not list(tmp_path.glob("qwen3nb-bench-*"))
+
+
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        (lambda: next(bench_encode("all-MiniLM-L6-v2", texts={}, rounds=0)), "at least 1 round"),
+        (lambda: next(bench_encode("e5-base-v2", texts={})), "e5-base-v2: not on this machine"),
+        (lambda: bench_precision("bm25", pydocs=None, rounds=0), "at least 1 round; got 0"),
+        (lambda: bench_precision("bm25", pydocs=None, dtypes=["int8"]), "unknown dtype 'int8'"),
+        (lambda: bench_rerank(size="7B"), "choose one of"),
+        (lambda: bench_rerank(passages=["10"]), "choose one of"),
+        (lambda: bench_rerank(rounds=0), "at least 1 round"),
+        (lambda: bench_evaluation(model="bm25"), "bm25: not on this machine"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(call, refusal):
+    with pytest.raises(ValueError, match=refusal):
+        call()

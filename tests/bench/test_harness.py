@@ -66,7 +66,7 @@ def test_a_command_has_the_arguments_of_its_function(monkeypatch, capsys):
 def test_a_table_has_a_column_per_key():
     text = table("title", rows=[{"a": "1", "b": "22"}, {"a": "333", "b": "4"}], notes=["note"])
     assert text.splitlines() == ["title", "a     b", "1    22", "333   4", "note"]
-    shown = {"s": "{seconds:.1f}", "share": "{share:.0%}"}
+    shown = "s: {seconds:.1f} | share: {share:.0%}"
     text = table(rows=[{"seconds": 1, "share": 0.5}, {"seconds": 2, "share": None}], shown=shown)
     assert text.splitlines() == ["s    share", "1.0    50%", "2.0      -"]
 

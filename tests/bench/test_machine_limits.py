@@ -133,7 +133,7 @@ def test_the_peak_is_measured_in_the_precision_of_the_model(dtype):
     peak = MatrixPeak({(16, 64, 64): 1}, dtype=dtype)
     peak.sample()
     assert peak.gflops > 0
-    (_, _, (states, layers)) = peak._products[0]
+    _, _, states, layers = peak._products[0]
     assert str(states.dtype) == f"torch.{dtype}"
     results = [layer(states).float() for layer in layers]
     assert all(torch.allclose(each, results[0], atol=1e-4) for each in results)

@@ -90,15 +90,6 @@ def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
     assert auto.convert_tokens_to_ids("<extra_id_99>") == raw.token_to_id("<extra_id_99>")
 
 
-@pytest.mark.integration
-def test_the_decoder_is_a_language_model_that_can_be_pooled(trained):
-    from qwen3nb.models.load import load_encoder
-
-    encoder = load_encoder(trained.parent / "decoder", pooling="mean", cache=False)
-    assert encoder.settings["causal"] is True
-    assert np.isfinite(encoder.encode(["a text", "another"])).all()
-
-
 def test_nothing_that_is_measured_is_trained_on():
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, pydocs_sample
     from qwen3nb.demo.train_ul2 import training_texts

@@ -11,7 +11,7 @@ from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
 from qwen3nb.demo.train_contrastive import (
     CONTRASTIVE,
     METRIC,
-    _Collate,
+    _collate,
     _embed,
     train_contrastive,
 )
@@ -90,8 +90,7 @@ def test_the_record_says_where_it_started_and_on_what(start, contrastive):
 def test_texts_are_embedded_the_same_alone_and_together(start):
     model = Qwen3ForSeq2SeqLM.from_pretrained(start).eval()
     rows = [{"summary": list(range(5, 5 + n)), "text": [1]} for n in (9, 2, 30, 4, *range(1, 20))]
-    collate = _Collate(pad=0)
     with torch.inference_mode():
-        together = _embed(model, collate(rows), "summary")
-        alone = torch.cat([_embed(model, collate([row]), "summary") for row in rows])
+        together = _embed(model, _collate(rows, pad=0), "summary")
+        alone = torch.cat([_embed(model, _collate([row], pad=0), "summary") for row in rows])
     torch.testing.assert_close(alone, together, atol=1e-5, rtol=0)

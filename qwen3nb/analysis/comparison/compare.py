@@ -289,7 +289,7 @@ def compare(
             raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
         baseline = labels[baseline]
     reference = baseline or _best(newest, names, metrics[0])
-    procedure = Procedure(alpha, minimum, correction, draws, seed)
+    procedure = Procedure(alpha, minimum, correction, draws, seed=seed)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
     compared = [
         _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)

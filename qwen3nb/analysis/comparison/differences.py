@@ -238,6 +238,7 @@ class Procedure:
     minimum: float = 0.05  # smallest difference that matters
     correction: str = "holm"  # one of `multiple_testing.CORRECTIONS`
     draws: int = DRAWS  # number of sign flips
+    level: float = LEVEL  # of the intervals
     seed: int = 0  # of the draws
 
     def decides_at(self, family: int) -> float:

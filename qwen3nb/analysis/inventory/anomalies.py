@@ -42,14 +42,7 @@ class Flag:
 
 def find_flags(scores: Sequence[Score]) -> list[Flag]:
     """All anomalies in ``scores``, by kind."""
-    finders: tuple[Callable[[Sequence[Score]], Iterator[Flag]], ...] = (
-        _doubles,
-        _revisions,
-        _same_scores,
-        _stale,
-        _superseded,
-        _nameless,
-    )
+    finders = (_doubles, _revisions, _same_scores, _stale, _superseded, _nameless)
     return [flag for finder in finders for flag in finder(scores)]
 
 
@@ -121,8 +114,10 @@ def _first(run: dict[tuple[str, str], Score]) -> Score:
 
 def _agreeing(one: dict[tuple[str, str], Score], other: dict[tuple[str, str], Score]) -> list[str]:
     """Tasks on which two runs agree more than by chance."""
-    if _same_weights(_first(one), _first(other)):
-        return []
+    a, b = _first(one), _first(other)
+    known = bool(a.identity and b.identity)
+    if (a.identity == b.identity) if known else ((a.system, a.seed) == (b.system, b.seed)):
+        return []  # they have, or may have, the same weights
     pairs = [(score, other[key]) for key, score in one.items() if key in other]
     by_query = {s.task for s, t in pairs if _same_queries(s, t)}
     means = [(s, t) for s, t in pairs if not (s.per_query and t.per_query)]
@@ -132,24 +127,14 @@ def _agreeing(one: dict[tuple[str, str], Score], other: dict[tuple[str, str], Sc
     return sorted(by_query)
 
 
-def _same_weights(one: Score, other: Score) -> bool:
-    """Whether two runs have, or may have, the same weights."""
-    if one.identity and other.identity:
-        return one.identity == other.identity
-    return (one.system, one.seed) == (other.system, other.seed)
-
-
 def _same_queries(one: Score, other: Score) -> bool:
     if len(one.per_query) != len(other.per_query):
         return False
     if None not in (means := [one.value, other.value]) and not _equal(means):
         return False  # equal scores have equal means, so most runs differ without a look at them
     values = dict(one.per_query)
-    return (
-        len(values) >= _QUERIES
-        and len(set(values.values())) > _TASKS
-        and values == dict(other.per_query)
-    )
+    varied = len(values) >= _QUERIES and len(set(values.values())) > _TASKS
+    return varied and values == dict(other.per_query)
 
 
 def _stale(scores: Sequence[Score]) -> Iterator[Flag]:

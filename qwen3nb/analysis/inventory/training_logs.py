@@ -11,9 +11,8 @@ stay missing and are never treated as 0.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,24 +62,20 @@ class Conflicts:
 
     def by_step(self) -> Array:
         """Mean over modules (layers, steps); NaN where not measured."""
-        return _means([[self._row(layer, m) for m in self.modules] for layer in self.layers], 1)
+        return self._means(1)
 
     def by_module(self) -> Array:
         """Mean over steps (layers, modules); NaN where not measured."""
-        return _means([[self._row(layer, m) for m in self.modules] for layer in self.layers], 2)
+        return self._means(2)
 
-    def _row(self, layer: str, module: str) -> list[float]:
-        values = self.cosines.get((layer, module), (None,) * len(self.steps))
-        return [math.nan if value is None else value for value in values]
-
-
-def _means(values: list[list[list[float]]], axis: int) -> Array:
-    """Mean of the finite values along an axis; NaN if there are none."""
-    table = np.array(values, dtype=np.float64)
-    there = np.isfinite(table)
-    count = there.sum(axis=axis)
-    total = np.where(there, table, 0.0).sum(axis=axis)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    def _means(self, axis: int) -> Array:
+        """Means of the cosines (layers, modules, steps) along an axis."""
+        absent = (None,) * len(self.steps)
+        rows = [[self.cosines.get((k, m), absent) for m in self.modules] for k in self.layers]
+        table = np.array(rows, dtype=np.float64)  # None is NaN
+        there = np.isfinite(table)
+        count, total = there.sum(axis=axis), np.where(there, table, 0.0).sum(axis=axis)
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def read_log(file: Path, *, name: str = "") -> TrainingLog:
@@ -129,27 +124,24 @@ def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
     for entry in entries:
         step, per_layer = step_number(entry.get("step")), entry.get("per_layer")
         if step is not None and isinstance(per_layer, dict):
-            measured[step] = dict(_cosines(per_layer))
+            measured[step] = _cosines(per_layer)
     steps = tuple(sorted(measured))
     modules = dict.fromkeys(module for step in steps for module in measured[step])
+    values_of = {m: [measured[step].get(m, []) for step in steps] for m in modules}
     cosines = {
-        module: tuple(_mean(measured[step].get(module, [])) for step in steps) for module in modules
+        m: tuple(sum(v) / len(v) if v else None for v in values) for m, values in values_of.items()
     }
     return Conflicts(name or _run_name(file), steps, cosines, tuple(notes))
 
 
-def _cosines(per_layer: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[float]]]:
+def _cosines(per_layer: Mapping[str, Any]) -> dict[tuple[str, str], list[float]]:
     cosines: dict[tuple[str, str], list[float]] = {}
     for parameter, value in per_layer.items():
         if (number := finite_number(value)) is not None:
             match = _LAYER_MODULE.search(parameter)
             module = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
             cosines.setdefault(module, []).append(number)
-    yield from cosines.items()
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    return cosines
 
 
 def _run_name(file: Path) -> str:

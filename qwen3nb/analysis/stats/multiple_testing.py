@@ -55,15 +55,10 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _unadjusted(p_values: Sequence[float]) -> list[float]:
-    _check(p_values)
-    return list(p_values)
-
-
 CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
     "holm": holm,
     "benjamini-hochberg": benjamini_hochberg,
-    "none": _unadjusted,
+    "none": list,
 }
 # The corrections as named in running text.
 NAMES = {
@@ -79,6 +74,7 @@ def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
     Raises:
         ValueError: an unknown correction, or a value outside 0 to 1.
     """
+    _check(p_values)
     return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
 
 

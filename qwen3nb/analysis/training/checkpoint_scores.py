@@ -112,19 +112,16 @@ def trajectories(
                 new = Trajectory(step.training, task, wanted, {})
                 records = by_name.setdefault(step.training, new).records
                 records.setdefault(step.seed, {})[step.step] = each
+        same = [each for each in on_task if str(each.task.revision) == revision]
         for name in sorted(by_name):
-            _add_start(by_name[name], [r for r in on_task if str(r.task.revision) == revision])
+            for own in by_name[name].records.values():
+                # The checkpoint that a training started from is its step 0, where it has none.
+                training = None if 0 in own else training_folder(own.values())
+                start = starting_record(training, same) if training is not None else None
+                if start is not None and by_name[name].metric in start.metrics:
+                    own[0] = start
             ordered.append(by_name[name])
     return ordered
-
-
-def _add_start(trajectory: Trajectory, results: Sequence[Result]) -> None:
-    """Make the checkpoint that a training started from its step 0, where it has none."""
-    for steps in trajectory.records.values():
-        training = None if 0 in steps else training_folder(steps.values())
-        start = starting_record(training, results) if training is not None else None
-        if start is not None and trajectory.metric in start.metrics:
-            steps[0] = start
 
 
 def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:

@@ -34,10 +34,18 @@ def training_folder(results: Iterable[Result]) -> Path | None:
 
 def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
     """The record of the checkpoint that the training in a folder started from, or None."""
-    start = _start(training)
+    start = _about(training).get("start")
     if start is None:
         return None
-    return next((each for each in results if start in _origins(each)), None)
+    bases = (paths.root(), training, training.parent)
+    folder = next((base / start for base in bases if (base / start).is_dir()), None)
+    if folder is None:
+        return None
+    for result in results:
+        own = paths.root() / result.model.spec if result.model.spec else None
+        if folder.resolve() in {each.resolve() for each in (own, checkpoint_of(result)) if each}:
+            return result
+    return None
 
 
 def objective_of(training: Path) -> str:
@@ -53,19 +61,3 @@ def _about(training: Path) -> dict[str, str]:
     value: Any = read_json(file) if file.is_file() else {}
     pairs = value.items() if isinstance(value, dict) else ()
     return {name: text for name, text in pairs if isinstance(text, str) and text}
-
-
-def _start(training: Path) -> Path | None:
-    """The folder named as the training's start: from the root, or from the training."""
-    start = _about(training).get("start")
-    if start is None:
-        return None
-    folders = (base / start for base in (paths.root(), training, training.parent))
-    return next((folder.resolve() for folder in folders if folder.is_dir()), None)
-
-
-def _origins(result: Result) -> set[Path]:
-    """The folder that was evaluated, and that of the checkpoint it was extracted from."""
-    folders = {paths.root() / result.model.spec} if result.model.spec else set()
-    checkpoint = checkpoint_of(result)
-    return {folder.resolve() for folder in folders | ({checkpoint} if checkpoint else set())}

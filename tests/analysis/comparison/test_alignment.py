@@ -1,6 +1,5 @@
 """Scores joined by task and query."""
 
-from dataclasses import replace
 from functools import partial
 
 from helpers.records import make
@@ -9,23 +8,9 @@ from qwen3nb.analysis.comparison.alignment import (
     model_names,
     newest_records,
     pair_results,
-    score_columns,
 )
 
 TASK = "PyDocsSampleRetrieval"
-
-
-def test_columns_follow_the_ids_whatever_the_order_in_the_record():
-    one = make("one", {"q2": 0.2, "q1": 0.1, "q3": 0.3})
-    other = make("other", {"q3": 0.6, "q1": 0.4, "q2": 0.5})
-    other = replace(other, per_query={"MRR@10": {"q9": 1.0}, **other.per_query})
-    names = {(each.model.identity, 0): each.model.label for each in (one, other)}
-    columns, reasons = score_columns("T", [one, other, one], names, "nDCG@10", "r" * 12)
-    assert not reasons
-    assert {name: dict(column) for name, column in columns.items()} == {
-        "one": {"q1": 0.1, "q2": 0.2, "q3": 0.3},
-        "other": {"q1": 0.4, "q2": 0.5, "q3": 0.6},
-    }
 
 
 def test_records_are_paired_and_the_rest_is_reported():

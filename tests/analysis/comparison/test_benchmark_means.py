@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from helpers.records import amend, benchmark_record, make, tier_records
+from helpers.records import amend, benchmark_record, make
 
 from qwen3nb.analysis.comparison.benchmark_means import (
     benchmark_columns,
@@ -87,17 +87,6 @@ def test_mtebs_main_score_counts_where_a_benchmark_has_no_metric_of_its_own():
     assert column_mean(column, [record]).interval == pytest.approx(
         (record.main.low, record.main.high)
     )
-
-
-def test_stand_alone_forums_count_as_tasks_of_mteb():
-    records = tier_records("m")
-    value = means(records)["Retrieval"].value
-    gaming = next(r for r in records if r.task.key == "CQADupstackGamingRetrieval")
-    amend(gaming, "task", mteb=MTEBScore("ndcg_at_10", main_score(gaming) + 0.5))
-    assert means(records)["Retrieval"].value == pytest.approx(value + 0.05)
-    without = [r for r in records if r.task.key != "CQADupstackGamingRetrieval"]
-    assert means(without)["Retrieval"].gaps == ("CQADupstackGamingRetrieval",)
-    assert means(without)["BEIR"].measured == 14
 
 
 @pytest.mark.integration
