@@ -35,17 +35,12 @@ def _without_groups(tasks: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Tasks whose scores are averaged.
+    """Tasks whose scores are averaged."""
 
-    Attributes:
-        name: its name.
-        types: keys of its tasks by MTEB's task type; a group counts as one task.
-        metric: the metric that is averaged; empty for MTEB's main score of each task.
-    """
-
-    name: str
+    name: str  # its name
+    # keys of its tasks by MTEB's task type; a group counts as one task
     types: Mapping[str, tuple[str, ...]]
-    metric: str = ""
+    metric: str = ""  # the metric that is averaged; empty for MTEB's main score of each task
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -60,19 +55,12 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Tier:
-    """A set of tasks that are run together.
+    """A set of tasks that are run together."""
 
-    Attributes:
-        name: its name, as given to ``--tier``.
-        about: a one-line description.
-        tasks: names of embedded tasks and of MTEB tasks.
-        benchmarks: names in `BENCHMARKS`, run in full.
-    """
-
-    name: str
-    about: str
-    tasks: tuple[str, ...] = ()
-    benchmarks: tuple[str, ...] = ()
+    name: str  # its name, as given to ``--tier``
+    about: str  # a one-line description
+    tasks: tuple[str, ...] = ()  # names of embedded tasks and of MTEB tasks
+    benchmarks: tuple[str, ...] = ()  # names in `BENCHMARKS`, run in full
 
     @property
     def task_keys(self) -> tuple[str, ...]:

@@ -38,19 +38,12 @@ _INCIDENTAL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype")
 
 @dataclass(frozen=True)
 class Selection:
-    """The checkpoints to average, and why they were selected.
+    """The checkpoints to average, and why they were selected."""
 
-    Attributes:
-        folders: the selected checkpoints.
-        rule: the rule, such as ``best 2 by eval_loss (lower is better)``.
-        metrics: metric per folder name, for a best-N selection.
-        note: how the selection deviates from the rule (fewer than N checkpoints), or empty.
-    """
-
-    folders: tuple[Path, ...]
-    rule: str
-    metrics: dict[str, float]
-    note: str = ""
+    folders: tuple[Path, ...]  # the selected checkpoints
+    rule: str  # the rule, such as ``best 2 by eval_loss (lower is better)``
+    metrics: dict[str, float]  # metric per folder name, for a best-N selection
+    note: str = ""  # how the selection deviates from the rule (fewer than N checkpoints), or empty
 
     @property
     def name(self) -> str:

@@ -17,21 +17,13 @@ _LAYER = re.compile(r"layers\.(\d+)\.(.+)\.weight")
 
 @dataclass(frozen=True)
 class TensorDrift:
-    """The change of one encoder tensor from one checkpoint to the next.
+    """The change of one encoder tensor from one checkpoint to the next."""
 
-    Attributes:
-        earlier: folder name of the earlier checkpoint.
-        later: folder name of the later checkpoint.
-        layer: number of the layer; None for the embedding and the last norm.
-        module: name within the layer, such as ``mlp.up_proj``.
-        relative: ‖later − earlier‖ / ‖earlier‖ (Frobenius), in float32.
-    """
-
-    earlier: str
-    later: str
-    layer: int | None
-    module: str
-    relative: float
+    earlier: str  # folder name of the earlier checkpoint
+    later: str  # folder name of the later checkpoint
+    layer: int | None  # number of the layer; None for the embedding and the last norm
+    module: str  # name within the layer, such as ``mlp.up_proj``
+    relative: float  # ‖later - earlier‖ / ‖earlier‖ (Frobenius), in float32
 
 
 def weight_drift(folders: Sequence[Path]) -> list[TensorDrift]:

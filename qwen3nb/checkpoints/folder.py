@@ -71,21 +71,13 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class SentenceModule:
-    """One entry of the ``modules.json`` of sentence-transformers.
+    """One entry of the ``modules.json`` of sentence-transformers."""
 
-    Attributes:
-        name: the name of its class, such as ``Dense``.
-        type: the full name of its class.
-        folder: where its files are; the model's own for the path ``""``.
-        fields: its configuration; empty if it has no such file.
-        file: the file of its configuration.
-    """
-
-    name: str
-    type: str
-    folder: ModelFolder
-    fields: Mapping[str, Any]
-    file: Path
+    name: str  # the name of its class, such as ``Dense``
+    type: str  # the full name of its class
+    folder: ModelFolder  # where its files are; the model's own for the path ``""``
+    fields: Mapping[str, Any]  # its configuration; empty if it has no such file
+    file: Path  # the file of its configuration
 
 
 class ModelFolder(os.PathLike[str]):

@@ -22,23 +22,14 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """The position of a tensor in a file.
+    """The position of a tensor in a file."""
 
-    Attributes:
-        file: the weight file.
-        stored_name: the name in the file, including any wrapper prefixes.
-        dtype: the dtype in the notation of safetensors, such as ``F32`` or ``BF16``.
-        shape: the shape.
-        start: offset of the first byte in the file.
-        stop: offset after the last byte.
-    """
-
-    file: Path
-    stored_name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
+    file: Path  # the weight file
+    stored_name: str  # the name in the file, including any wrapper prefixes
+    dtype: str  # the dtype in the notation of safetensors, such as ``F32`` or ``BF16``
+    shape: tuple[int, ...]  # the shape
+    start: int  # offset of the first byte in the file
+    stop: int  # offset after the last byte
 
     @property
     def count(self) -> int:

@@ -48,30 +48,20 @@ _ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 
 @dataclass(frozen=True)
 class Piece:
-    """One output tensor: the mean of one tensor per source.
+    """One output tensor: the mean of one tensor per source."""
 
-    Attributes:
-        name: the name in the output; None to only read and check the sources.
-        dtype: the dtype of the output, such as ``BF16``.
-        sources: the tensor's name in each checkpoint, in the order of the checkpoints.
-    """
-
-    name: str | None
-    dtype: str
+    name: str | None  # the name in the output; None to only read and check the sources
+    dtype: str  # the dtype of the output, such as ``BF16``
+    # the tensor's name in each checkpoint, in the order of the checkpoints
     sources: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Written:
-    """A file that `write_pieces` wrote.
+    """A file that `write_pieces` wrote."""
 
-    Attributes:
-        digest: SHA-256 of its weights, as `qwen3nb.checkpoints.weights.Weights.digest`.
-        warnings: warnings about suspicious tensors.
-    """
-
-    digest: str
-    warnings: list[str]
+    digest: str  # SHA-256 of its weights, as `qwen3nb.checkpoints.weights.Weights.digest`
+    warnings: list[str]  # warnings about suspicious tensors
 
 
 @dataclass

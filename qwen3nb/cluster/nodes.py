@@ -99,16 +99,11 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Question:
-    """What a node is asked.
+    """What a node is asked."""
 
-    Attributes:
-        models: models as given, whose content counts.
-        adapters: folders of adapters, likewise.
-        digests: the driver's memory of digests: files on a shared disk are not read again.
-    """
-
-    models: tuple[str, ...] = ()
-    adapters: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()  # models as given, whose content counts
+    adapters: tuple[str, ...] = ()  # folders of adapters, likewise
+    # the driver's memory of digests: files on a shared disk are not read again
     digests: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

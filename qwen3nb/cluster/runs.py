@@ -39,17 +39,13 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class Expected:
-    """What the models of a run hold on this machine, which decides.
+    """What the models of a run hold on this machine, which decides."""
 
-    Attributes:
-        folders: digest of each folder by its path, for the run; see `folder_digests`.
-        models: digests of each model's folders by its spec, for what the run delivers.
-        complete: whether these are all models that it may run; not if one is on the hub.
-    """
-
+    # digest of each folder by its path, for the run; see `folder_digests`
     folders: Mapping[str, str]
+    # digests of each model's folders by its spec, for what the run delivers
     models: Mapping[str, tuple[str, ...]]
-    complete: bool
+    complete: bool  # whether these are all models that it may run; not if one is on the hub
 
     @classmethod
     def of(cls, specs: Iterable[str]) -> Expected:
@@ -108,25 +104,15 @@ def foreign_records(folder: Path, expected: Expected, *, node: str) -> list[str]
 
 @dataclass(frozen=True)
 class Request:
-    """A run for a node.
+    """A run for a node."""
 
-    Attributes:
-        arguments: of the command ``qwen3nb``.
-        page: name of the page's file below the book, such as ``runs/eval-bm25-smoke.ipynb``.
-        environment: variables from the driver.
-        folder: the driver's working directory, used where the node has it.
-        results: the driver's folder of records, used where the node sees it.
-        book: the driver's folder of the book.
-        mark: a file in ``results``: the node sees that folder if it sees the file.
-    """
-
-    arguments: tuple[str, ...]
-    page: str
-    environment: Mapping[str, str] = field(repr=False)
-    folder: str
-    results: str
-    book: str
-    mark: str
+    arguments: tuple[str, ...]  # of the command ``qwen3nb``
+    page: str  # name of the page's file below the book, such as ``runs/eval-bm25-smoke.ipynb``
+    environment: Mapping[str, str] = field(repr=False)  # variables from the driver
+    folder: str  # the driver's working directory, used where the node has it
+    results: str  # the driver's folder of records, used where the node sees it
+    book: str  # the driver's folder of the book
+    mark: str  # a file in ``results``: the node sees that folder if it sees the file
 
 
 @dataclass(frozen=True)

@@ -47,19 +47,12 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A model that is not loaded.
+    """A model that is not loaded."""
 
-    Attributes:
-        label: its name in tables.
-        identity: what it would have as an identity.
-        searches_only: whether it has no vectors.
-        load: loads it, once.
-    """
-
-    label: str
-    identity: str
-    searches_only: bool
-    load: Callable[[], Model]
+    label: str  # its name in tables
+    identity: str  # what it would have as an identity
+    searches_only: bool  # whether it has no vectors
+    load: Callable[[], Model]  # loads it, once
 
 
 def known_or_loaded(

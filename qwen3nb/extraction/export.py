@@ -57,26 +57,17 @@ _BEFORE_5_4 = {
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How an exported encoder is used; stored with the export.
+    """How an exported encoder is used; stored with the export."""
 
-    Attributes:
-        pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
-        normalize: whether vectors are scaled to length 1.
-        max_length: maximum number of tokens per text, including prefix and end token.
-        dtype: dtype of the stored weights: ``float32``, ``bfloat16`` or ``float16``.
-        prefix: text prepended to every input, such as the training's ``[R]``.
-        append_eos: whether the end-of-text token is appended to every input; truncation
-            keeps it.
-        prompts: prompts by name, such as ``query``, ``document`` (or ``passage``) and
-            ``symmetric``; see `qwen3nb.models.kinds.prompts`.
-    """
-
-    pooling: str = "mean"
-    normalize: bool = True
-    max_length: int = 512
-    dtype: str = "float32"
-    prefix: str = ""
+    pooling: str = "mean"  # one of `qwen3nb.models.modeling.pooling.POOLINGS`
+    normalize: bool = True  # whether vectors are scaled to length 1
+    max_length: int = 512  # maximum number of tokens per text, including prefix and end token
+    dtype: str = "float32"  # dtype of the stored weights: ``float32``, ``bfloat16`` or ``float16``
+    prefix: str = ""  # text prepended to every input, such as the training's ``[R]``
+    # whether the end-of-text token is appended to every input; truncation keeps it
     append_eos: bool = False
+    # prompts by name, such as ``query``, ``document`` (or ``passage``) and ``symmetric``; see
+    # `qwen3nb.models.kinds.prompts`
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -53,21 +53,13 @@ _DECODER_LAYER = re.compile(r"model\.decoder\.layers\.(\d+)\.(.+)")
 
 @dataclass(frozen=True)
 class Extraction:
-    """An extracted encoder and its verification.
+    """An extracted encoder and its verification."""
 
-    Attributes:
-        folder: the model directory.
-        label: the label in results and tables.
-        parameters: number of parameters, including embeddings.
-        verification: the comparison with the source.
-        warnings: warnings about the source.
-    """
-
-    folder: Path
-    label: str
-    parameters: int
-    verification: Verification
-    warnings: tuple[str, ...] = ()
+    folder: Path  # the model directory
+    label: str  # the label in results and tables
+    parameters: int  # number of parameters, including embeddings
+    verification: Verification  # the comparison with the source
+    warnings: tuple[str, ...] = ()  # warnings about the source
 
     @property
     def max_difference(self) -> float:

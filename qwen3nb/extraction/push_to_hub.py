@@ -41,15 +41,10 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 @dataclass(frozen=True)
 class Upload:
-    """A file to upload.
+    """A file to upload."""
 
-    Attributes:
-        path: path relative to the folder, with forward slashes.
-        size: size in bytes.
-    """
-
-    path: str
-    size: int
+    path: str  # path relative to the folder, with forward slashes
+    size: int  # size in bytes
 
 
 def plan_push(folder: Path | str) -> list[Upload]:

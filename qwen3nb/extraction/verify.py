@@ -51,43 +51,30 @@ _TOGETHER = (1, 3)  # texts in a batch of a graph, besides all of them
 
 @dataclass(frozen=True)
 class GraphVerification:
-    """Differences between an ONNX graph and the source of the export.
+    """Differences between an ONNX graph and the source of the export."""
 
-    Attributes:
-        max_difference: largest absolute difference of hidden states over all real tokens, divided
-            by the largest state of the source, or by 1 if that is smaller.
-        leak: change of the first state when only the last token changes.
-        batches: texts and tokens (B, T) of each compared batch.
-    """
-
+    # largest absolute difference of hidden states over all real tokens, divided by the largest
+    # state of the source, or by 1 if that is smaller
     max_difference: float
-    leak: float
-    batches: tuple[tuple[int, int], ...]
+    leak: float  # change of the first state when only the last token changes
+    batches: tuple[tuple[int, int], ...]  # texts and tokens (B, T) of each compared batch
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Differences between an export and its source.
+    """Differences between an export and its source."""
 
-    Attributes:
-        max_difference: largest absolute difference of hidden states over all real tokens,
-            in float32, between the export and the source with its weights rounded to the
-            export's dtype.
-        sentence_transformers_difference: largest difference of pooled vectors, between the
-            source and sentence-transformers on the export.
-        rounding: largest difference caused by the export's dtype; 0 for float32.
-        leak: change of the first state when only the last token changes.
-        lengths: number of tokens of each compared input.
-        probe: a fixed input and its vector, for ``check_encoder.py``.
-        graph: the comparison of the ONNX graph with the source; None without one.
-    """
-
+    # largest absolute difference of hidden states over all real tokens, in float32, between the
+    # export and the source with its weights rounded to the export's dtype
     max_difference: float
+    # largest difference of pooled vectors, between the source and sentence-transformers on the
+    # export
     sentence_transformers_difference: float
-    rounding: float
-    leak: float
-    lengths: tuple[int, ...]
-    probe: dict[str, Any]
+    rounding: float  # largest difference caused by the export's dtype; 0 for float32
+    leak: float  # change of the first state when only the last token changes
+    lengths: tuple[int, ...]  # number of tokens of each compared input
+    probe: dict[str, Any]  # a fixed input and its vector, for ``check_encoder.py``
+    # the comparison of the ONNX graph with the source; None without one
     graph: GraphVerification | None = None
 
     def as_dict(self) -> dict[str, Any]:

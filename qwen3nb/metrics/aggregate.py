@@ -80,31 +80,21 @@ AGGREGATES: dict[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An aggregate of per-query values.
-
-    Attributes:
-        value: the value, or None if it is undefined.
-        low: lower end of the 95 % interval, or None.
-        high: upper end, or None.
-        n: number of queries (pairs, draws).
-        how: name in `AGGREGATES`, or ``reported``.
-        columns: names of the per-query columns.
-        undefined: why there is no value, or empty.
-        parts: the beginning of the query ids of each part of which the value is the mean; empty
-            if all queries are one sample.
-        interval: the interval's method, a key of `qwen3nb.metrics.intervals.INTERVALS`; empty
-            without an interval.
-    """
+    """An aggregate of per-query values."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    value: Number | None
-    low: Number | None
-    high: Number | None
-    n: Count
-    how: Annotated[str, choice(*AGGREGATES, REPORTED)]
-    columns: Names
-    undefined: Text = ""
+    value: Number | None  # the value, or None if it is undefined
+    low: Number | None  # lower end of the 95 % interval, or None
+    high: Number | None  # upper end, or None
+    n: Count  # number of queries (pairs, draws)
+    how: Annotated[str, choice(*AGGREGATES, REPORTED)]  # name in `AGGREGATES`, or ``reported``
+    columns: Names  # names of the per-query columns
+    undefined: Text = ""  # why there is no value, or empty
+    # the beginning of the query ids of each part of which the value is the mean; empty if all
+    # queries are one sample
     parts: tuple[Text, ...] = ()
+    # the interval's method, a key of `qwen3nb.metrics.intervals.INTERVALS`; empty without an
+    # interval
     interval: Annotated[str, choice("", *INTERVALS)] = ""
 
 

@@ -18,21 +18,13 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunArrays(Mapping[str, Mapping[str, float]]):
-    """A run that is read like a dictionary of dictionaries, each made when it is read.
+    """A run that is read like a dictionary of dictionaries, each made when it is read."""
 
-    Attributes:
-        queries: ids of the Q queries.
-        offsets: where the scores of each query begin, and N at the end (Q + 1,).
-        names: ids of documents, ascending; runs of the same documents share them.
-        documents: positions in ``names`` (N,).
-        scores: (N,).
-    """
-
-    queries: tuple[str, ...]
-    offsets: NDArray[np.int64]
-    names: tuple[str, ...]
-    documents: NDArray[np.int32]
-    scores: NDArray[np.float64]
+    queries: tuple[str, ...]  # ids of the Q queries
+    offsets: NDArray[np.int64]  # where the scores of each query begin, and N at the end (Q + 1,)
+    names: tuple[str, ...]  # ids of documents, ascending; runs of the same documents share them
+    documents: NDArray[np.int32]  # positions in ``names`` (N,)
+    scores: NDArray[np.float64]  # (N,)
 
     def __repr__(self) -> str:
         return f"<run of {len(self):,} queries, {len(self.scores):,} scores>"

@@ -101,19 +101,12 @@ into an article of one's own.\nocite{*}
 
 @dataclass(frozen=True)
 class Choice:
-    """What of the results a paper is about.
+    """What of the results a paper is about."""
 
-    Attributes:
-        tier: by default the richest with results; where none has, only trainings are shown.
-        models: names of the models to show; by default all.
-        tasks: keys of the tasks to show in place of the tier's.
-        seed: of the draws.
-    """
-
-    tier: str = ""
-    models: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    seed: int = 0
+    tier: str = ""  # by default the richest with results; where none has, only trainings are shown
+    models: tuple[str, ...] = ()  # names of the models to show; by default all
+    tasks: tuple[str, ...] = ()  # keys of the tasks to show in place of the tier's
+    seed: int = 0  # of the draws
 
     @property
     def is_part(self) -> bool:
@@ -131,14 +124,10 @@ class PaperContents:
     Trainings and adapters are shown from all records and the logs below `paths.runs`. What needs a
     model (spectra, indexes, ablations) is only on its page. Figures and tables show one
     comparison, which is computed once.
-
-    Attributes:
-        results: any records.
-        choice: what of them the paper is about.
     """
 
-    results: Sequence[Result]
-    choice: Choice = _ALL
+    results: Sequence[Result]  # any records
+    choice: Choice = _ALL  # what of them the paper is about
 
     @cached_property
     def _tier(self) -> str:

@@ -11,21 +11,13 @@ from qwen3nb import paths
 
 @dataclass(frozen=True)
 class BookSettings:
-    """A book's own facts; empty if its configuration does not state them.
+    """A book's own facts; empty if its configuration does not state them."""
 
-    Attributes:
-        title: title of the book.
-        author: its authors, as written there.
-        year: the year of the copyright.
-        url: where it is published.
-        license: its licence, and by default that of the models it describes.
-    """
-
-    title: str = ""
-    author: str = ""
-    year: str = ""
-    url: str = ""
-    license: str = ""
+    title: str = ""  # title of the book
+    author: str = ""  # its authors, as written there
+    year: str = ""  # the year of the copyright
+    url: str = ""  # where it is published
+    license: str = ""  # its licence, and by default that of the models it describes
 
 
 def book_settings(config: Path | None = None) -> BookSettings:

@@ -122,28 +122,18 @@ class SecretError(ValueError):
 
 
 class SecretPattern(NamedTuple):
-    """What to search a text for.
+    """What to search a text for."""
 
-    Attributes:
-        kind: what it is, such as ``the value of HF_TOKEN``.
-        literal: a part of every match, which is searched for first.
-        pattern: the whole.
-    """
-
-    kind: str
-    literal: str
-    pattern: re.Pattern[str]
+    kind: str  # what it is, such as ``the value of HF_TOKEN``
+    literal: str  # a part of every match, which is searched for first
+    pattern: re.Pattern[str]  # the whole
 
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """What to search texts for.
+    """What to search texts for."""
 
-    Attributes:
-        wanted: values of the environment, then forms.
-    """
-
-    wanted: tuple[SecretPattern, ...]
+    wanted: tuple[SecretPattern, ...]  # values of the environment, then forms
 
     @property
     def values(self) -> Secrets:

@@ -511,25 +511,15 @@ def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
 
 @dataclass(frozen=True)
 class ModelVectors:
-    """The cached vectors of one encoder.
+    """The cached vectors of one encoder."""
 
-    Attributes:
-        path: the folder.
-        label: the model's label; ``unknown`` without a description.
-        identity: the encoder's SHA-256, or its first 32 digits.
-        settings: everything its vectors depend on.
-        files: all files that belong to it.
-        bytes: their size.
-        used: time of the last use, in seconds since 1970.
-    """
-
-    path: Path
-    label: str
-    identity: str
-    settings: dict[str, Any]
-    files: tuple[Path, ...]
-    bytes: int
-    used: float
+    path: Path  # the folder
+    label: str  # the model's label; ``unknown`` without a description
+    identity: str  # the encoder's SHA-256, or its first 32 digits
+    settings: dict[str, Any]  # everything its vectors depend on
+    files: tuple[Path, ...]  # all files that belong to it
+    bytes: int  # their size
+    used: float  # time of the last use, in seconds since 1970
 
     def texts(self) -> int:
         """Return the number of stored vectors."""

@@ -115,19 +115,12 @@ def encode_blocks(
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """The file that `encode_to_file` wrote.
+    """The file that `encode_to_file` wrote."""
 
-    Attributes:
-        rows: number of rows, one per text.
-        dimension: number of columns.
-        hits: texts read from the cache; equal texts count once per 4,096.
-        misses: texts computed by the model.
-    """
-
-    rows: int
-    dimension: int
-    hits: int
-    misses: int
+    rows: int  # number of rows, one per text
+    dimension: int  # number of columns
+    hits: int  # texts read from the cache; equal texts count once per 4,096
+    misses: int  # texts computed by the model
 
 
 def encode_to_file(

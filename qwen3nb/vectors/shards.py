@@ -55,43 +55,26 @@ class ShardSource:
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardModel:
-    """The model that the vectors are of, and how it was used.
+    """The model that the vectors are of, and how it was used."""
 
-    Attributes:
-        label: its name.
-        identity: SHA-256 of everything its vectors depend on but the role.
-        dimension: D.
-        similarity: ``cosine`` or ``dot``.
-        role: ``query``, ``passage`` or None; selects the prompt.
-    """
-
-    label: str
-    identity: str
-    dimension: Annotated[int, Field(ge=1)]
-    similarity: str
-    role: Literal["query", "passage"] | None
+    label: str  # its name
+    identity: str  # SHA-256 of everything its vectors depend on but the role
+    dimension: Annotated[int, Field(ge=1)]  # D
+    similarity: str  # ``cosine`` or ``dot``
+    role: Literal["query", "passage"] | None  # ``query``, ``passage`` or None; selects the prompt
 
 
 @dataclass(frozen=True, config=_STRICT)
 class Shard:
-    """A part: its file, and its texts in the input.
+    """A part: its file, and its texts in the input."""
 
-    Attributes:
-        file: name of the .npy file.
-        first: position of its first text.
-        texts: number of texts, n.
-        offset: where its lines begin in the input; ``bytes`` is their length.
-        source_sha256: their digest.
-        sha256: digest of the .npy file; empty in a plan.
-    """
-
-    file: _PartName
-    first: _Count
-    texts: _Count
-    offset: _Count
+    file: _PartName  # name of the .npy file
+    first: _Count  # position of its first text
+    texts: _Count  # number of texts, n
+    offset: _Count  # where its lines begin in the input; ``bytes`` is their length
     bytes: _Count
-    source_sha256: str
-    sha256: str = ""
+    source_sha256: str  # their digest
+    sha256: str = ""  # digest of the .npy file; empty in a plan
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -66,25 +66,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DocumentLayout:
-    """Where the parts of a document are in a row.
+    """Where the parts of a document are in a row."""
 
-    Attributes:
-        id_column: the column of ids.
-        text: a `TextTemplate`.
-        table: the table of a database; None for its only table.
-        columns: column per name in the template, where they differ.
-        lists: names in the template that hold a list (or JSON of one); joined by spaces.
-        stars: column of the star count, or None.
-        updated: column of the date of the last change, or None.
-    """
-
-    id_column: str = "id"
-    text: str = "{text}"
-    table: str | None = None
+    id_column: str = "id"  # the column of ids
+    text: str = "{text}"  # a `TextTemplate`
+    table: str | None = None  # the table of a database; None for its only table
+    # column per name in the template, where they differ
     columns: Mapping[str, str] = field(default_factory=dict)
+    # names in the template that hold a list (or JSON of one); joined by spaces
     lists: tuple[str, ...] = ()
-    stars: str | None = None
-    updated: str | None = None
+    stars: str | None = None  # column of the star count, or None
+    updated: str | None = None  # column of the date of the last change, or None
 
 
 PRESETS = {
@@ -102,19 +94,13 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents by id.
+    """Documents by id."""
 
-    Attributes:
-        name: the file name, without its folder.
-        texts: text per id; some may be empty.
-        stars: star count per id, None where it is missing; empty without such a column.
-        updated: date of the last change (UTC), likewise.
-    """
-
-    name: str
-    texts: Mapping[str, str]
+    name: str  # the file name, without its folder
+    texts: Mapping[str, str]  # text per id; some may be empty
+    # star count per id, None where it is missing; empty without such a column
     stars: Mapping[str, int | None]
-    updated: Mapping[str, date | None]
+    updated: Mapping[str, date | None]  # date of the last change (UTC), likewise
 
 
 @dataclass(frozen=True)

@@ -41,35 +41,22 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Domain:
-    """A retrieval task from your own queries and documents.
+    """A retrieval task from your own queries and documents."""
 
-    Attributes:
-        name: name of the task; ends in eight digits of the revision, so that two versions
-            of the data, or two dates, never share a record.
-        revision: SHA-256 of documents, queries, grades, threshold and boosts.
-        texts: text per document.
-        factors: factor per document's score; see `document_factors`.
-        recipe: the parameters of the factors; ``{}`` without boosts.
-        queries: text per scored query.
-        categories: category per scored query.
-        grades: grade per query and document, of documents that exist.
-        threshold: lowest grade that counts as relevant in binary metrics.
-        dropped: queries without a relevant document, which no metric counts.
-        notes: issues in the data, one line each.
-        counts: what is odd about the data, with its number; only what there is.
-    """
-
+    # name of the task; ends in eight digits of the revision, so that two versions of the data, or
+    # two dates, never share a record
     name: str
-    revision: str
-    texts: Mapping[str, str]
-    factors: Mapping[str, float]
-    recipe: Mapping[str, Any]
-    queries: Mapping[str, str]
-    categories: Mapping[str, str]
-    grades: Mapping[str, Mapping[str, int]]
-    threshold: int
-    dropped: tuple[str, ...]
-    notes: tuple[str, ...]
+    revision: str  # SHA-256 of documents, queries, grades, threshold and boosts
+    texts: Mapping[str, str]  # text per document
+    factors: Mapping[str, float]  # factor per document's score; see `document_factors`
+    recipe: Mapping[str, Any]  # the parameters of the factors; ``{}`` without boosts
+    queries: Mapping[str, str]  # text per scored query
+    categories: Mapping[str, str]  # category per scored query
+    grades: Mapping[str, Mapping[str, int]]  # grade per query and document, of documents that exist
+    threshold: int  # lowest grade that counts as relevant in binary metrics
+    dropped: tuple[str, ...]  # queries without a relevant document, which no metric counts
+    notes: tuple[str, ...]  # issues in the data, one line each
+    # what is odd about the data, with its number; only what there is
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -110,20 +110,16 @@ class _TomlTable(BaseModel):
 
 
 class ScoringSettings(_TomlTable):
-    """What determines scores besides the model.
+    """What determines scores besides the model."""
 
-    Attributes:
-        relevance_threshold: lowest grade that counts as relevant in binary metrics.
-        star_boost_coefficient: relative gain of a document with a million stars.
-        recency_coefficient: relative loss of a document unchanged for ``recency_days``.
-        recency_days: age in days at which the loss is complete.
-    """
-
+    # lowest grade that counts as relevant in binary metrics
     relevance_threshold: Annotated[int, Field(ge=1, le=HIGHEST_GRADE)] = 2
     # Written as 1 or as 1.0, a number is part of a record's identity as it is written.
+    # relative gain of a document with a million stars
     star_boost_coefficient: Annotated[float, WrittenAs(_Boost)] = 0.1
+    # relative loss of a document unchanged for ``recency_days``
     recency_coefficient: Annotated[float, WrittenAs(_Loss)] = 0.2
-    recency_days: _Count = 365
+    recency_days: _Count = 365  # age in days at which the loss is complete
 
 
 class _QueryTable(_TomlTable):
@@ -166,41 +162,25 @@ _TABLES: Mapping[str, type[_TomlTable]] = {
 
 @dataclass(frozen=True)
 class Query:
-    """One query.
+    """One query."""
 
-    Attributes:
-        id: its id.
-        text: the text to search for.
-        category: for breakdowns.
-        grades: grade per document; the ground truth.
-        expected: the ``expected`` list, or empty.
-        line: its first line in the file.
-    """
-
-    id: str
-    text: str
-    category: str
-    grades: Mapping[str, int]
-    expected: tuple[str, ...]
-    line: int
+    id: str  # its id
+    text: str  # the text to search for
+    category: str  # for breakdowns
+    grades: Mapping[str, int]  # grade per document; the ground truth
+    expected: tuple[str, ...]  # the ``expected`` list, or empty
+    line: int  # its first line in the file
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model that the file names.
+    """A model that the file names."""
 
-    Attributes:
-        name: the name of its table, such as ``current``.
-        spec: as for `load_model`.
-        dimensions: expected length of its vectors; None for any.
-        label: its label in records; empty for the model's own.
-        prompts: text before every input, by role; None for the model's own.
-    """
-
-    name: str
-    spec: str
-    dimensions: int | None = None
-    label: str = ""
+    name: str  # the name of its table, such as ``current``
+    spec: str  # as for `load_model`
+    dimensions: int | None = None  # expected length of its vectors; None for any
+    label: str = ""  # its label in records; empty for the model's own
+    # text before every input, by role; None for the model's own
     prompts: Mapping[str, str] | None = None
 
 

@@ -123,23 +123,14 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One function.
+    """One function."""
 
-    Attributes:
-        name: the qualified name, which is also the id of its document.
-        package: ``numpy``, ``pandas``, ``python``, ``scipy`` or ``sklearn``.
-        label: sub-package or package, for classification and clustering.
-        summary: the query.
-        text: the document.
-        related: names of the functions in its "See Also" section.
-    """
-
-    name: str
-    package: str
-    label: str
-    summary: str
-    text: str
-    related: tuple[str, ...]
+    name: str  # the qualified name, which is also the id of its document
+    package: str  # ``numpy``, ``pandas``, ``python``, ``scipy`` or ``sklearn``
+    label: str  # sub-package or package, for classification and clustering
+    summary: str  # the query
+    text: str  # the document
+    related: tuple[str, ...]  # names of the functions in its "See Also" section
 
 
 @dataclass(frozen=True)

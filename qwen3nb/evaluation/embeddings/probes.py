@@ -41,51 +41,33 @@ Vectors = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WordSimilarity:
-    """Correlation of the cosine of two words' vectors with human judgements.
+    """Correlation of the cosine of two words' vectors with human judgements."""
 
-    Attributes:
-        spearman: with its interval over pairs, or why it is undefined.
-        p_value: two-sided p-value of no correlation (t-distribution), or None.
-        n: number of covered pairs, in which both words have a vector.
-        coverage: their share.
-    """
-
-    spearman: Aggregate
-    p_value: float | None
-    n: int
-    coverage: float
+    spearman: Aggregate  # with its interval over pairs, or why it is undefined
+    p_value: float | None  # two-sided p-value of no correlation (t-distribution), or None
+    n: int  # number of covered pairs, in which both words have a vector
+    coverage: float  # their share
 
 
 @dataclass(frozen=True)
 class Analogies:
-    """Accuracy on analogy questions.
+    """Accuracy on analogy questions."""
 
-    Attributes:
-        accuracy: share of questions with the answer among the ``topk`` nearest words.
-        n: number of covered questions, in which all four words have a vector.
-        coverage: their share.
-    """
-
-    accuracy: Aggregate
+    accuracy: Aggregate  # share of questions with the answer among the ``topk`` nearest words
     topk: int
-    n: int
-    coverage: float
+    n: int  # number of covered questions, in which all four words have a vector
+    coverage: float  # their share
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Agreement of k-means clusters with labels: mean over seeds, with an interval.
+    """Agreement of k-means clusters with labels: mean over seeds, with an interval."""
 
-    Attributes:
-        scores: ``ARI``, ``NMI``, ``V-measure``, ``homogeneity``, ``completeness``. NMI with
-            the arithmetic mean equals the V-measure; both names are in use.
-        n: number of texts.
-        clusters: number of clusters, k, which is the number of labels.
-    """
-
+    # ``ARI``, ``NMI``, ``V-measure``, ``homogeneity``, ``completeness``. NMI with the arithmetic
+    # mean equals the V-measure; both names are in use
     scores: Mapping[str, Aggregate]
-    n: int
-    clusters: int
+    n: int  # number of texts
+    clusters: int  # number of clusters, k, which is the number of labels
     seeds: tuple[int, ...]
 
 
@@ -104,17 +86,11 @@ class LinearProbe:
 
 @dataclass(frozen=True)
 class VectorSpread:
-    """Spread of the vectors of n texts, scaled to length 1.
+    """Spread of the vectors of n texts, scaled to length 1."""
 
-    Attributes:
-        uniformity: from −4 (evenly spread, in many dimensions) to 0 (all identical).
-        anisotropy: mean cosine of different texts.
-        alignment: mean squared distance of the ``n_pairs`` that mean the same, or None.
-    """
-
-    uniformity: float
-    anisotropy: float
-    alignment: float | None
+    uniformity: float  # from -4 (evenly spread, in many dimensions) to 0 (all identical)
+    anisotropy: float  # mean cosine of different texts
+    alignment: float | None  # mean squared distance of the ``n_pairs`` that mean the same, or None
     n: int
     n_pairs: int
 
@@ -133,19 +109,12 @@ class Probes:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """The geometry of a set of vectors.
+    """The geometry of a set of vectors."""
 
-    Attributes:
-        lengths: length of every vector before scaling, (N,).
-        variances: variance of every dimension over the texts, (D,).
-        cosines: cosine of every pair of texts, (N (N - 1) / 2,).
-        singular_values: of the (N, D) matrix, in descending order, (min(N, D),).
-    """
-
-    lengths: Vectors
-    variances: Vectors
-    cosines: Vectors
-    singular_values: Vectors
+    lengths: Vectors  # length of every vector before scaling, (N,)
+    variances: Vectors  # variance of every dimension over the texts, (D,)
+    cosines: Vectors  # cosine of every pair of texts, (N (N - 1) / 2,)
+    singular_values: Vectors  # of the (N, D) matrix, in descending order, (min(N, D),)
 
     @property
     def texts(self) -> int:

@@ -54,26 +54,18 @@ UNRELATED = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check and its result.
+    """One check and its result."""
 
-    Attributes:
-        name: what is checked.
-        verdict: ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``.
-        observed: the observation, as text, and ``expected`` the threshold.
-        value: the observation as a number, if it is one, with its 95 % interval, if any.
-        n: sample size, with its unit.
-        remark: what to consider when reading it.
-    """
-
-    name: str
-    verdict: str
-    observed: str
+    name: str  # what is checked
+    verdict: str  # ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``
+    observed: str  # the observation, as text, and ``expected`` the threshold
     expected: str = "–"
+    # the observation as a number, if it is one, with its 95 % interval, if any
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    n: str = ""
-    remark: str = ""
+    n: str = ""  # sample size, with its unit
+    remark: str = ""  # what to consider when reading it
 
 
 @dataclass(frozen=True, repr=False)

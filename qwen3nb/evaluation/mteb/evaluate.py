@@ -93,25 +93,16 @@ def evaluate_tasks(
 
 @dataclass(frozen=True)
 class TaskItem:
-    """An MTEB task, of which ``limit`` queries or rows are evaluated.
+    """An MTEB task, of which ``limit`` queries or rows are evaluated."""
 
-    Attributes:
-        key: its name with its selection; see `qwen3nb.records.TaskInfo.key`.
-        type: MTEB's type, such as ``Retrieval``.
-        dataset: id of its data set, of which MTEB names the revision ``pinned``.
-        splits: to evaluate, like the subsets.
-        limit: maximum number of queries or rows; 0 for no limit.
-        load: returns MTEB's task object; its data are not loaded.
-    """
-
-    key: str
-    type: str
-    dataset: str
+    key: str  # its name with its selection; see `qwen3nb.records.TaskInfo.key`
+    type: str  # MTEB's type, such as ``Retrieval``
+    dataset: str  # id of its data set, of which MTEB names the revision ``pinned``
     pinned: str
-    splits: Sequence[str]
+    splits: Sequence[str]  # to evaluate, like the subsets
     subsets: Sequence[str]
-    limit: int
-    load: Callable[[], Any]
+    limit: int  # maximum number of queries or rows; 0 for no limit
+    load: Callable[[], Any]  # returns MTEB's task object; its data are not loaded
 
     @classmethod
     def of(cls, task: Any, *, limit: int = 0) -> TaskItem:

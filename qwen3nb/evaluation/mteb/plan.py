@@ -105,59 +105,40 @@ class EncodingSpeed:
 
 @dataclass(frozen=True)
 class Planned:
-    """One task of a planned evaluation, with its estimated cost.
+    """One task of a planned evaluation, with its estimated cost."""
 
-    Attributes:
-        task: its name in records; with its type, the id of its data set and their revision.
-        texts: distinct texts to encode; None if MTEB does not publish the number.
-        minutes: time to encode them at the measured speed; None if either is unknown.
-        status: ``to run``, ``there`` (its record exists), or why the model does not support it;
-            empty if no model is known.
-        documents: texts of the largest corpus searched; 0 for other tasks.
-        queries: queries to it.
-    """
-
-    task: str
+    task: str  # its name in records; with its type, the id of its data set and their revision
     type: str
     dataset: str
     revision: str
-    texts: int | None
-    minutes: Range | None
+    texts: int | None  # distinct texts to encode; None if MTEB does not publish the number
+    minutes: Range | None  # time to encode them at the measured speed; None if either is unknown
+    # ``to run``, ``there`` (its record exists), or why the model does not support it; empty if no
+    # model is known
     status: str = ""
-    documents: int = 0
-    queries: int = 0
+    documents: int = 0  # texts of the largest corpus searched; 0 for other tasks
+    queries: int = 0  # queries to it
 
 
 @dataclass(frozen=True)
 class ResourceCheck:
-    """A need of the run next to what the machine has.
+    """A need of the run next to what the machine has."""
 
-    Attributes:
-        name: ``memory``, ``disk`` or ``device``; what is needed and available of it, as text.
-        problem: why the run cannot be finished, with the way out; empty if it can.
-    """
-
-    name: str
+    name: str  # ``memory``, ``disk`` or ``device``; what is needed and available of it, as text
     needed: str
     available: str
-    problem: str = ""
+    problem: str = ""  # why the run cannot be finished, with the way out; empty if it can
 
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a run needs, measured before it starts.
+    """What a run needs, measured before it starts."""
 
-    Attributes:
-        planned: the tasks.
-        checks: needs next to what the machine has.
-        minutes: time to encode what is to run; None if nothing is, or its size is unknown.
-        gpu_hours: the same on a GPU; None without one.
-    """
-
-    planned: tuple[Planned, ...]
-    checks: tuple[ResourceCheck, ...]
+    planned: tuple[Planned, ...]  # the tasks
+    checks: tuple[ResourceCheck, ...]  # needs next to what the machine has
+    # time to encode what is to run; None if nothing is, or its size is unknown
     minutes: Range | None = None
-    gpu_hours: Range | None = None
+    gpu_hours: Range | None = None  # the same on a GPU; None without one
 
     def require(self) -> None:
         """Raise PreflightError if there is too little memory or disk for the run."""

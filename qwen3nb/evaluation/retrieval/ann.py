@@ -33,29 +33,18 @@ DEPTH = 10
 
 @dataclass(frozen=True)
 class AnnPoint:
-    """One index at one setting.
+    """One index at one setting."""
 
-    Attributes:
-        family: one of `qwen3nb.models.search.faiss_index.FAMILIES`.
-        made: how the index was built.
-        parameter: the search parameter, such as ``nprobe``, or empty; with its value, or None.
-        build_seconds: build time with one thread.
-        size: size of the serialised index in bytes.
-        recall: share of the true k nearest neighbours, per query.
-        ndcg: nDCG@10 per query.
-        speeds: search speed for each number of threads.
-    """
-
-    family: str
-    made: str
-    parameter: str
+    family: str  # one of `qwen3nb.models.search.faiss_index.FAMILIES`
+    made: str  # how the index was built
+    parameter: str  # the search parameter, such as ``nprobe``, or empty; with its value, or None
     value: int | None
-    build_seconds: float
-    size: int
+    build_seconds: float  # build time with one thread
+    size: int  # size of the serialised index in bytes
     device: str
-    recall: Mapping[str, float]
-    ndcg: Mapping[str, float]
-    speeds: tuple[Speed, ...]
+    recall: Mapping[str, float]  # share of the true k nearest neighbours, per query
+    ndcg: Mapping[str, float]  # nDCG@10 per query
+    speeds: tuple[Speed, ...]  # search speed for each number of threads
 
     @property
     def name(self) -> str:
@@ -65,48 +54,30 @@ class AnnPoint:
 
 @dataclass(frozen=True)
 class Compressed:
-    """Compressed vectors, searched exactly, with nDCG@10 per query.
+    """Compressed vectors, searched exactly, with nDCG@10 per query."""
 
-    Attributes:
-        kind: ``float32``, ``int8`` (documents), ``binary documents`` (float queries) or
-            ``binary`` (both).
-        dimension: number of leading dimensions that are kept.
-        size: bytes per document.
-    """
-
+    # ``float32``, ``int8`` (documents), ``binary documents`` (float queries) or ``binary`` (both)
     kind: str
-    dimension: int
-    size: int
+    dimension: int  # number of leading dimensions that are kept
+    size: int  # bytes per document
     ndcg: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class AnnSuite:
-    """A model's vectors on one task, in every index and at every size.
+    """A model's vectors on one task, in every index and at every size."""
 
-    Attributes:
-        label: label of the model.
-        task: name of the collection, which has so many ``documents`` and ``queries``.
-        revision: digest of the collection's content.
-        dimension: of the vectors, D.
-        k: depth of the recall.
-        similarity: ``cosine`` or ``dot``.
-        exact: per-query nDCG@10 of exact search.
-        points: one per index and setting.
-        compressed: one per size; full float32 vectors first.
-    """
-
-    label: str
-    task: str
-    revision: str
+    label: str  # label of the model
+    task: str  # name of the collection, which has so many ``documents`` and ``queries``
+    revision: str  # digest of the collection's content
     documents: int
     queries: int
-    dimension: int
-    k: int
-    similarity: str
-    exact: Mapping[str, float]
-    points: tuple[AnnPoint, ...]
-    compressed: tuple[Compressed, ...]
+    dimension: int  # of the vectors, D
+    k: int  # depth of the recall
+    similarity: str  # ``cosine`` or ``dot``
+    exact: Mapping[str, float]  # per-query nDCG@10 of exact search
+    points: tuple[AnnPoint, ...]  # one per index and setting
+    compressed: tuple[Compressed, ...]  # one per size; full float32 vectors first
 
 
 def ann_suite(

@@ -46,21 +46,13 @@ _EMPTY = "queries for which nothing was retrieved, counted as 0"
 
 @dataclass(frozen=True)
 class FirstStage:
-    """A first-stage retriever and its run.
+    """A first-stage retriever and its run."""
 
-    Attributes:
-        label: name of the retriever, safe in file names.
-        run: at most ``depth`` documents per query.
-        recipe: everything the run depends on, as JSON.
-        digest: SHA-256 of the run in TREC format.
-        counts: what is odd about the run, with its number; only what there is.
-    """
-
-    label: str
-    run: RunArrays
-    recipe: dict[str, Any]
-    digest: str
-    counts: Mapping[str, int]
+    label: str  # name of the retriever, safe in file names
+    run: RunArrays  # at most ``depth`` documents per query
+    recipe: dict[str, Any]  # everything the run depends on, as JSON
+    digest: str  # SHA-256 of the run in TREC format
+    counts: Mapping[str, int]  # what is odd about the run, with its number; only what there is
 
 
 def load_first(*names: str) -> First:

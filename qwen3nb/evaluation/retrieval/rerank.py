@@ -159,23 +159,14 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Candidates:
-    """A test collection without the documents that the first stage did not retrieve.
+    """A test collection without the documents that the first stage did not retrieve."""
 
-    Attributes:
-        collection: queries, qrels, and the texts of the candidates.
-        first: the first stage with its run.
-        revision: revision of the whole collection.
-        size: numbers of documents and queries of the whole collection.
-        limit: the limit that the collection was reduced by, or 0.
-        parts: number of collections in its group, or 0.
-    """
-
-    collection: TestCollection
-    first: FirstStage
-    revision: str
-    size: dict[str, int]
-    limit: int = 0
-    parts: int = 0
+    collection: TestCollection  # queries, qrels, and the texts of the candidates
+    first: FirstStage  # the first stage with its run
+    revision: str  # revision of the whole collection
+    size: dict[str, int]  # numbers of documents and queries of the whole collection
+    limit: int = 0  # the limit that the collection was reduced by, or 0
+    parts: int = 0  # number of collections in its group, or 0
 
 
 def load_candidates(

@@ -36,19 +36,12 @@ _COMPONENTS = ("objective", "data", "mixture", "denoisers")
 
 @dataclass(frozen=True)
 class Variant:
-    """One combination of extraction options.
+    """One combination of extraction options."""
 
-    Attributes:
-        pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
-        weights: ``last`` for the last checkpoint, or ``mean of last N``.
-        around: ``plain``, or the tokens added around each text, such as ``[R] … EOS``.
-        length: ``unit`` (cosine similarity) or ``kept`` (dot product).
-    """
-
-    pooling: str = "mean"
-    weights: str = "last"
-    around: str = PLAIN
-    length: str = "unit"
+    pooling: str = "mean"  # one of `qwen3nb.models.modeling.pooling.POOLINGS`
+    weights: str = "last"  # ``last`` for the last checkpoint, or ``mean of last N``
+    around: str = PLAIN  # ``plain``, or the tokens added around each text, such as ``[R] … EOS``
+    length: str = "unit"  # ``unit`` (cosine similarity) or ``kept`` (dot product)
 
     @property
     def name(self) -> str:

@@ -36,18 +36,13 @@ _SEED = re.compile(r"seed_(\d{1,9})")
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """The adapter in ``folder``, of one configuration (a folder's name) and seed of the training.
-
-    Attributes:
-        mode: ``rank_only``, ``emb_only`` or ``joint``.
-        settings: content of its ``config.yaml``.
-    """
+    """The adapter in ``folder``, of one configuration (a folder's name) and training seed."""
 
     configuration: str
     seed: int
-    mode: str
+    mode: str  # ``rank_only``, ``emb_only`` or ``joint``
     folder: Path
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # content of its ``config.yaml``
 
     @property
     def embeds(self) -> bool:

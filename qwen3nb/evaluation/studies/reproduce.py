@@ -21,21 +21,13 @@ _NEAR = 5  # tolerances within which a score is still OKish
 
 @dataclass(frozen=True)
 class Published:
-    """A published score.
+    """A published score."""
 
-    Attributes:
-        model: model name in the registry, or ``bm25``.
-        task: name of an MTEB task, or ``organisation/name`` of a BEIR folder in the mirror.
-        value: main score of the task, 0 to 1.
-        tolerance: largest difference of an exact rerun.
-        source: where it was published.
-    """
-
-    model: str
-    task: str
-    value: float
-    tolerance: float
-    source: str
+    model: str  # model name in the registry, or ``bm25``
+    task: str  # name of an MTEB task, or ``organisation/name`` of a BEIR folder in the mirror
+    value: float  # main score of the task, 0 to 1
+    tolerance: float  # largest difference of an exact rerun
+    source: str  # where it was published
 
 
 @dataclass(frozen=True)

@@ -42,19 +42,13 @@ def own_document_ndcg(model: Any, pydocs: PyDocs, *, queries: int = 500) -> Aggr
 
 @dataclass(frozen=True)
 class Prediction:
-    """Rank correlation, over models, of a tier's mean score with the mean of other tasks.
+    """Rank correlation, over models, of a tier's mean score with the mean of other tasks."""
 
-    Attributes:
-        predictor: a tier, or one of its tasks; its tasks with published scores.
-        target: description of the tasks to predict, and their names.
-        correlation: Spearman correlation, with an interval over models.
-    """
-
-    predictor: str
+    predictor: str  # a tier, or one of its tasks; its tasks with published scores
     tasks: tuple[str, ...]
-    target: str
+    target: str  # description of the tasks to predict, and their names
     targets: tuple[str, ...]
-    correlation: Aggregate
+    correlation: Aggregate  # Spearman correlation, with an interval over models
 
 
 def published_table() -> dict[str, dict[str, float]]:

@@ -42,15 +42,10 @@ Score = Callable[..., Floats]
 
 @dataclass(frozen=True)
 class Hits:
-    """The best documents of each query, best first.
+    """The best documents of each query, best first."""
 
-    Attributes:
-        ids: positions in the corpus (Q, K), int64; −1 past the last hit.
-        scores: their scores (Q, K), float32; minus infinity past the last hit.
-    """
-
-    ids: Ids
-    scores: Floats
+    ids: Ids  # positions in the corpus (Q, K), int64; -1 past the last hit
+    scores: Floats  # their scores (Q, K), float32; minus infinity past the last hit
 
     def run(
         self, queries: Iterable[str], documents: Sequence[str] | Mapping[int, str]

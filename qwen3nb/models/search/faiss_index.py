@@ -61,25 +61,16 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class AnnIndex:
-    """A built index.
+    """A built index."""
 
-    Attributes:
-        family: one of `FAMILIES`.
-        made: its description, as in FAISS's index factory.
-        build_seconds: time for training and adding, with one thread.
-        size: size of the serialised index in bytes.
-        device: ``cpu`` or ``cuda``.
-        largest: largest value of the parameter, or None.
-        search: maps queries (Q, D), k and a value of the parameter to scores and ids (Q, k),
-            best first; missing ids are −1.
-    """
-
-    family: str
-    made: str
-    build_seconds: float
-    size: int
-    device: str
-    largest: int | None
+    family: str  # one of `FAMILIES`
+    made: str  # its description, as in FAISS's index factory
+    build_seconds: float  # time for training and adding, with one thread
+    size: int  # size of the serialised index in bytes
+    device: str  # ``cpu`` or ``cuda``
+    largest: int | None  # largest value of the parameter, or None
+    # maps queries (Q, D), k and a value of the parameter to scores and ids (Q, k), best first;
+    # missing ids are -1
     search: Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]
 
     def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
@@ -92,21 +83,13 @@ class AnnIndex:
 
 @dataclass(frozen=True)
 class Speed:
-    """Latency and throughput of an index.
+    """Latency and throughput of an index."""
 
-    Attributes:
-        threads: number of threads.
-        p50: median milliseconds per single query.
-        p95: 95th percentile, likewise.
-        singles: number of single queries timed.
-        qps: queries per second, all queries in one batch, median of the repetitions.
-    """
-
-    threads: int
-    p50: float
-    p95: float
-    singles: int
-    qps: float
+    threads: int  # number of threads
+    p50: float  # median milliseconds per single query
+    p95: float  # 95th percentile, likewise
+    singles: int  # number of single queries timed
+    qps: float  # queries per second, all queries in one batch, median of the repetitions
 
 
 def recall_at_k(

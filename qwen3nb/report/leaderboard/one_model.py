@@ -210,25 +210,15 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
 
 @dataclass(frozen=True)
 class Summary:
-    """Means of one model's scores: of each benchmark that was requested whole, or by type.
+    """Means of one model's scores: of each benchmark that was requested whole, or by type."""
 
-    Attributes:
-        label: name of the model.
-        means: of the benchmarks, none if no benchmark was requested whole.
-        by_type: mean main score over the tasks of each MTEB type.
-        tasks: number of tasks of each type; a group of tasks counts as one.
-        over_tasks: mean over all tasks; None if there are none, or of a benchmark's.
-        over_types: mean of the means by type, likewise.
-        missing: requested tasks without a result, with the reason.
-    """
-
-    label: str
-    means: tuple[BenchmarkMean, ...]
-    by_type: dict[str, float]
-    tasks: dict[str, int]
-    over_tasks: float | None
-    over_types: float | None
-    missing: dict[str, str]
+    label: str  # name of the model
+    means: tuple[BenchmarkMean, ...]  # of the benchmarks, none if no benchmark was requested whole
+    by_type: dict[str, float]  # mean main score over the tasks of each MTEB type
+    tasks: dict[str, int]  # number of tasks of each type; a group of tasks counts as one
+    over_tasks: float | None  # mean over all tasks; None if there are none, or of a benchmark's
+    over_types: float | None  # mean of the means by type, likewise
+    missing: dict[str, str]  # requested tasks without a result, with the reason
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a dictionary for JSON."""

@@ -11,33 +11,19 @@ from qwen3nb.metrics.intervals import Interval
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.
+    """One cell of a table."""
 
-    Attributes:
-        text: what is shown; for a missing value, the reason, such as ``not run``.
-        detail: shown below in smaller type, such as an interval or a reason.
-        link: target, relative to the page.
-        strong: whether it is the best value of its column.
-        second: whether it is the second-best value.
-        value: the unrounded number behind the text, for sorting and CSV.
-        interval: its unrounded ends.
-        std: standard deviation, formatted; shown as a subscript.
-        mark: a symbol explained in the table's legend.
-        id: of the first cell of a row, the anchor of the row on a page.
-        code: whether it is a command to copy, which is shown as it is.
-    """
-
-    text: str
-    detail: str = ""
-    link: str = ""
-    strong: bool = False
-    second: bool = False
-    value: float | None = None
-    interval: tuple[float, float] | None = None
-    std: str = ""
-    mark: str = ""
-    id: str = ""
-    code: bool = False
+    text: str  # what is shown; for a missing value, the reason, such as ``not run``
+    detail: str = ""  # shown below in smaller type, such as an interval or a reason
+    link: str = ""  # target, relative to the page
+    strong: bool = False  # whether it is the best value of its column
+    second: bool = False  # whether it is the second-best value
+    value: float | None = None  # the unrounded number behind the text, for sorting and CSV
+    interval: tuple[float, float] | None = None  # its unrounded ends
+    std: str = ""  # standard deviation, formatted; shown as a subscript
+    mark: str = ""  # a symbol explained in the table's legend
+    id: str = ""  # of the first cell of a row, the anchor of the row on a page
+    code: bool = False  # whether it is a command to copy, which is shown as it is
 
 
 def as_cell(value: Any) -> Cell:
