@@ -89,14 +89,13 @@ class Encoder(ABC):
         Raises:
             SpecError: more ``dimensions`` than those of the model, or files that have changed.
         """
-        self.dimensions = None if given.dimensions == self.width else given.dimensions or None
-        if self.dimensions and not (
-            type(self.dimensions) is int and 0 < self.dimensions < self.width
-        ):
+        kept = given.dimensions or self.width
+        if type(kept) is not int or not 1 <= kept <= self.width:
             raise SpecError(
-                f"{source.label}: dimensions is {self.dimensions!r}; expected 1 to {self.width}, "
-                "the width of its vectors"
+                f"{source.label}: dimensions is {kept!r}; expected 1 to {self.width}, the width of "
+                "its vectors"
             )
+        self.dimensions = None if kept == self.width else kept
         cut = {"dimensions": self.dimensions} if self.dimensions else {}
         self.label = f"{source.label}-{self.dimensions}d" if cut else source.label
         self.source = source

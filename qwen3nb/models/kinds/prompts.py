@@ -95,20 +95,11 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
 
     Names that only this package or nobody uses are left out: sentence-transformers, whose
     models always have a prompt called ``document``, never uses one called ``passage``.
-
-    Args:
-        prompts: those of the model, by name.
-        default: name of the prompt that is used where none is requested.
-
-    Raises:
-        SpecError: a prompt that is not a string, or a default that is no prompt.
+    ``default`` is the name of the prompt that is used where none is requested.
     """
     theirs = {name: text for name, text in prompts.items() if text is not None}
-    kept = {
-        name: text
-        for name, text in theirs.items()
-        if name not in (_PASSAGE, _SYMMETRIC) and not name.endswith(f"-{_PASSAGE}")
-    }
+    ours = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
+    kept = {name: text for name, text in theirs.items() if not ours.fullmatch(name)}
     if default is not None:
         if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
             raise SpecError(
@@ -133,11 +124,7 @@ def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sentence_settings(folder: ModelFolder) -> dict[str, Any]:
-    """Return the content of ``config_sentence_transformers.json``; empty without the file.
-
-    Raises:
-        SpecError: not a JSON object.
-    """
+    """Return the content of ``config_sentence_transformers.json``; empty without the file."""
     try:
         return folder.object(FILE)
     except CheckpointError as error:
