@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.prompts import ROLES
+from qwen3nb.models.kinds.prompts import ROLES
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import named, new_file, sha256_file, sweep_leftovers
 from qwen3nb.utils.choices import one_of

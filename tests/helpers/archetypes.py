@@ -270,6 +270,12 @@ def t5gemma(folder, tokenizer):
     return saved(folder, tokenizer, "T5Gemma", **stacks, vocab_size=ROWS)
 
 
+def t5gemma2(folder, tokenizer):
+    sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 128}
+    seeing = {"text_config": sizes, "vision_config": _VIT, "mm_tokens_per_image": 4}
+    return saved(folder, tokenizer, "T5Gemma2", "Model", encoder=seeing, decoder=dict(sizes))
+
+
 def splade(folder, tokenizer):
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling

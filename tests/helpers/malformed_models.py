@@ -244,87 +244,65 @@ def _text(text, file="config.json"):
     return _rewrite(lambda raw: text, file)
 
 
-SETTINGS = {
-    "layers": ("num_hidden_layers", "num_layers"),
-    "width": ("hidden_size", "d_model"),
-    "feed-forward": ("intermediate_size", "d_ff"),
-    "heads": ("num_attention_heads", "num_heads"),
-    "rows": ("vocab_size",),
-    "positions": ("max_position_embeddings", "n_positions"),
-    "shared heads": ("num_key_value_heads",),
-    "head width": ("head_dim", "_head_dim", "d_kv"),
-    "epsilon": ("layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon"),
-}
-VALUES = {
-    "zero": 0,
-    "negative": -3,
-    "absurd": 10**12,
-    "large": 997,
-    "a string": "32",
-    "a fraction": 2.5,
-    "a boolean": True,
-    "a list": [2],
-    "an object": {"a": 1},
-    "NaN": float("nan"),
-    "infinite": float("inf"),
-}
+def _each(file, **cases):
+    """A case per field and value of a configuration."""
+    return {f"{name} {value!r}": _add(value, name, file) for name in cases for value in cases[name]}
 
 
-def _nested(levels):
-    return lambda raw: raw.rstrip()[:-1] + b', "x": ' + b"[" * levels + b"]" * levels + b"}"
+def _longer(text):
+    """Add to a JSON object, in any spelling."""
+    return _rewrite(lambda raw: raw.rstrip()[:-1] + b", " + text + b"}")
 
 
+LAYERS, HEADS = ("num_hidden_layers", "num_layers"), ("num_attention_heads", "num_heads")
+EPSILON = ("layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon")
+POSITIONS = ("max_position_embeddings", "n_positions")
+SETTINGS = (
+    *(LAYERS, HEADS, EPSILON, POSITIONS, ("hidden_size", "d_model")),
+    *(("intermediate_size", "d_ff"), ("vocab_size",), ("num_key_value_heads",)),
+    ("head_dim", "_head_dim", "d_kv"),
+)
+INFINITE, NAN = float("inf"), float("nan")
 GRID = {
-    f"{setting} {what}": _set(value, *names)
-    for setting, names in SETTINGS.items()
-    for what, value in VALUES.items()
+    f"{names[0]} {value!r}": _set(value, *names)
+    for names in SETTINGS
+    for value in (0, -3, 10**12, 997, "32", 2.5, True, [2], {"a": 1}, NAN, INFINITE)
     # An epsilon of True or a larger limit are other settings, not malformed ones.
-    if (setting, what) not in (("positions", "large"), ("epsilon", "large"))
+    if not (value == 997 and names in (POSITIONS, EPSILON))
 }
 CONFIGURATION = {
-    "one layer": _set(1, *SETTINGS["layers"]),
-    "three layers": _set(3, *SETTINGS["layers"]),
-    "heads that do not divide": _set(5, *SETTINGS["heads"]),
+    "one layer": _set(1, *LAYERS),
+    "three layers": _set(3, *LAYERS),
+    "heads that do not divide": _set(5, *HEADS),
     "shared heads that do not divide": _set(3, "num_key_value_heads"),
     "unknown activation": _set("sigmoidal", "hidden_act", "feed_forward_proj"),
     "activation as a number": _set(7, "hidden_act", "feed_forward_proj"),
-    "layer types of another number": _add(["full_attention"] * 5, "layer_types"),
-    "layer types as a string": _add("full_attention", "layer_types"),
-    "unknown layer types": _add(["imaginary"] * 2, "layer_types"),
-    "padding beyond": _set(10**6, "pad_token_id"),
-    "padding as a string": _set("0", "pad_token_id"),
-    "quantised": _add(
-        {"quant_method": "bitsandbytes", "load_in_4bit": True}, "quantization_config"
+    **_each(
+        "config.json",
+        layer_types=(["full_attention"] * 5, "full_attention", ["imaginary"] * 2),
+        quantization_config=({"quant_method": "bitsandbytes", "load_in_4bit": True},),
+        transformers_weights=("other.safetensors",),
+        auto_map=({"AutoModel": "evil.Evil", "AutoConfig": "evil.Config"},),
+        _attn_implementation=("someone/kernel",),
+        model_type=("imaginary", 7, "gpt2"),
+        tie_word_embeddings=("false",),
     ),
-    "other weights": _add("other.safetensors", "transformers_weights"),
-    "foreign code": _add({"AutoModel": "evil.Evil", "AutoConfig": "evil.Config"}, "auto_map"),
-    "foreign attention": _add("someone/kernel", "_attn_implementation"),
-    "unknown type": _set("imaginary", "model_type"),
-    "type as a number": _set(7, "model_type"),
-    "another type": _set("gpt2", "model_type"),
-    "theta of zero": _set({"rope_type": "default", "rope_theta": 0}, "rope_parameters"),
-    "theta as text": _set({"rope_type": "default", "rope_theta": "1e6"}, "rope_parameters"),
-    "unknown rope": _set({"rope_type": "imaginary", "rope_theta": 1e4}, "rope_parameters"),
-    "dropout": _set(-1, "attention_dropout", "attention_probs_dropout_prob", "dropout_rate"),
-    "tied as text": _add("false", "tie_word_embeddings"),
+    **{f"padding {value!r}": _set(value, "pad_token_id") for value in (10**6, "0")},
     **{
-        name: _text(text)
-        for name, text in {
-            "no fields": b"{}",
-            "empty": b"",
-            "a list": b"[]",
-            "null": b"null",
-        }.items()
+        f"rope {kind} {theta!r}": _set({"rope_type": kind, "rope_theta": theta}, "rope_parameters")
+        for kind, theta in (("default", 0), ("default", "1e6"), ("imaginary", 1e4))
     },
+    "dropout": _set(-1, "attention_dropout", "attention_probs_dropout_prob", "dropout_rate"),
+    **{f"the text {text!r}": _text(text) for text in (b"{}", b"", b"[]", b"null")},
     "cut": _rewrite(lambda raw: raw[: len(raw) // 2]),
-    "twice": _rewrite(lambda raw: raw.rstrip()[:-1] + b', "vocab_size": 9, "vocab_size": 448}'),
     "byte order mark": _rewrite(lambda raw: b"\xef\xbb\xbf" + raw),
     "UTF-16": _rewrite(lambda raw: raw.decode().encode("utf-16")),
     "NUL": _rewrite(lambda raw: raw + b"\0"),
-    "1e999": _rewrite(lambda raw: raw.rstrip()[:-1] + b', "initializer_range": 1e999}'),
-    "5,000 digits": _rewrite(lambda raw: raw.rstrip()[:-1] + b', "x": ' + b"9" * 5000 + b"}"),
-    "deep": _rewrite(_nested(200)),
-    "deeper": _rewrite(_nested(100_000)),
+    "twice": _longer(b'"vocab_size": 9, "vocab_size": 448'),
+    "1e999": _longer(b'"initializer_range": 1e999'),
+    "5,000 digits": _longer(b'"x": ' + b"9" * 5000),
+    "deep": _longer(b'"x": ' + b"[" * 200 + b"]" * 200),
+    "deeper": _longer(b'"x": ' + b"[" * 100_000 + b"]" * 100_000),
     "generation: cut": _rewrite(lambda raw: raw[:10], "generation_config.json"),
     "generation: a list": _text(b"[]", "generation_config.json"),
 }
@@ -359,11 +337,6 @@ def _dense(change):
         return _changed(change)(folder / "2_Dense") if (folder / "2_Dense").is_dir() else False
 
     return apply
-
-
-def _each(file, **cases):
-    """A case per field and value of a configuration."""
-    return {f"{name} {value!r}": _add(value, name, file) for name in cases for value in cases[name]}
 
 
 SENTENCE_MODULES = {

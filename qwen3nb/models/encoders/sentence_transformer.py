@@ -48,9 +48,9 @@ class SentenceTransformerEncoder(Encoder):
 
     def __init__(self, source: Source, given: Settings) -> None:
         _check_options(source, given)
-        self._model = _load(
-            source, device=pick_device(given.device), dtype=torch_dtype(given.dtype)
-        )
+        dtype = torch_dtype(given.dtype)
+        self._model = _load(source, device=pick_device(given.device), dtype=dtype)
+        self.device, self.width = str(self._model.device), self._model.get_embedding_dimension()
         name = f"{source.label}: max_length"
         check_length(self._model, given.max_length, name)
         if any(source.prompts.values()) and not all(
@@ -100,16 +100,6 @@ class SentenceTransformerEncoder(Encoder):
     def way(self) -> str:
         """How the model runs: ``packed``, ``varlen`` or ``sentence-transformers``."""
         return self.runner.way if self.runner is not None else "sentence-transformers"
-
-    @property
-    def device(self) -> str:
-        """The device that the model runs on."""
-        return str(self._model.device)
-
-    @property
-    def width(self) -> int:
-        """The length of a vector."""
-        return int(self._model.get_embedding_dimension())
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:

@@ -164,9 +164,9 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     """
     ignored = []
     scaling = fields.get("rope_scaling") or {}
-    kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
-    if kind not in (None, "default"):
-        ignored.append(f"rope_scaling {kind!r} (plain rotary positions are used)")
+    rope = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
+    if rope not in (None, "default"):
+        ignored.append(f"rope_scaling {rope!r} (plain rotary positions are used)")
     activation = fields.get("encoder_hidden_act", fields.get("hidden_act", "silu"))
     if activation not in ("silu", "swish"):
         ignored.append(f"hidden_act {activation!r} (SiLU is used)")
