@@ -225,8 +225,8 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
     if model.main_input_name != "input_ids" or others:
         raise ModelFolderError(
             f"{folder.path / 'config.json'}: model_type is {model_type!r}, which is not an "
-            "architecture for texts alone; expected one such as 'bert' or 'qwen3', or a multi-modal model with "
-            "the modules of sentence-transformers"
+            "architecture for texts alone; expected one such as 'bert' or 'qwen3', or a "
+            "multi-modal model with the modules of sentence-transformers"
         )
 
 
