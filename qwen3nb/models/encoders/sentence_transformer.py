@@ -19,7 +19,7 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
 from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
-from qwen3nb.models.gate.weights import check_finite, check_length, own_weights, refusing
+from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -31,7 +31,7 @@ from qwen3nb.models.modeling.runtime import (
     pick_device,
     special_tokens,
 )
-from qwen3nb.models.types import SpecError, Vectors
+from qwen3nb.models.types import SpecError, Vectors, refusing
 
 _POOLINGS = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}

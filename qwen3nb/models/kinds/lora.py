@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
-from qwen3nb.models.gate.weights import check_types, refusing
+from qwen3nb.models.gate.weights import check_types
 from qwen3nb.models.kinds.source import Settings, Source, expected_content, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import SpecError, refusing
 from qwen3nb.utils.atomic_files import sha256_json
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from qwen3nb.models.gate.weights import (
     check_weights,
     encoder_tensors,
     own_weights,
-    refusing,
 )
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
-from qwen3nb.models.types import ModelFolderError, SpecError
+from qwen3nb.models.types import ModelFolderError, SpecError, refusing
 
 if TYPE_CHECKING:
     import torch

@@ -11,8 +11,7 @@ import torch
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
-from qwen3nb.models.gate.weights import refusing
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import SpecError, refusing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
