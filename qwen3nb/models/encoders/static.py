@@ -108,12 +108,7 @@ class StaticEncoder(Encoder):
 
 
 def _load(folder: ModelFolder, files: StaticFiles) -> tuple[Vectors, Tokenizer]:
-    """Return the table and the tokenizer in ``folder``, which has been checked.
-
-    Raises:
-        ModelFolderError: a table that is malformed.
-        CheckpointError: a tokenizer that is malformed, or does not fit the table.
-    """
+    """Return the table and the tokenizer in ``folder``, which fit each other."""
     rows = read_table(folder.weights_in(files.weights))
     tokenizer = rust_tokenizer(folder.path / files.tokenizer)
     check_loaded(tokenizer, rows=len(rows), folder=folder)

@@ -68,11 +68,7 @@ def check_weights(
 
 
 def check_encoder_weights(folder: ModelFolder) -> None:
-    """Check the encoder in a Qwen3 encoder-decoder; its decoder is not used.
-
-    Raises:
-        ModelFolderError: see `check_weights`.
-    """
+    """Check the encoder in a Qwen3 encoder-decoder; its decoder is not used."""
     import torch
 
     from qwen3nb.models.modeling.configuration import encoder_config

@@ -127,8 +127,7 @@ def in_order(
 ) -> Generator[Callable[[], _Result], None, None]:
     """Yield what returns the result of each call, in order, while ``workers`` threads run ahead.
 
-    PyTorch's threads are divided among them. A single worker runs a call when its result is
-    wanted.
+    PyTorch's threads are divided among them. A single worker runs a call when it is wanted.
     """
     if workers == 1:
         yield from calls

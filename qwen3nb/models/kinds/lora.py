@@ -121,10 +121,8 @@ def _adapted(
     """Return ``model`` (the base in float32, with its head) with the layers of the adapter.
 
     PEFT gets only those fields of `adapter_config` that are checked or are numbers and names of
-    modules: some name modules of Python to import.
-
-    Raises:
-        SpecError: PEFT refuses the adapter, has no module for a tensor, or no tensor for one.
+    modules: some name modules of Python to import. It must have a module for each tensor, and a
+    tensor for each module.
     """
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 

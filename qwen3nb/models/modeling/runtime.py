@@ -49,8 +49,7 @@ def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder`` for the model with ``config``; run no code that it brings.
 
     Raises:
-        SpecError: there is none, it cannot be loaded, or it does not fit the model; see
-            `qwen3nb.models.gate.tokenizer`.
+        SpecError: there is none, it cannot be loaded, or it does not fit the model.
     """
     from transformers import AutoTokenizer
 

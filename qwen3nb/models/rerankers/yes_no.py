@@ -144,14 +144,7 @@ class Reranker:
         max_length: int = MAX_LENGTH,
         budget: int | None = None,
     ) -> None:
-        """Wrap a loaded ``model``; `load_reranker` loads one.
-
-        Raises:
-            RerankError: a maximum length that the model or the template does not allow, or a
-                tokenizer without ``yes`` and ``no``.
-            SpecError: files that changed while the model was loaded.
-            ValueError: an unknown template.
-        """
+        """Wrap a loaded ``model``; `load_reranker` loads one, and names the errors."""
         from qwen3nb.models.inference.prefix_cache import PrefixModel
         from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
         from qwen3nb.models.modeling.runtime import library_versions
