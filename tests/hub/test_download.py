@@ -30,7 +30,7 @@ def on_hub(root, files, monkeypatch, tmp_path):
 
 
 def model(revision=None):
-    return fetch_model(dataclasses.replace(find_source("org/model"), revision=revision)).folder
+    return fetch_model(dataclasses.replace(find_source("org/model"), revision=revision)).folder.path
 
 
 def contents(folder):
