@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
-demo: $(STAMP) ## train toy models, extract, evaluate beside baselines, build the book
+demo: $(STAMP) ## train toy models, extract, evaluate next to baselines, build the book
 	$(BIN)/qwen3nb demo
 
 test: $(STAMP) ## run all tests in parallel

@@ -53,27 +53,16 @@ _COLUMNS = {  # fields of a step, with head and format
 
 @dataclass(frozen=True)
 class GrowthStep:
-    """One stretch of a growing cache.
+    """One stretch of a growing cache."""
 
-    Attributes:
-        stored: vectors stored after it.
-        per_second: vectors written per second.
-        per_cpu_second: vectors written per CPU second of this process.
-        relative: speed of writing over that of appending to a plain file, synced as often.
-        written: bytes per vector that went to the disk; NaN where the system does not say.
-        size: bytes of all files per stored vector.
-        read_per_second: vectors read per second, of those stored last.
-        few_seconds: seconds to open the cache and read a hundred vectors of any age.
-    """
-
-    stored: int
-    per_second: float
-    per_cpu_second: float
-    relative: float
-    written: float
-    size: float
-    read_per_second: float
-    few_seconds: float
+    stored: int  # vectors stored after it
+    per_second: float  # vectors written per second
+    per_cpu_second: float  # vectors written per CPU second of this process
+    relative: float  # speed of writing over that of appending to a plain file, synced as often
+    written: float  # bytes per vector that went to the disk; NaN where the system does not say
+    size: float  # bytes of all files per stored vector
+    read_per_second: float  # vectors read per second, of those stored last
+    few_seconds: float  # seconds to open the cache and read a hundred vectors of any age
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_p_values,
 )
-from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.analysis.training.tir_estimate import DataSetScores, Gate, estimate
 from qwen3nb.metrics.aggregate import AGGREGATES
 from qwen3nb.metrics.intervals import (
     INTERVALS,
@@ -366,11 +366,9 @@ def calibrate_seeds(
         generator, hits = np.random.default_rng((seed, count)), 0
         for _ in range(batches):
             for scores in np.moveaxis(_trainings(generator, count, queries, noise), -1, 0):
-                values, by_query = scores.mean(axis=0), [(names, scores)]
-                measured = estimate(
-                    "simulated", range(count), values, by_query, gate=Gate(), level=1 - ALPHA
-                )
-                low, high = measured.estimate.interval or (1.0, 1.0)
+                data = DataSetScores(scores.mean(axis=0), (names, scores))
+                one = estimate("simulated", range(count), [data], gate=Gate()).estimate
+                low, high = one.interval or (1.0, 1.0)
                 hits += low <= TRUE_TIR <= high
         world, size = f"noise {noise:g}", f"{count} x {queries}"
         method, total = "TIR over seeds and queries", batches * _BATCH

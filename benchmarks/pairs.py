@@ -33,25 +33,16 @@ _COARSEST = 2.0**-52
 
 @dataclass(frozen=True)
 class PairsTiming:
-    """One method of comparing all pairs.
-
-    Attributes:
-        what: name of the method.
-        pairs: number of comparisons: pairs of systems times tasks.
-        seconds: for all of them; extrapolated if ``measured`` is smaller.
-        measured: comparisons that were run.
-        ratio: speed relative to the loop.
-        peak_mib: peak memory allocated in addition to the scores of a task, in MiB.
-        deviation: largest difference of an interval's end from the loop's, in standard
-            errors of the resampling; NaN for the loop itself.
-    """
+    """One method of comparing all pairs."""
 
     what: str
-    pairs: int
-    seconds: float
-    measured: int
-    ratio: float
-    peak_mib: float
+    pairs: int  # number of comparisons: pairs of systems times tasks
+    seconds: float  # for all of them; extrapolated if ``measured`` is smaller
+    measured: int  # comparisons that were run
+    ratio: float  # speed relative to the loop
+    peak_mib: float  # peak memory allocated in addition to the scores of a task, in MiB
+    # largest difference of an interval's end from the loop's, in standard errors of the
+    # resampling; NaN for the loop itself
     deviation: float
 
 

@@ -31,7 +31,7 @@ import psutil
 
 from benchmarks.options import command
 from qwen3nb.bench.harness import PYTHON, table, timed
-from qwen3nb.evaluation.recording import means
+from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo
 from qwen3nb.records.side_files import QueryScores
@@ -55,19 +55,12 @@ _TABLES = (*_CLI, "tables", "--tier", "full", "--format", "csv", "--out", "OUT")
 
 @dataclass(frozen=True)
 class Task:
-    """Something to do with many records.
+    """Something to do with many records."""
 
-    Attributes:
-        arguments: of Python; ``OUT`` is a folder to write to.
-        seconds: the limit for 50 models, 20 tasks, 3 seeds and 6,980 queries, on two cores.
-        gigabytes: likewise.
-        start: code whose time is not counted, such as imports that outlast the work.
-    """
-
-    arguments: tuple[str, ...]
-    seconds: float
-    gigabytes: float = float("inf")
-    start: str = ""
+    arguments: tuple[str, ...]  # of Python; ``OUT`` is a folder to write to
+    seconds: float  # the limit for 50 models, 20 tasks, 3 seeds and 6,980 queries, on two cores
+    gigabytes: float = float("inf")  # likewise
+    start: str = ""  # code whose time is not counted, such as imports that outlast the work
 
 
 TASKS = {
@@ -93,20 +86,13 @@ class TaskTiming:
 
 @dataclass(frozen=True)
 class RecordSet:
-    """The records to write: each model on each task with each seed.
-
-    Attributes:
-        models: number of models.
-        tasks: number of tasks; the first are the searches of the tier ``full``.
-        seeds: number of seeds.
-        queries: queries of each task.
-        top: whether records keep the ids of each query's best documents, as those of `eval` do.
-    """
+    """The records to write: each model on each task with each seed."""
 
     models: int = 50
-    tasks: int = 20
+    tasks: int = 20  # number of tasks; the first are the searches of the tier ``full``
     seeds: int = 3
-    queries: int = 6980
+    queries: int = 6980  # queries of each task
+    # whether records keep the ids of each query's best documents, as those of `eval` do
     top: bool = True
 
     def __len__(self) -> int:
@@ -266,7 +252,7 @@ def _results(records: RecordSet, task: int, seed: int) -> Iterator[Result]:
         documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
         top = {"top": dict(zip(queries, documents, strict=True))} if records.top else {}
         spec = f"runs/synthetic/checkpoint-{model}"
-        metrics = means(scores.plain(), seed=seed)
+        metrics = means(scores.plain())
         value = metrics[_MAIN].value
         yield Result(
             model=_model(model, spec),

@@ -33,24 +33,17 @@ _ENCODED = ("held", "blocks", "file")
 
 @dataclass(frozen=True)
 class SearchTiming:
-    """One method at one corpus size.
-
-    Attributes:
-        method: the method.
-        documents: size of the corpus.
-        seconds: time of the work itself, without imports; CPU seconds of what is encoded.
-        megabytes: peak memory above that before the work.
-        agreement: share of queries whose ids equal those of the exact scores, or of the vectors
-            held; None if there is nothing to compare.
-        peak_share: share of the matrix peak that the method reaches; None where other work is
-            timed with the search.
-    """
+    """One method at one corpus size."""
 
     method: str
-    documents: int
-    seconds: float
-    megabytes: float
+    documents: int  # size of the corpus
+    seconds: float  # time of the work itself, without imports; CPU seconds of what is encoded
+    megabytes: float  # peak memory above that before the work
+    # share of queries whose ids equal those of the exact scores, or of the vectors held; None if
+    # there is nothing to compare
     agreement: float | None
+    # share of the matrix peak that the method reaches; None where other work is timed with the
+    # search
     peak_share: float | None = None
 
 

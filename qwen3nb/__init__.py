@@ -32,7 +32,7 @@ _HOMES = {
     ),
     "qwen3nb.report.card.extract": ("extract",),
     "qwen3nb.report.evaluation.checked_run": ("check_and_evaluate",),
-    "qwen3nb.report.leaderboard.tables": ("leaderboard",),
+    "qwen3nb.report.leaderboard.board": ("leaderboard",),
     "qwen3nb.report.render.figure": ("Figure",),
     "qwen3nb.report.render.table": ("Table",),
     "qwen3nb.utils.code_version": ("__version__",),

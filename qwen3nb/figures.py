@@ -5,46 +5,21 @@ from qwen3nb.utils.imports import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "qwen3nb.report.comparison.figures": (
-            "differences_figure",
-            "lead_figure",
-            "pairs_figure",
-            "task_differences_figure",
-            "wins_figure",
-        ),
-        "qwen3nb.report.evaluation.scores": ("baseline_figure",),
-        "qwen3nb.report.leaderboard.figures": (
-            "bars_figure",
-            "comparison_figure",
-            "per_query_figure",
-            "similarity_figure",
-        ),
-        "qwen3nb.report.leaderboard.ranking": ("rank_figure",),
-        "qwen3nb.report.render.forest_plot": (
-            "ForestRow",
-            "forest_figure",
-        ),
-        "qwen3nb.report.studies.ann": (
-            "ann_figure",
-            "compression_figure",
-        ),
-        "qwen3nb.report.studies.ablation": ("effects_figure",),
-        "qwen3nb.report.studies.extraction": ("drift_figure",),
-        "qwen3nb.report.studies.geometry": (
-            "cosine_figure",
-            "spectrum_figure",
-        ),
-        "qwen3nb.report.studies.probes": ("probes_figure",),
-        "qwen3nb.report.studies.reranking": (
-            "calibration_figure",
-            "gain_figure",
-        ),
-        "qwen3nb.report.studies.speed": ("speed_figure",),
-        "qwen3nb.report.training.interference": ("configurations_figure", "interference_figure"),
-        "qwen3nb.report.training.trainings": (
-            "conflict_figure",
-            "loss_figure",
-            "trajectory_figure",
-        ),
+        "qwen3nb.report.comparison.compare": "differences_figure pairs_figure "
+        "task_differences_figure wins_figure",
+        "qwen3nb.report.evaluation.scores": "baseline_figure",
+        "qwen3nb.report.leaderboard.board": "bars_figure comparison_figure",
+        "qwen3nb.report.leaderboard.one_model": "per_query_figure similarity_figure",
+        "qwen3nb.report.leaderboard.ranking": "rank_figure",
+        "qwen3nb.report.render.forest_plot": "ForestRow forest_figure",
+        "qwen3nb.report.studies.ablation": "effects_figure",
+        "qwen3nb.report.studies.ann": "ann_figure compression_figure",
+        "qwen3nb.report.studies.extraction": "drift_figure",
+        "qwen3nb.report.studies.geometry": "cosine_figure spectrum_figure",
+        "qwen3nb.report.studies.probes": "probes_figure",
+        "qwen3nb.report.studies.reranking": "calibration_figure gain_figure",
+        "qwen3nb.report.studies.speed": "speed_figure",
+        "qwen3nb.report.training.interference": "configurations_figure interference_figure",
+        "qwen3nb.report.training.trainings": "conflict_figure loss_figure trajectory_figure",
     },
 )

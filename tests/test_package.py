@@ -35,7 +35,7 @@ READERS = (
     "qwen3nb.analysis.training.interference",
     "qwen3nb.report.comparison.candidates",
     "qwen3nb.report.training.interference",
-    "qwen3nb.report.leaderboard.tables",
+    "qwen3nb.report.leaderboard.board",
     "qwen3nb.report.render.table",
 )
 
@@ -57,8 +57,8 @@ def test_a_page_that_is_there_is_found_and_shown_without_heavy_libraries():
     """Each of them takes longer than the rest of such a command."""
     loaded = loaded_by(
         "import qwen3nb.execution.notebook, qwen3nb.report.evaluation.run_trace\n"
-        "from qwen3nb.execution.parameters import CHECKS\n"
-        "CHECKS['tasks']('SciFact,PyDocsRetrieval')"
+        "from qwen3nb.execution.parameters import check_value\n"
+        "check_value('tasks', 'SciFact,PyDocsRetrieval')"
     )
     assert not loaded & {"mteb", "nbformat", "scipy.stats", "torch"}
 
@@ -79,7 +79,7 @@ datasets.rows datasets.training_files datasets.trec
 datasets.mirror datasets.words
 datasets.pydocs
 datasets.collection datasets.custom
-evaluation.recording evaluation.known_models evaluation.run
+evaluation.known_models evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration

@@ -17,29 +17,18 @@ STORED = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class Share:
-    """One measured share.
+    """One measured share."""
 
-    Attributes:
-        method: the test or interval that is simulated.
-        kind: ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score
-            coverage`` or ``power``.
-        world: the distribution the data are drawn from.
-        n: number of queries, or ``seeds x queries``.
-        simulations: number of simulations.
-        share: the measured share.
-        expected: the share of an exact method.
-        low: with probability 0.99, the share of an exact method lies between this and
-            ``high``.
-    """
-
-    method: str
+    method: str  # the test or interval that is simulated
+    # ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score coverage``
+    # or ``power``
     kind: str
-    world: str
-    n: str
-    simulations: int
-    share: float
-    expected: float
-    low: float
+    world: str  # the distribution the data are drawn from
+    n: str  # number of queries, or ``seeds x queries``
+    simulations: int  # number of simulations
+    share: float  # the measured share
+    expected: float  # the share of an exact method
+    low: float  # with probability 0.99, the share of an exact method lies between this and ``high``
     high: float
 
     @property

@@ -50,27 +50,16 @@ _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True)
 class EncodeTiming:
-    """One method of encoding.
-
-    Attributes:
-        name: name of the method.
-        seconds: median seconds of the rounds.
-        cpu: median CPU seconds of all threads.
-        ratio: speed relative to sentence-transformers at its best batch size.
-        cpu_ratio: the same in CPU seconds.
-        cosine: smallest cosine with the vectors of sentence-transformers.
-        difference: largest difference of a component of the unit vectors.
-        peak_share: share of the matrix peak; see `EncodeBench.peak_gflops`.
-    """
+    """One method of encoding."""
 
     name: str
-    seconds: float
-    cpu: float
-    ratio: float
-    cpu_ratio: float
-    cosine: float
-    difference: float
-    peak_share: float
+    seconds: float  # median seconds of the rounds
+    cpu: float  # median CPU seconds of all threads
+    ratio: float  # speed relative to sentence-transformers at its best batch size
+    cpu_ratio: float  # the same in CPU seconds
+    cosine: float  # smallest cosine with the vectors of sentence-transformers
+    difference: float  # largest difference of a component of the unit vectors
+    peak_share: float  # share of the matrix peak; see `EncodeBench.peak_gflops`
 
     @property
     def equal(self) -> bool:
@@ -80,33 +69,21 @@ class EncodeTiming:
 
 @dataclass(frozen=True)
 class EncodeBench:
-    """Results for one model and one set of texts.
-
-    Attributes:
-        model: label of the model.
-        texts: name of the set of texts.
-        count: number of texts.
-        tokens: number of tokens.
-        rounds: number of rounds.
-        batch_size: the best batch size of sentence-transformers.
-        onednn: whether `load_encoder` chooses oneDNN on this machine, as in the last method.
-        timings: sentence-transformers first.
-        work: operations that the vectors need.
-        peak_gflops: 10⁹ operations per second of the linear layers alone, at their best in the
-            same rounds, in the shapes and the precision of the last method.
-        time_shares: share of the last method's time by part; empty on a GPU.
-    """
+    """Results for one model and one set of texts."""
 
     model: str
     texts: str
     count: int
-    tokens: int
+    tokens: int  # number of tokens
     rounds: int
-    batch_size: int
-    onednn: bool
-    timings: tuple[EncodeTiming, ...]
-    work: MatrixWork
+    batch_size: int  # the best batch size of sentence-transformers
+    onednn: bool  # whether `load_encoder` chooses oneDNN on this machine, as in the last method
+    timings: tuple[EncodeTiming, ...]  # sentence-transformers first
+    work: MatrixWork  # operations that the vectors need
+    # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
+    # the shapes and the precision of the last method
     peak_gflops: float
+    # share of the last method's time by part; empty on a GPU
     time_shares: dict[str, float] = field(default_factory=dict)
 
     def table(self) -> str:

@@ -14,8 +14,6 @@ the process, each without the others that it calls.
 
 from __future__ import annotations
 
-import builtins
-import importlib
 import json
 import os
 import resource
@@ -24,12 +22,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
+from unittest.mock import patch
 
 from qwen3nb import paths
 from qwen3nb.bench.harness import PYTHON, finished, table
@@ -42,44 +42,35 @@ _FIRST, _KEPT = "first run, nothing is kept", "its own result file is there"
 _SECOND, _FRESH = "second run", "the record again, from kept vectors"
 _LIBRARIES, _OTHER = "start of Python, libraries", "the rest: MTEB, Python"
 _END = "end of Python"
-# What is timed in our process: part, module, and the name of a function in it.
-_PARTS = (
-    (_LIBRARIES, "builtins", "__import__"),
-    (_LIBRARIES, "importlib", "import_module"),
-    ("loading the model", "qwen3nb.evaluation.evaluate", "load_model"),
-    ("loading the data", "qwen3nb.evaluation.mteb.select", "suite_tasks"),
-    ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "data_revision"),
-    ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "_load"),
-    ("loading the data", "qwen3nb.evaluation.mteb.evaluate", "data_counts"),
-    (ENCODING, "qwen3nb.models.encoders.base", "Encoder._checked"),
-    ("reading and keeping vectors", "qwen3nb.models.encoders.base", "Encoder._encode"),
-    ("searching", "qwen3nb.models.search.dense", "search"),
-    ("scoring with intervals", "qwen3nb.evaluation.mteb.evaluate", "score_task"),
-    ("writing records", "qwen3nb.evaluation.mteb.evaluate", "keep_results"),
-    ("writing records", "qwen3nb.records.record", "Result.save"),
+_PREPARE = "reads data and libraries, so that no measured process is the first to do so"
+_MTEB = "qwen3nb.evaluation.mteb"
+_PARTS = (  # what is timed in our process: part, and the full name of a function in it
+    (_LIBRARIES, "builtins.__import__"),
+    (_LIBRARIES, "importlib.import_module"),
+    ("loading the model", "qwen3nb.evaluation.evaluate.load_model"),
+    ("loading the data", f"{_MTEB}.evaluate.suite_tasks"),
+    ("loading the data", f"{_MTEB}.evaluate.data_revision"),
+    ("loading the data", f"{_MTEB}.evaluate._load"),
+    ("loading the data", f"{_MTEB}.evaluate.data_counts"),
+    (ENCODING, "qwen3nb.models.encoders.base.Encoder._checked"),
+    ("reading and keeping vectors", "qwen3nb.models.encoders.base.Encoder._encode"),
+    ("searching", "qwen3nb.models.search.dense.search"),
+    ("scoring with intervals", f"{_MTEB}.evaluate.score_task"),
+    ("writing records", f"{_MTEB}.evaluate.keep_results"),
+    ("writing records", "qwen3nb.records.record.Result.save"),
 )
 
 
 @dataclass(frozen=True)
 class EvaluationTiming:
-    """One run of one way, in a process of its own.
+    """One run of one way, in a process of its own."""
 
-    Attributes:
-        way: ``q.evaluate``, ``qwen3nb eval`` or the peer.
-        run: which run it is, and what is kept from earlier ones.
-        seconds: wall seconds from its start to its end.
-        cpu: CPU seconds of it and of the processes that it started.
-        scores: main score of each task; empty for `qwen3nb eval`, whose record is that of
-            ``q.evaluate``.
-        parts: wall and CPU seconds of each part of ours.
-    """
-
-    way: str
-    run: str
-    seconds: float
-    cpu: float
-    scores: Mapping[str, float] = field(default_factory=dict)
-    parts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    way: str  # `OURS`, `PAGE` or `PEER`
+    run: str  # which run it is, and what is kept from earlier ones
+    seconds: float  # wall seconds from its start to its end
+    cpu: float  # CPU seconds of it and of the processes that it started
+    scores: Mapping[str, float] = field(default_factory=dict)  # by task; none of `PAGE`
+    parts: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # wall, CPU; of ours
 
     @property
     def encoding_share(self) -> float:
@@ -89,13 +80,7 @@ class EvaluationTiming:
 
 @dataclass(frozen=True)
 class EvaluationBench:
-    """Whole evaluations of one model on some tasks; see `bench_evaluation`.
-
-    Attributes:
-        model: label of the model.
-        tasks: names of the tasks.
-        timings: in the order in which they ran.
-    """
+    """Whole evaluations of one model on some tasks, in the order in which they ran."""
 
     model: str
     tasks: tuple[str, ...]
@@ -107,46 +92,41 @@ class EvaluationBench:
 
     @property
     def difference(self) -> float:
-        """Largest difference of a main score from the peer's."""
+        """Largest difference of a main score from the peer's first run."""
         scored = [each.scores for each in self.timings if each.scores]
-        return max(
-            abs(each[task] - self.timing(PEER, _FIRST).scores[task])
-            for each in scored
-            for task in self.tasks
-        )
+        theirs = self.timing(PEER, _FIRST).scores
+        return max(abs(each[task] - theirs[task]) for each in scored for task in self.tasks)
 
     @property
     def equal(self) -> bool:
-        """Whether all runs of both reach the same scores, up to 1e-4."""
+        """Whether all runs of both reach the same scores, up to `EQUAL`."""
         return self.difference <= EQUAL
 
     def table(self) -> str:
         """The timings as plain text: each beside the peer's, and where the time of ours goes."""
         first = self.timing(OURS, _FIRST)
         scores = ", ".join(f"{task} {score:.5f}" for task, score in first.scores.items())
-        same = "equal" if self.equal else "NOT EQUAL"
-        parts = [
-            {
-                "part": part,
-                "wall": wall,
-                "of_wall": wall / first.seconds,
-                "cpu": cpu,
-                "of_cpu": cpu / first.cpu,
-            }
-            for part, (wall, cpu) in first.parts.items()
-        ]
-        columns = {
-            f"{first.way}, {first.run}": "{part}",
-            "s": "{wall:.2f}",
-            "share": "{of_wall:.1%}",
-        }
-        columns |= {"CPU s": "{cpu:.2f}", "share of CPU": "{of_cpu:.1%}"}
         rows = []
         for each in self.timings:
             peer = self.timing(PEER, _FIRST if each.run == _FIRST else _SECOND)
             faster, less = peer.seconds / each.seconds, peer.cpu / each.cpu
             share = f"{1 - each.encoding_share:.0%}" if each.parts else ""
             rows.append({**vars(each), "faster": faster, "less": less, "share": share})
+        parts = table(
+            rows=[
+                {"part": part, "s": wall, "of_s": wall / first.seconds, "cpu": cpu}
+                | {"of_cpu": cpu / first.cpu}
+                for part, (wall, cpu) in first.parts.items()
+            ],
+            shown={
+                f"{first.way}, {first.run}": "{part}",
+                "s": "{s:.2f}",
+                "share": "{of_s:.1%}",
+                "CPU s": "{cpu:.2f}",
+                "share of CPU": "{of_cpu:.1%}",
+            },
+        )
+        same = f"{'equal' if self.equal else 'NOT EQUAL'}, largest difference {self.difference:.0e}"
         return table(
             f"{self.model}, {', '.join(self.tasks)}: faster than the peer's first run; ours after "
             "it, than the peer's second, which encodes again",
@@ -159,11 +139,7 @@ class EvaluationBench:
                 "less CPU": "{less:.2f}x",
                 "not encoding": "{share}",
             },
-            notes=[
-                f"scores: {scores}; {same}, largest difference {self.difference:.0e}",
-                "",
-                table(rows=parts, shown=columns),
-            ],
+            notes=[f"scores: {scores}; {same}", "", parts],
         )
 
 
@@ -176,15 +152,8 @@ def bench_evaluation(
 ) -> EvaluationBench:
     """Measure first and second runs of both.
 
-    Args:
-        model: a registry name or a folder that sentence-transformers loads.
-        tasks: names of MTEB tasks or of those of this package.
-        page: whether to measure the command `qwen3nb eval` too.
-        say: prints progress.
-
     Raises:
-        ValueError: the model is not on this machine, or a process failed; the message ends with
-            what it printed last.
+        ValueError: the model is not on this machine, or a process failed.
     """
     source = find_source(model)
     if source.folder is None:
@@ -203,7 +172,7 @@ def bench_evaluation(
         finished([PYTHON, "-m", _CLI, "new", str(study)], elsewhere)
         if (paths.cache() / "pydocs").is_dir():
             shutil.copytree(paths.cache() / "pydocs", cache / "pydocs")
-        _process("prepare", "", spec, tasks, own)
+        _process(PEER, _PREPARE, spec, tasks, own)
         timings = []
         for way, run in plan:
             if page or way != PAGE:
@@ -242,19 +211,15 @@ class _Clock:
     def __init__(self, *, started: float) -> None:
         """``started`` is when the process was started, by ``time.time()``."""
         self._thread = threading.current_thread()
-        self.parts = {part: (0.0, 0.0) for part, *_ in _PARTS}
+        self.parts = dict.fromkeys((*dict(_PARTS), _OTHER), (0.0, 0.0))
+        self.parts[_LIBRARIES] = (time.time() - started, time.process_time())
         self._open = [_OTHER]
         self._last = (time.perf_counter(), time.process_time())
-        self.parts[_LIBRARIES] = (time.time() - started, time.process_time())
-        self.parts[_OTHER] = (0.0, 0.0)
 
     def _note(self) -> None:
         now = (time.perf_counter(), time.process_time())
-        wall, cpu = self.parts[self._open[-1]]
-        self.parts[self._open[-1]] = (
-            wall + now[0] - self._last[0],
-            cpu + now[1] - self._last[1],
-        )
+        (wall, cpu), last = self.parts[self._open[-1]], self._last
+        self.parts[self._open[-1]] = (wall + now[0] - last[0], cpu + now[1] - last[1])
         self._last = now
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -275,39 +240,39 @@ class _Clock:
 
         return call
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Time the functions of `_PARTS` within the block."""
-        before = []
-        for part, module, name in _PARTS:
-            owner: Any = builtins if module == "builtins" else importlib.import_module(module)
-            *inner, last = name.split(".")
-            for each in inner:
-                owner = getattr(owner, each)
-            before.append((owner, last, getattr(owner, last)))
-            setattr(owner, last, self.timed(part, getattr(owner, last)))
-        try:
-            yield
-        finally:
-            for owner, last, function in reversed(before):
-                setattr(owner, last, function)
-            self._note()
+    def start(self, stack: ExitStack) -> None:
+        """Time the functions of `_PARTS` until the stack is closed."""
+        for part, name in _PARTS:
+            stack.enter_context(patch(name, self.timed(part, resolve_name(name))))
 
 
 def _ours(run: str, model: str, tasks: list[str], clock: _Clock) -> dict[str, Any]:
-    with clock.timed(_LIBRARIES, clock.running)():
+    with ExitStack() as stack:
+        clock.timed(_LIBRARIES, clock.start)(stack)
         from qwen3nb.evaluation.evaluate import evaluate
 
         done = evaluate(model, tasks=tasks, fresh=run == _FRESH, show_progress=False)
+        clock._note()
     scores = {result.task.name: result.main.value for result in done.results}
     return {"scores": scores, "parts": clock.parts}
 
 
 def _peer(run: str, model: str, tasks: list[str]) -> dict[str, Any]:
+    """Evaluate by MTEB, from the mirror if the data are there; as ``prepare``, only read all."""
     import mteb
     from sentence_transformers import SentenceTransformer
 
-    with _data(tasks) as loaded:
+    from qwen3nb.datasets.mirror import load_data, local_data
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    with ExitStack() as stack:
+        loaded = select_tasks(names=tasks)
+        for task in loaded:
+            stack.enter_context(local_data(task))
+            if run == _PREPARE:
+                load_data(task)
+        if run == _PREPARE:
+            return {}
         done = mteb.evaluate(
             SentenceTransformer(model),
             loaded,
@@ -319,40 +284,10 @@ def _peer(run: str, model: str, tasks: list[str]) -> dict[str, Any]:
     return {"scores": {each.task_name: float(each.get_score()) for each in done.task_results}}
 
 
-@contextmanager
-def _data(tasks: list[str]) -> Iterator[list[Any]]:
-    """Return task objects that load from the mirror, if their data are there."""
-    from qwen3nb.datasets.mirror import local_data
-    from qwen3nb.evaluation.mteb.select import select_tasks
-
-    with ExitStack() as stack:
-        loaded = select_tasks(names=tasks)
-        for task in loaded:
-            stack.enter_context(local_data(task))
-        yield loaded
-
-
-def _prepare(tasks: list[str]) -> dict[str, Any]:
-    """Load data and libraries once, so that no measured process is the first to read them."""
-    import sentence_transformers  # noqa: F401 - read once
-
-    from qwen3nb.datasets.mirror import load_data
-
-    with _data(tasks) as loaded:
-        for task in loaded:
-            load_data(task)
-    return {}
-
-
-def _main(way: str, run: str, model: str, listed: str, started: str) -> None:
-    """In the child process: do one run, and print its scores and parts."""
-    tasks = listed.split(",")
-    if way == OURS:
-        answer = _ours(run, model, tasks, _Clock(started=float(started)))
+if __name__ == "__main__":  # in a process of its own: do one run, and print scores and parts
+    way, run, model, listed, started = sys.argv[1:]
+    if way == PEER:
+        answer = _peer(run, model, listed.split(","))
     else:
-        answer = _peer(run, model, tasks) if way == PEER else _prepare(tasks)
+        answer = _ours(run, model, listed.split(","), _Clock(started=float(started)))
     print(json.dumps(answer))
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

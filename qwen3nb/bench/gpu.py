@@ -70,28 +70,20 @@ Encode = Callable[[list[str]], Any]
 class GpuBench:
     """All that was measured.
 
-    Attributes:
-        device: name of the GPU, or ``cpu``.
-        machine: what else speed depends on.
-        dtype: dtype of the weights.
-        peak: operations per second of a large matrix product in ``dtype``.
-        equality: a row per model, of ``vectors`` or ``scores``: how the model runs, the smallest
-            cosine of a sample with float32 on the CPU (of scores the largest difference of
-            P(yes)), the same of all texts together with one text at a time, and whether both are
-            within the bounds.
-        speed: a row per model and length, of ``encode`` or ``rerank``: tokens per text, texts,
-            texts per second of ours and of sentence-transformers with its best method, and ours as
-            a share of the peak; None for reranking.
-        left_out: what did not fit in time or memory, and why.
+    A row of ``equality`` has, of a model's ``vectors`` or ``scores``, how it runs, the smallest
+    cosine of a sample with float32 on the CPU (of scores the largest difference of P(yes)), the
+    same of all texts together with one text at a time, and whether both are within the bounds. A
+    row of ``speed`` has, of ``encode`` or ``rerank``, tokens per text, texts, texts per second of
+    ours and of the best method of sentence-transformers, and ours as a share of the peak.
     """
 
-    device: str
-    machine: str
+    device: str  # name of the GPU, or ``cpu``
+    machine: str  # what else speed depends on
     dtype: str
-    peak: float
+    peak: float  # operations per second of a large matrix product
     equality: tuple[dict[str, Any], ...]
     speed: tuple[dict[str, Any], ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # what did not fit in time or memory, and why
 
     def table(self) -> str:
         """The measurements as plain text."""

@@ -8,16 +8,14 @@ its imports.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
+import runpy
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
@@ -38,19 +36,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class ChildTiming(Timing):
-    """One call in a process of its own.
+    """One call in a process of its own."""
 
-    Attributes:
-        output: what the call returned, through JSON.
-        peak: peak memory of the process in bytes.
-        above: the part of the peak above that before the call.
-        grown: the part of the peak above the memory before the call.
-    """
-
-    output: Any
-    peak: int
-    above: int
-    grown: int
+    output: Any  # what the call returned, through JSON
+    peak: int  # peak memory of the process in bytes
+    above: int  # the part of the peak above that before the call
+    grown: int  # the part of the peak above the memory before the call
 
 
 def timed(call: Callable[[], T], *, device: object = "cpu") -> tuple[T, Timing]:
@@ -103,25 +94,15 @@ def in_child(prepare: Callable[..., Callable[[], Any]], *arguments: str | int) -
     Raises:
         ValueError: the process failed; with the end of its error output.
     """
-    file, name = prepare.__code__.co_filename, prepare.__name__
     code = "import sys; from qwen3nb.bench.harness import _child; _child(*sys.argv[1:])"
-    module = prepare.__module__ if prepare.__module__ != "__main__" else ""
-    printed = finished([PYTHON, "-c", code, module, file, name, json.dumps(arguments)])
+    file, name = prepare.__code__.co_filename, prepare.__name__
+    printed = finished([PYTHON, "-c", code, file, name, json.dumps(arguments)])
     return ChildTiming(**json.loads(printed.splitlines()[-1]))
 
 
-def _child(module: str, file: str, name: str, arguments: str) -> None:
+def _child(file: str, name: str, arguments: str) -> None:
     """In the child process: prepare, call, and print what the call took."""
-    if module:
-        own = importlib.import_module(module)
-    else:
-        spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{file}: expected a Python file")
-        own = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = own
-        spec.loader.exec_module(own)
-    call = getattr(own, name)(*json.loads(arguments))
+    call = runpy.run_path(file)[name](*json.loads(arguments))
     highest, before = peak_memory() or 0, resident_memory()
     output, timing = timed(call)
     peak = peak_memory() or resident_memory()
@@ -175,17 +156,17 @@ def table(
             default every value as it is. A missing value is a dash.
         notes: lines below.
     """
+
+    def cell(template: str, row: Mapping[str, Any]) -> str:
+        try:
+            return template.format_map(row)
+        except TypeError:  # None has no format
+            return "-"
+
     given = list(rows)
     heads = list(shown or (given[0] if given else ()))
     cells = [
-        tuple(_cell(shown[head], row) if shown else str(row[head]) for head in heads)
+        tuple(cell(shown[head], row) if shown else str(row[head]) for head in heads)
         for row in given
     ]
     return "\n".join([*title, *(aligned([tuple(heads), *cells]) if heads else ()), *notes])
-
-
-def _cell(template: str, row: Mapping[str, Any]) -> str:
-    try:
-        return template.format_map(row)
-    except TypeError:  # None has no format
-        return "-"

@@ -55,14 +55,10 @@ class MatrixWork:
     A linear layer takes 2 · tokens · inputs · outputs (Kaplan et al. 2020, table 1); attention
     takes 4 · heads · head size for each pair of a token and one that it attends to, 2 for the
     scores and 2 for the weighted sum (as `torch.utils.flop_counter` counts them).
-
-    Attributes:
-        linear_gflop: of linear layers.
-        attention_gflop: of attention.
     """
 
-    linear_gflop: float
-    attention_gflop: float
+    linear_gflop: float  # of linear layers
+    attention_gflop: float  # of attention
 
     @property
     def gflop(self) -> float:
@@ -71,12 +67,7 @@ class MatrixWork:
 
 
 def encoder_work(model: Any, lengths: Sequence[int]) -> MatrixWork:
-    """Return the work of one forward pass per text, without padding.
-
-    Args:
-        model: a transformers model with full attention; its pooler is not counted.
-        lengths: tokens of each text.
-    """
+    """Return the work of one forward pass per text, without padding."""
     from qwen3nb.models.inference.packing import packing_of
 
     config, packing = model.config.get_text_config(), packing_of(model)
@@ -96,11 +87,6 @@ def reranker_work(
     The first part of the prefix is the same for all queries and not counted; the rest of it is
     computed once. The last layer computes keys and values for every token, and everything else
     once per document.
-
-    Args:
-        reranker: a `qwen3nb.models.rerankers.yes_no.Reranker` that has scored before.
-        shared: tokens before the documents.
-        rests: tokens from the document on.
     """
     from qwen3nb.models.rerankers.prompt_template import common_start
 
@@ -243,13 +229,7 @@ class MatrixPeak:
 def encoder_limit(
     runner: Runner, rows: Sequence[Sequence[int]], *, dtype: str
 ) -> tuple[MatrixWork, MatrixPeak]:
-    """Return the work of encoding ``rows``, and what measures the peak in the shapes that they run.
-
-    Args:
-        runner: runs the model.
-        rows: token ids of each text.
-        dtype: the dtype of the weights.
-    """
+    """Return the work of encoding rows of tokens, and what measures the peak in their shapes."""
     model = runner.model
     shapes = product_shapes(model, lambda: runner.vectors(rows))
     peak = MatrixPeak(shapes, dtype=dtype, device=str(model.device))
@@ -280,10 +260,6 @@ def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -
     Operators on the CPU are timed by PyTorch's profiler, which makes the many small ones a
     little slower than they are; what is left of the wall-clock time is Python's. One thread does
     all, because the profiler sees no other.
-
-    Args:
-        tokenise: reads the texts.
-        forward: runs the model on the CPU, on tokens.
     """
     from torch.profiler import ProfilerActivity, profile
 

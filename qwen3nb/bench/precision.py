@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.encode import bench_texts, best_batch_size, neural_encoder
-from qwen3nb.bench.harness import Timing, at_least_one, in_turn, table
+from qwen3nb.bench.harness import at_least_one, in_turn, table
 from qwen3nb.bench.machine_limits import MatrixPeak, MatrixWork, encoder_limit
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors
 from qwen3nb.metrics.retrieval import score_run
@@ -34,52 +34,31 @@ if TYPE_CHECKING:
     from qwen3nb.datasets.pydocs.build import PyDocs
 
 MARGIN = 0.005  # differences of nDCG@10 below this do not matter
-_FEATURES = (  # of processors that compute in 16 bits, as PyTorch names them
-    "amx_bf16",
-    "amx_fp16",
-    "avx512_bf16",
-    "avx512_fp16",
-    "bf16",
-    "fp16_arith",
-)
+# Instructions of processors that compute in 16 bits, as PyTorch names them.
+_FEATURES = ("amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16", "bf16", "fp16_arith")
 _FLOAT16 = {"amx_fp16", "avx512_fp16", "fp16_arith"}  # without one, float16 is emulated
 _METRIC = "nDCG@10"
 
 
 @dataclass(frozen=True)
 class PrecisionTiming:
-    """One dtype.
+    """One dtype."""
 
-    Attributes:
-        dtype: the dtype of the weights.
-        texts_per_second: of this package; the median of the rounds.
-        float32_ratio: speed relative to this package in float32.
-        peer_ratio: speed relative to sentence-transformers in the same dtype.
-        batch_size: the best of sentence-transformers in that dtype.
-        peak_gflops: 10⁹ operations per second of the linear layers alone in that dtype.
-        peak_share: share of that peak.
-        cosine_min: smallest cosine of a vector with that in float32.
-        cosine_mean: mean of these cosines.
-        ndcg: mean nDCG@10 on PyDocs.
-        ndcg_difference: mean difference from float32.
-        interval: 95 % interval of the paired difference; None for float32 and a single query.
-        equivalent: whether the interval shows that the difference is within `MARGIN`.
-        queries_needed: how many queries that differ like these would show it; None if none would.
-    """
-
-    dtype: str
-    texts_per_second: float
-    float32_ratio: float
-    peer_ratio: float
-    batch_size: int
-    peak_gflops: float
-    peak_share: float
-    cosine_min: float
-    cosine_mean: float
-    ndcg: float
-    ndcg_difference: float
+    dtype: str  # the dtype of the weights
+    texts_per_second: float  # of this package; the median of the rounds
+    float32_ratio: float  # speed relative to this package in float32
+    peer_ratio: float  # speed relative to sentence-transformers in the same dtype
+    batch_size: int  # the best of sentence-transformers in that dtype
+    peak_gflops: float  # 10⁹ operations per second of the linear layers alone in that dtype
+    peak_share: float  # share of that peak
+    cosine_min: float  # smallest cosine of a vector with that in float32
+    cosine_mean: float  # mean of these cosines
+    ndcg: float  # mean nDCG@10 on PyDocs
+    ndcg_difference: float  # mean difference from float32
+    # 95 % interval of the paired difference; None for float32 and a single query
     interval: tuple[float, float] | None
-    equivalent: bool
+    equivalent: bool  # whether the interval shows that the difference is within `MARGIN`
+    # how many queries that differ like these would show it; None if none would
     queries_needed: int | None = None
 
     @property
@@ -93,29 +72,17 @@ class PrecisionTiming:
 
 @dataclass(frozen=True)
 class PrecisionBench:
-    """Results for one model.
-
-    Attributes:
-        model: label of the model.
-        cpu_features: instructions of this processor that compute in 16 bits.
-        texts: number of timed texts, of mixed lengths.
-        tokens: number of their tokens.
-        rounds: number of rounds.
-        documents: number of documents of the sample of PyDocs.
-        queries: number of its queries.
-        margin: see `MARGIN`.
-        timings: float32 first.
-    """
+    """Results for one model."""
 
     model: str
-    cpu_features: tuple[str, ...]
-    texts: int
-    tokens: int
+    cpu_features: tuple[str, ...]  # instructions of this processor that compute in 16 bits
+    texts: int  # number of timed texts, of mixed lengths
+    tokens: int  # number of their tokens
     rounds: int
-    documents: int
-    queries: int
-    margin: float
-    timings: tuple[PrecisionTiming, ...]
+    documents: int  # number of documents of the sample of PyDocs
+    queries: int  # number of its queries
+    margin: float  # see `MARGIN`
+    timings: tuple[PrecisionTiming, ...]  # float32 first
 
     def table(self) -> str:
         """The timings as plain text."""
@@ -128,9 +95,7 @@ class PrecisionBench:
             rows=[
                 {
                     **vars(each),
-                    "ends": "-"
-                    if each.interval is None
-                    else "{:+.4f} to {:+.4f}".format(*each.interval),
+                    "ends": "{:+.4f} to {:+.4f}".format(*each.interval) if each.interval else "-",
                     "words": ", ".join(filter(None, each.shown)),
                 }
                 for each in self.timings
@@ -200,6 +165,33 @@ def bench_precision(
         peaks = [peak for *_, peak in limits.values()]
         medians, _ = in_turn(calls, rounds=rounds, after=lambda: [each.sample() for each in peaks])
         searched = {dtype: _searched(spec, dtype, pydocs) for dtype in names}
+    exact_vectors, exact_scores = searched["float32"]
+    timings = []
+    for dtype in names:
+        (vectors, scores), (size, work, peak) = searched[dtype], limits[dtype]
+        wide = [each.astype(np.float64) for each in (exact_vectors, vectors)]
+        lengths = [np.linalg.norm(each, axis=1) for each in wide]
+        cosines = (wide[0] * wide[1]).sum(axis=1) / (lengths[0] * lengths[1])
+        exact, own, theirs = (medians[e].seconds for e in ("float32", dtype, f"{dtype} peer"))
+        test = equivalence(scores, exact_scores, margin=MARGIN)
+        timings.append(
+            PrecisionTiming(
+                dtype=dtype,
+                texts_per_second=len(encoded) / own,
+                float32_ratio=exact / own,
+                peer_ratio=theirs / own,
+                batch_size=size,
+                peak_gflops=peak.gflops,
+                peak_share=peak.share(work, own),
+                cosine_min=float(cosines.min()),
+                cosine_mean=float(cosines.mean()),
+                ndcg=float(scores.mean()),
+                ndcg_difference=test.difference,
+                interval=None if dtype == "float32" else test.interval,
+                equivalent=test.equivalent,
+                queries_needed=test.queries_needed,
+            )
+        )
     return PrecisionBench(
         model,
         cpu_features(),
@@ -209,24 +201,11 @@ def bench_precision(
         len(pydocs.corpus),
         len(pydocs.queries),
         MARGIN,
-        timings=tuple(
-            _timing(
-                dtype,
-                len(encoded),
-                [medians[each] for each in ("float32", dtype, f"{dtype} peer")],
-                limits[dtype],
-                searched["float32"],
-                searched[dtype],
-            )
-            for dtype in names
-        ),
+        tuple(timings),
     )
 
 
-Searched = tuple[Vectors, NDArray[np.float64]]  # vectors of the texts, nDCG@10 of the queries
-
-
-def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> Searched:
+def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> tuple[Vectors, NDArray[np.float64]]:
     """Return the vectors of documents and queries, and nDCG@10 per query."""
     documents, queries = pydocs.corpus, pydocs.queries
     # Nothing is timed here, so vectors may come from the cache.
@@ -236,36 +215,3 @@ def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> Searched:
     run = search(sought, corpus, k=10).run(queries, list(documents))
     scores = score_run(pydocs.qrels, run, [_METRIC])[_METRIC]
     return vectors, np.array([scores[query] for query in queries])
-
-
-def _timing(
-    dtype: str,
-    count: int,
-    medians: Sequence[Timing],
-    limit: tuple[int, MatrixWork, MatrixPeak],
-    reference: Searched,
-    own: Searched,
-) -> PrecisionTiming:
-    """Return a row, from the medians in float32, in this dtype, and of the peer in this dtype."""
-    exact, ours, theirs = (each.seconds for each in medians)
-    batch_size, work, peak = limit
-    wide = [vectors.astype(np.float64) for vectors, _ in (reference, own)]
-    lengths = [np.linalg.norm(each, axis=1) for each in wide]
-    cosines = (wide[0] * wide[1]).sum(axis=1) / (lengths[0] * lengths[1])
-    test = equivalence(own[1], reference[1], margin=MARGIN)
-    return PrecisionTiming(
-        dtype=dtype,
-        texts_per_second=count / ours,
-        float32_ratio=exact / ours,
-        peer_ratio=theirs / ours,
-        batch_size=batch_size,
-        peak_gflops=peak.gflops,
-        peak_share=peak.share(work, ours),
-        cosine_min=float(cosines.min()),
-        cosine_mean=float(cosines.mean()),
-        ndcg=float(own[1].mean()),
-        ndcg_difference=test.difference,
-        interval=None if own is reference else test.interval,
-        equivalent=test.equivalent,
-        queries_needed=test.queries_needed,
-    )

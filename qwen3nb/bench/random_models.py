@@ -53,10 +53,6 @@ SHAPE = qwen3_shape(
 def model_folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
     """Yield the folder of the model; a random model is written first and removed afterwards.
 
-    Args:
-        model: as for `qwen3nb.bench.encode.bench_encode`.
-        texts: for the tokenizer of a random model.
-
     Raises:
         ValueError: the model is not on this machine.
     """

@@ -61,31 +61,21 @@ _PEER, _PLAIN, _OURS = "sentence-transformers CrossEncoder", "qwen3nb, PyTorch's
 class RerankBench:
     """Results for one size of model and one length of passages.
 
-    Attributes:
-        size: key of `SHAPES`.
-        passages: key of `PASSAGES`.
-        documents: number of documents of the query.
-        rounds: number of rounds.
-        prefix: tokens before the document.
-        timings: a row per method, the references first, ours last: median seconds and CPU seconds,
-            ratio of the first reference's CPU seconds to them, largest difference in P(yes) from
-            it, share of the matrix peak by wall-clock time, peak memory in bytes of a process that
-            only does this, and the part of it above the memory after loading the model, or None.
-        work: operations that the scores need, the prefix computed once.
-        peak_gflops: 10⁹ operations per second of the linear layers alone, at their best in the
-            same rounds, in the shapes that our forward passes have.
-        time_shares: share of our time by part.
+    A timing has, of each method, the references first and ours last: median seconds and CPU
+    seconds, the ratio of the first reference's CPU seconds to them, the largest difference in
+    P(yes) from it, the share of the matrix peak by wall-clock time, peak memory in bytes of a
+    process that only does this, and the part of it above the memory after loading, or None.
     """
 
-    size: str
-    passages: str
+    size: str  # key of `SHAPES`
+    passages: str  # key of `PASSAGES`
     documents: int
     rounds: int
-    prefix: int
+    prefix: int  # tokens before the document
     timings: tuple[dict[str, Any], ...]
-    work: MatrixWork
-    peak_gflops: float
-    time_shares: dict[str, float]
+    work: MatrixWork  # operations that the scores need, the prefix computed once
+    peak_gflops: float  # of the linear layers alone, in our shapes and the same rounds
+    time_shares: dict[str, float]  # of our time by part
 
     def table(self) -> str:
         """The timings as a plain table, and the shares of our time."""
@@ -94,9 +84,9 @@ class RerankBench:
             f"documents, {self.prefix} tokens before each, medians of {self.rounds} rounds in turn",
             limit_text(self.work, self.peak_gflops),
             rows=[
-                {**each, "mb": peak and peak / 1e6, "more": above and above / 1e6}
+                {**each, "mb": each["peak"] and each["peak"] / 1e6}
+                | {"more": each["above"] and each["above"] / 1e6}
                 for each in self.timings
-                for peak, above in [(each["peak"], each["above"])]
             ],
             shown={
                 "": "{name}",
@@ -155,19 +145,16 @@ def bench_rerank(
 def _measured(
     folder: Path, size: str, passages: str, documents: int, rounds: int, *, memory: bool
 ) -> RerankBench:
-    ours = _ours(folder, onednn=False)
-    best = _ours(folder, onednn=True) or ours
+    best, fused = _ours(folder, onednn=True)
     texts = _passages(folder, *PASSAGES[passages], documents)
     (folder / f"{passages}.json").write_text(json.dumps(texts))
     padded = _padded(folder)
     methods: dict[str, Callable[[list[str]], Floats]] = {
         _ALL: partial(padded, keep=0),
         _LAST: partial(padded, keep=1),
-        _PEER: partial(predict, cross_encoder(folder)),
+        **{name: _method(name, folder) for name in (_PEER, *[_PLAIN] * fused)},
+        _OURS: _scores(best),
     }
-    if best is not ours:
-        methods[_PLAIN] = _scores(ours)
-    methods[_OURS] = _scores(best)
     rows = best._pairs.rows(QUERY, texts)
     peak = MatrixPeak(product_shapes(best._model.model, lambda: best.score(QUERY, texts)))
     work = reranker_work(best, rows.shared, rows.rests)
@@ -210,14 +197,7 @@ def _measured(
 def _prepared(name: str, folder: str, passages: str) -> Callable[[], None]:
     """In a process of its own: load a method; what is returned scores once."""
     texts = json.loads((Path(folder) / f"{passages}.json").read_text())
-    method: Callable[[list[str]], Floats]
-    if name == _PEER:
-        method = partial(predict, cross_encoder(Path(folder)))
-    elif name in (_ALL, _LAST):
-        method = partial(_padded(Path(folder)), keep=int(name == _LAST))
-    else:
-        ours = _ours(Path(folder), onednn=name == _OURS)
-        method = _scores(ours or _ours(Path(folder), onednn=False))
+    method = _method(name, Path(folder))
 
     def score() -> None:
         method(texts)
@@ -225,8 +205,16 @@ def _prepared(name: str, folder: str, passages: str) -> Callable[[], None]:
     return score
 
 
-def _ours(folder: Path, *, onednn: bool) -> Any:
-    """Our reranker, with or without oneDNN; None if this PyTorch lacks oneDNN."""
+def _method(name: str, folder: Path) -> Callable[[list[str]], Floats]:
+    if name == _PEER:
+        return partial(predict, cross_encoder(folder))
+    if name in (_ALL, _LAST):
+        return partial(_padded(folder), keep=int(name == _LAST))
+    return _scores(_ours(folder, onednn=name == _OURS)[0])
+
+
+def _ours(folder: Path, *, onednn: bool) -> tuple[Any, bool]:
+    """Our reranker, and whether it runs in oneDNN, which not every PyTorch has."""
     from qwen3nb.models.inference.fused_layers import fuse_layers
     from qwen3nb.models.kinds.resolve import find_source
     from qwen3nb.models.rerankers import load as yes_no
@@ -234,9 +222,8 @@ def _ours(folder: Path, *, onednn: bool) -> Any:
 
     source = find_source(str(folder))
     model = yes_no.load_yes_no(source, device="cpu", linears="torch")
-    if onednn and not fuse_layers(model.backbone, force=True):
-        return None
-    return Reranker(source, model)
+    fused = onednn and bool(fuse_layers(model.backbone, force=True))
+    return Reranker(source, model), fused
 
 
 def _scores(reranker: Any) -> Callable[[list[str]], Floats]:
@@ -248,7 +235,7 @@ def _padded(folder: Path) -> Callable[..., Floats]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    pairs = _ours(folder, onednn=False)._pairs
+    pairs = _ours(folder, onednn=False)[0]._pairs
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     words = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["no", "yes"])
 

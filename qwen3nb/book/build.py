@@ -13,7 +13,7 @@ from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.notebook import run_notebook
-from qwen3nb.execution.parameters import Memo
+from qwen3nb.execution.parameters import one_pass, read_parameters
 from qwen3nb.execution.sweep import Job, failures_text, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
@@ -47,7 +47,6 @@ _PAGES = {
     "interference": False,
     "calibration": False,
 }
-# Lessons, run if the study has their notebooks; the last page lists all runs.
 _LESSONS = (
     "guide/getting-started",
     "guide/evaluating-embeddings",
@@ -57,16 +56,10 @@ _LESSONS = (
     "guide/caching",
 )
 _LAST = "status"
-_NOT_A_PAGE = "expected a notebook; delete the file, or run it again"
 
 
 class BookError(RuntimeError):
     """The book does not build, or a page holds a secret or something from another host."""
-
-
-def _lessons() -> list[str]:
-    """Return the names of the lessons whose notebooks the study has."""
-    return [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
@@ -76,21 +69,19 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
     from qwen3nb.execution.page_names import page_name
-    from qwen3nb.execution.parameters import read_parameters
 
-    once = Memo()
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     others = pages_with_records()
-    for result in results:
-        values = {
-            name: result.config.get(name, parameter.default) for name, parameter in declared.items()
-        }
-        name = page_name("eval", values, declared, once=once)
-        if (paths.book_runs() / f"{name}.ipynb").is_file():
-            links[result.run] = f"{name}.html"
-        elif page := others.get(record_link(result)):
-            links.setdefault(result.run, page)
+    with one_pass():
+        for result in results:
+            config = result.config
+            values = {name: config.get(name, each.default) for name, each in declared.items()}
+            name = page_name("eval", values, declared)
+            if (paths.book_runs() / f"{name}.ipynb").is_file():
+                links[result.run] = f"{name}.html"
+            elif page := others.get(record_link(result)):
+                links.setdefault(result.run, page)
     return links
 
 
@@ -102,22 +93,17 @@ def write_card_page(
     By default, ``model`` is the extracted model evaluated last.
     """
     page = paths.book_runs() / "card.md"
-    model = model or _last_extracted(results)
     if model is None:
-        return write_text(
-            page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
-        )
+        extracted = [
+            (result.finished, folder)
+            for result in latest(results)
+            if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
+        ]
+        if not extracted:
+            pending = "Pending: no extracted model has been evaluated yet."
+            return write_text(page, f"# Model card\n\n{pending}\n")
+        model = max(extracted)[1]
     return write_public(page, card_body(model, results, tier=tier))
-
-
-def _last_extracted(results: Sequence[Result]) -> Path | None:
-    """Return the folder of the extracted model whose results were finished last."""
-    extracted = [
-        (result.finished, folder)
-        for result in latest(results)
-        if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
-    ]
-    return max(extracted)[1] if extracted else None
 
 
 def _tier_of(tier: str, results: Sequence[Result]) -> str:
@@ -163,12 +149,13 @@ def build_book(
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    guide = _lessons()
+    # Lessons are run if the study has their notebooks.
+    guide = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
     # The book's own pages keep their plain names on whichever tier it shows.
     jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
     jobs += [Job(name, {}) for name in guide]
-    once = Memo()  # what all pages depend on is read once
-    due = [job for job in jobs if not reusable(job, once)]
+    with one_pass():  # what all pages depend on is read once
+        due = [job for job in jobs if not reusable(job)]
     outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
     failures = [each for each in outcomes if each.status == "failed"]
     if failed := [each for each in failures if each.notebook not in guide]:
@@ -198,11 +185,11 @@ def _check_pages() -> None:
     for folder in (paths.book_runs(), paths.book() / "guide"):
         for file in sorted(folder.glob("*.ipynb")):
             try:
-                cells = read_json(file)["cells"]
+                if not isinstance(read_json(file)["cells"], list):
+                    raise TypeError("its cells are not a list")
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise BookError(f"{file}: {_NOT_A_PAGE} ({error})") from None
-            if not isinstance(cells, list):
-                raise BookError(f"{file}: {_NOT_A_PAGE}")
+                why = f"expected a notebook; delete the file, or run it again ({error})"
+                raise BookError(f"{file}: {why}") from None
 
 
 def _build_strictly(output: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pages of a built book: records they link to, numbers, links, and accessibility.
+"""The pages of a built book: records they link to, numbers, links, and mended markup.
 
 Numbers are given when the book is built, in the order of each HTML page: a caption in a notebook
 says none. Every captioned figure and table has its number as text and a permalink; a reference,
@@ -14,9 +14,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -63,7 +62,6 @@ _EMPTY_HEADS = re.compile(
 )
 _EMPTY_HEAD = re.compile(r"<th\b[^>]*>(\s*(?:<p>\s*</p>)?\s*)</th>")
 _IMAGE = re.compile(r'(<image\b[^>]*?) id="([^"]*)"')
-_NAMES = ("aria-label", "aria-labelledby")
 
 
 def built_pages(outdir: Path) -> list[Path]:
@@ -109,11 +107,10 @@ def copy_linked_records(outdir: Path) -> int:
 
 @dataclass
 class _BuiltPage:
-    """A built page: its file, its text, and the number of each of its figures and tables."""
+    """A built page: its text, and the number of each of its figures and tables."""
 
     file: Path
     text: str
-    before: str
     numbers: dict[str, str] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
 
@@ -125,23 +122,23 @@ def number_pages(outdir: Path) -> list[str]:
     reference to a table that such a page does not have leads to the page. Any other link to a
     page, and any other reference to an anchor, that is not there is a problem.
     """
-    pages = {file: _numbered(file) for file in built_pages(outdir)}
+    before = {file: file.read_text(encoding="utf-8") for file in built_pages(outdir)}
+    pages = {file: _numbered(file, text) for file, text in before.items()}
     problems = []
-    for page in pages.values():
+    for file, page in pages.items():
         problems += _resolve_links(page, pages, outdir)
-        if page.text != page.before:
-            write_text(page.file, page.text)
+        if page.text != before[file]:
+            write_text(file, page.text)
     return problems
 
 
-def _numbered(file: Path) -> _BuiltPage:
+def _numbered(file: Path, text: str) -> _BuiltPage:
     """Return a page with its figures and tables numbered."""
-    before = file.read_text(encoding="utf-8")
-    page = _BuiltPage(file, _MARKS.sub("", before), before)
+    page = _BuiltPage(file, _MARKS.sub("", text))
     page.ids = set(_ID.findall(page.text))
     parts, end = [], 0
-    for first, last, text in _captioned(page):
-        parts += [page.text[end:first], text]
+    for first, last, written in _captioned(page):
+        parts += [page.text[end:first], written]
         end = last
     page.text = "".join([*parts, page.text[end:]])
     return page
@@ -257,62 +254,3 @@ def mend_page(text: str) -> str:
         return match[1] if repeated else match[0]
 
     return _IMAGE.sub(once, text)
-
-
-def accessibility_problems(html: Path) -> list[tuple[str, str]]:
-    """Return page and problem of everything on built pages that fails a reader's technology.
-
-    These are images without alternative text (a file name is none; a drawing hidden from screen
-    readers needs none), ids used twice, column or row heads without text, and regions without a
-    name.
-    """
-    problems = []
-    for page in built_pages(html):
-        checked = _Checker()
-        checked.feed(page.read_text(encoding="utf-8"))
-        twice = [f"id {name!r} is used {n} times" for name, n in checked.ids.items() if n > 1]
-        problems += [(str(page.relative_to(html)), each) for each in (*checked.problems, *twice)]
-    return problems
-
-
-class _Checker(HTMLParser):
-    """Collects the problems and the ids of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.problems: list[str] = []
-        self.ids: Counter[str] = Counter()
-        self._head: str | None = None  # the text of the open table head
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Check an element's id, alternative text and name; note a table head."""
-        attributes = {name: value or "" for name, value in attrs}
-        if attributes.get("id"):
-            self.ids[attributes["id"]] += 1
-        self.problems += _unnamed(tag, attributes)
-        if tag == "th":
-            self._head = "".join(attributes.get(name, "") for name in _NAMES)
-
-    def handle_data(self, data: str) -> None:
-        """Collect the text of a table head."""
-        if self._head is not None:
-            self._head += data
-
-    def handle_endtag(self, tag: str) -> None:
-        """Check that a table head has text."""
-        if tag == "th":
-            if not (self._head or "").strip():
-                self.problems.append("a table head without text")
-            self._head = None
-
-
-def _unnamed(tag: str, attributes: Mapping[str, str]) -> list[str]:
-    named = any(attributes.get(name, "").strip() for name in _NAMES)
-    text, source = attributes.get("alt", "").strip(), attributes.get("src", "")
-    if tag == "img" and (not text or text in (source, Path(source).name)):
-        return [f"image without alternative text: {source}"]
-    if tag == "svg" and attributes.get("role") == "img" and not named:
-        return ["drawing without alternative text"]
-    if attributes.get("role") == "region" and not named:
-        return ["region without a name"]
-    return []

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,9 +63,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
     for name, directive in _directives().items():
         app.add_directive(name, directive)
-    app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
+    app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))
     app.connect("html-page-context", _add_plotly, priority=400)
-    app.connect("html-page-context", _Footers().add, priority=600)
+    app.connect("html-page-context", _add_footer, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
     app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -86,19 +86,15 @@ def _finish(app: Sphinx, exception: Exception | None) -> None:
     mend_pages(Path(app.outdir))
 
 
-def _visit_inline(translator: Any, node: nodes.Element) -> None:
-    from docutils.nodes import SkipNode
+def _visit_math(translator: Any, node: nodes.Element) -> None:
+    from docutils.nodes import SkipNode, math_block
     from latex2mathml.converter import convert
 
-    translator.body.append(convert(node.astext()))
-    raise SkipNode
-
-
-def _visit_block(translator: Any, node: nodes.Element) -> None:
-    from docutils.nodes import SkipNode
-    from latex2mathml.converter import convert
-
-    translator.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    if isinstance(node, math_block):
+        formula = convert(node.astext(), display="block")
+        translator.body.append(f'<div class="math">{formula}</div>')
+    else:
+        translator.body.append(convert(node.astext()))
     raise SkipNode
 
 
@@ -145,9 +141,11 @@ def _directives() -> dict[str, type]:
             entries = []
             for question, patterns in QUESTIONS:
                 line = nodes.paragraph()
-                for page, title in _pages(Path(env.srcdir), patterns).items():
-                    line += [nodes.Text(" · ")] * bool(line.children)
-                    line += nodes.reference("", title, refuri=f"{page}.html", internal=True)
+                for name in (each + end for each in patterns for end in (".ipynb", ".md")):
+                    for file in sorted((Path(env.srcdir) / "runs").glob(name)):
+                        line += [nodes.Text(" · ")] * bool(line.children)
+                        uri = f"runs/{file.stem}.html"
+                        line += nodes.reference("", _title(file), refuri=uri, internal=True)
                 if line.children:
                     entry = nodes.definition_list_item("", nodes.term(text=question))
                     entry += nodes.definition("", line)
@@ -169,16 +167,6 @@ def _directives() -> dict[str, type]:
             return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
 
     return {"reading-path": ReadingPath, "toy-banner": ToyBanner}
-
-
-def _pages(book: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """Return the titles of the matching pages, by path without suffix."""
-    return {
-        f"runs/{file.stem}": _title(file)
-        for pattern in patterns
-        for suffix in (".ipynb", ".md")
-        for file in sorted((book / "runs").glob(pattern + suffix))
-    }
 
 
 def _title(file: Path) -> str:
@@ -336,23 +324,20 @@ def citation(settings: BookSettings, *, title: str = "", commit: str = "", date:
     return f"@misc{{{key}{fields['year']},\n" + ",\n".join(lines) + "\n}"
 
 
-class _Footers:
-    """Puts a footer at the end of each page; what all pages share is read once per build."""
+def _add_footer(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Add the footer to a page of the book; an index or the search has none."""
+    if doctree is None or "body" not in context:
+        return
+    commit, settings = _shared(paths.root())
+    build = BuildInfo(date=_day(datetime.now(UTC).isoformat()), commit=commit)
+    own = build_info(Path(app.env.doc2path(page)), build=build)
+    title = html.unescape(re.sub(r"<[^>]*>", "", str(context.get("title", ""))))
+    context["body"] += footer_html(own, title=title, settings=settings)
 
-    @cached_property
-    def _build(self) -> BuildInfo:
-        return BuildInfo(date=_day(datetime.now(UTC).isoformat()), commit=git_commit(paths.root()))
 
-    @cached_property
-    def _settings(self) -> BookSettings:
-        return book_settings()
-
-    def add(
-        self, app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
-    ) -> None:
-        """Add the footer to a page of the book; an index or the search has none."""
-        if doctree is None or "body" not in context:
-            return
-        own = build_info(Path(app.env.doc2path(page)), build=self._build)
-        title = html.unescape(re.sub(r"<[^>]*>", "", str(context.get("title", ""))))
-        context["body"] += footer_html(own, title=title, settings=self._settings)
+@cache
+def _shared(root: Path) -> tuple[str, BookSettings]:
+    """Return what the footers of all pages share: the commit and the book's settings."""
+    return git_commit(root), book_settings()

@@ -91,7 +91,8 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     runs = f"{len(pages)} of {len(pages)} runs finished"
     if failed:
         runs = f"{len(failed)} of {len(pages)} runs failed ({_shortened(failed)})"
-    older = sum(not _is_current(result) for result in results)
+    here = Environment.current().versions
+    older = sum(bool(here.items() - {**here, **r.environment.versions}.items()) for r in results)
     software = f"{older} of {len(results)} records were made with other versions than are installed"
     if not older:
         software = f"all {len(results)} records were made with the versions installed here"
@@ -107,14 +108,6 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
         count = "1 record is" if len(lost) == 1 else f"{len(lost)} records are"
         runs += f"; {count} damaged and left out everywhere ({_shortened(lost)})"
     return Conclusion(f"{runs}; {software}; {data}." if results else f"{runs}; no records yet.")
-
-
-def _is_current(result: Result) -> bool:
-    made = result.environment.versions
-    return all(
-        made.get(name, version) == version
-        for name, version in Environment.current().versions.items()
-    )
 
 
 def _pages() -> list[_Page]:

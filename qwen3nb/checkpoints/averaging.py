@@ -26,17 +26,10 @@ from qwen3nb.utils.atomic_files import (
 log = logging.getLogger(__name__)
 
 # Copied unchanged next to the mean; all other files belong to a single step.
-_KEPT = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "config.json",
-    "generation_config.json",
-    "merges.txt",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-)
+_KEPT = """
+added_tokens.json chat_template.jinja config.json generation_config.json merges.txt
+special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 # Files of a tokenizer that all checkpoints of a training share, where they have them.
 _VOCABULARIES = ("added_tokens.json", "merges.txt", "tokenizer.json", "vocab.json")
 # Settings that may differ between checkpoints of one training.
@@ -93,7 +86,13 @@ def select_checkpoints(
     unknown: list[str] = []
     rule = f"last {count}"
     if best is not None:
-        checkpoints, unknown = _with_state(checkpoints, folder, metric)
+        unknown = [p.name for p in checkpoints if not (p / "trainer_state.json").is_file()]
+        checkpoints = [path for path in checkpoints if path.name not in unknown]
+        if not checkpoints:
+            raise CheckpointError(
+                f"{folder}: no checkpoint has a trainer_state.json, so {metric} is unknown; "
+                "average the last N instead: --last N, or last=N"
+            )
         metrics = {path.name: metric_of(path, metric) for path in checkpoints}
         checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
         direction = "lower" if lower_is_better else "higher"
@@ -103,23 +102,6 @@ def select_checkpoints(
         few = f"{count} checkpoints requested, {folder} has {len(checkpoints)}: all were averaged"
         note = f"{note}; {few}" if note else few
     return Selection(tuple(checkpoints[-count:]), rule, metrics, note)
-
-
-def _with_state(
-    checkpoints: Sequence[Path], folder: Path | str, metric: str
-) -> tuple[list[Path], list[str]]:
-    """The checkpoints with a ``trainer_state.json``, and the names of the others.
-
-    Raises:
-        CheckpointError: none has one, so that none has a known metric.
-    """
-    known = [path for path in checkpoints if (path / "trainer_state.json").is_file()]
-    if not known:
-        raise CheckpointError(
-            f"{folder}: no checkpoint has a trainer_state.json, so {metric} is unknown; average "
-            "the last N instead: --last N, or last=N"
-        )
-    return known, [path.name for path in checkpoints if path not in known]
 
 
 def averaged(selection: Selection) -> Path:
@@ -134,22 +116,14 @@ def averaged(selection: Selection) -> Path:
         return selection.folders[0]
     digests = [open_checkpoint(folder).weights.digest for folder in selection.folders]
     folder = paths.cache() / "averages" / sha256_json(digests)[:16] / selection.name
-    if not _is_sound(folder):
-        average_checkpoints(selection, folder)
-    return folder
-
-
-def _is_sound(folder: Path) -> bool:
-    """Return whether a kept mean is there and as it was written."""
     recover_folder(folder)
-    if not folder.is_dir():
-        return False
-    try:
-        check_checksums(open_checkpoint(folder))
-    except CheckpointError as error:
-        log.warning("%s; averaged again", error)
-        return False
-    return True
+    if folder.is_dir():
+        try:
+            check_checksums(open_checkpoint(folder))
+            return folder
+        except CheckpointError as error:
+            log.warning("%s; averaged again", error)
+    return average_checkpoints(selection, folder)
 
 
 def average_checkpoints(
@@ -172,17 +146,10 @@ def average_checkpoints(
     output = Path(output)
     sources = [open_checkpoint(folder) for folder in selection.folders]
     _check_folders(sources, output)
-    if not may_replace(output, mark=AVERAGING):
-        raise CheckpointError(
-            f"{output}: exists and was not written by averaging; choose another folder"
-        )
     names = _common_names(sources)
-    _check_compatible(sources, names)
     with new_folder(output) as work:
-        pieces = [
-            Piece(name, sources[0].weights.tensors[name].dtype, (name,) * len(sources))
-            for name in names
-        ]
+        dtypes = {name: sources[0].weights.tensors[name].dtype for name in names}
+        pieces = [Piece(name, dtypes[name], (name,) * len(sources)) for name in names]
         weights = write_pieces(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
@@ -205,53 +172,51 @@ def average_checkpoints(
 def _check_folders(sources: Sequence[ModelFolder], output: Path) -> None:
     if not sources:
         raise CheckpointError("no checkpoints to average; give at least one folder")
-    seen: set[Path] = set()
-    for source in sources:
-        folder = source.path.resolve()
-        if folder in seen:
+    folders = [source.path.resolve() for source in sources]
+    for source, folder in zip(sources, folders, strict=True):
+        if folders.count(folder) > 1:
             raise CheckpointError(f"{source}: given twice, so it would count twice")
-        if folder == output.resolve() or output.resolve() in folder.parents:
+        if output.resolve() in (folder, *folder.parents):
             raise CheckpointError(
                 f"{output}: is or contains one of the sources; choose another folder"
             )
-        seen.add(folder)
+    if not may_replace(output, mark=AVERAGING):
+        raise CheckpointError(
+            f"{output}: exists and was not written by averaging; choose another folder"
+        )
 
 
 def _common_names(sources: Sequence[ModelFolder]) -> list[str]:
-    """The tensors to write: every source must have them; copies are written once."""
-    kept = [source.weights.tensors.keys() - extra_copies(source) for source in sources]
-    for source, names in zip(sources[1:], kept[1:], strict=True):
-        if odd := sorted(kept[0] ^ names):
-            where = f"{source} against {sources[0]}"
+    """Return the tensors to write, copies once; refuse sources that differ in more than values."""
+    first, *others = sources
+    names = first.weights.tensors.keys() - extra_copies(first)
+    config = _comparable(first)
+    for other in others:
+        where = f"{other} against {first}"
+        if odd := sorted(names ^ (other.weights.tensors.keys() - extra_copies(other))):
             raise CheckpointError(
                 f"{where}: {odd[0]} is in only one of them ({len(odd)} such tensors)"
             )
-    return sorted(kept[0])
-
-
-def _check_compatible(sources: Sequence[ModelFolder], names: Sequence[str]) -> None:
-    first = sources[0]
-    for other in sources[1:]:
-        where = f"{other} against {first}"
-        ours, theirs = _comparable(first.config), _comparable(other.config)
-        for key in sorted(ours.keys() | theirs.keys()):
-            if ours.get(key) != theirs.get(key):
+        theirs = _comparable(other)
+        for key in sorted(config.keys() | theirs.keys()):
+            if config.get(key) != theirs.get(key):
                 raise CheckpointError(
                     f"{where}: config {key!r:.60} is {theirs.get(key)!r:.60}, "
-                    f"expected {ours.get(key)!r:.60}"
+                    f"expected {config.get(key)!r:.60}"
                 )
-        for name in names:
-            entry, theirs_entry = (each.weights.tensors[name] for each in (first, other))
-            if (entry.dtype, entry.shape) != (theirs_entry.dtype, theirs_entry.shape):
+        for name in sorted(names):
+            entry, their = (each.weights.tensors[name] for each in (first, other))
+            if (entry.dtype, entry.shape) != (their.dtype, their.shape):
                 raise CheckpointError(
-                    f"{where}: {name} is {theirs_entry.dtype} {theirs_entry.shape}, "
+                    f"{where}: {name} is {their.dtype} {their.shape}, "
                     f"expected {entry.dtype} {entry.shape}"
                 )
         for name in _VOCABULARIES:
             both = first.has(name) and other.has(name)
             if both and first.sha256(name) != other.sha256(name):
                 raise CheckpointError(f"{where}: {name} differs; are they of one training?")
+    return sorted(names)
 
 
-def _comparable(config: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in config.items() if key not in _INCIDENTAL}
+def _comparable(folder: ModelFolder) -> dict[str, object]:
+    return {key: value for key, value in folder.config.items() if key not in _INCIDENTAL}

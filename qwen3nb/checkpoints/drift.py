@@ -44,13 +44,16 @@ def weight_drift(folders: Sequence[Path]) -> list[TensorDrift]:
     """
     if len(folders) < 2:
         raise CheckpointError(f"drift needs 2 or more checkpoints; got {len(folders)}")
-    return [
-        TensorDrift(
-            first.path.name, second.path.name, *_parts(name), _relative(first, second, name)
-        )
-        for first, second in pairwise(map(open_checkpoint, folders))
-        for name in _encoder_tensors(first)
-    ]
+    changes = []
+    for first, second in pairwise(map(open_checkpoint, folders)):
+        for name in _encoder_tensors(first):
+            match = _LAYER.search(name)
+            rest = (None, "embedding" if name in EMBEDDINGS else "last norm")
+            layer, module = (int(match[1]), match[2]) if match else rest
+            moved, size = _squares(first, second, name)
+            relative = (moved / size) ** 0.5 if size else 0.0
+            changes.append(TensorDrift(first.path.name, second.path.name, layer, module, relative))
+    return changes
 
 
 def distance_to(center: Path, folders: Sequence[Path]) -> dict[str, float]:
@@ -70,18 +73,6 @@ def _encoder_tensors(checkpoint: ModelFolder) -> list[str]:
     if not any(name in names for name in EMBEDDINGS):
         names += [name for name in EMBEDDINGS if name in checkpoint.weights.tensors][:1]
     return names
-
-
-def _parts(name: str) -> tuple[int | None, str]:
-    match = _LAYER.search(name)
-    if match:
-        return int(match[1]), match[2]
-    return None, "embedding" if name in EMBEDDINGS else "last norm"
-
-
-def _relative(first: ModelFolder, second: ModelFolder, name: str) -> float:
-    moved, size = _squares(first, second, name)
-    return (moved / size) ** 0.5 if size else 0.0
 
 
 def _squares(first: ModelFolder, second: ModelFolder, name: str) -> tuple[float, float]:

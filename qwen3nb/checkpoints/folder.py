@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import math
 import os
 import shutil
 import stat
@@ -26,7 +27,7 @@ from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_weights
 from qwen3nb.utils.atomic_files import file_stamp, recover_folder, sha256_file
 from qwen3nb.utils.files.digest_memory import remembered_digest
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 SINGLE = "model.safetensors"
 _FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
@@ -112,8 +113,7 @@ class ModelFolder(os.PathLike[str]):
     def __fspath__(self) -> str:
         return str(self.path)
 
-    def __str__(self) -> str:
-        return str(self.path)
+    __str__ = __fspath__
 
     def __repr__(self) -> str:
         return f"ModelFolder({str(self.path)!r})"
@@ -130,13 +130,19 @@ class ModelFolder(os.PathLike[str]):
                 a byte order mark; not JSON; a key that appears twice, a number that is not finite
                 (also as ``1e999``), or more than 32 levels.
         """
-        if name not in self._parsed:
-            raw = self._read(name)
-            value = _parsed(self.path / name, raw)
-            if len(raw) > _KEPT:
-                return value
+        if name in self._parsed:
+            return self._parsed[name]
+        file = self.path / name
+        check_inside(file, self._root)
+        if (size := file.stat().st_size) > JSON_LIMIT:
+            raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
+        self.stamps.setdefault(file, file_stamp(file))
+        raw = file.read_bytes()
+        self._digests[name] = hashlib.sha256(raw).hexdigest()
+        value = _parsed(file, raw)
+        if len(raw) <= _KEPT:
             self._parsed[name] = value
-        return self._parsed[name]
+        return value
 
     def object(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a file; empty if there is no such file.
@@ -155,13 +161,12 @@ class ModelFolder(os.PathLike[str]):
         """Return the SHA-256 of a file's bytes; that of a large one is remembered on disk."""
         file = self.path / name
         if name not in self._digests:
-            self._stamp(file)
-            large = file.stat().st_size > JSON_LIMIT
-            self._digests[name] = (
-                remembered_digest([file], lambda: sha256_file(file), kind="sha256")
-                if large
-                else sha256_file(file)
-            )
+            self.stamps.setdefault(file, file_stamp(file))
+            if file.stat().st_size > JSON_LIMIT:
+                digest = remembered_digest([file], lambda: sha256_file(file), kind="sha256")
+            else:
+                digest = sha256_file(file)
+            self._digests[name] = digest
         return self._digests[name]
 
     @cached_property
@@ -183,12 +188,9 @@ class ModelFolder(os.PathLike[str]):
         entries = self.json(file.name)
         if not isinstance(entries, list) or not entries:
             raise CheckpointError(f"{file}: expected a list of modules, got {entries!r:.60}")
-        modules = [
-            self._module(file, entry if isinstance(entry, dict) else {}) for entry in entries
-        ]
-        names = [str(entry["name"]) for entry in entries]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise CheckpointError(f"{file}: two modules are called {twice[0]!r}; rename one")
+        modules = [self._module(file, each if isinstance(each, dict) else {}) for each in entries]
+        if (name := first_duplicate(str(each["name"]) for each in entries)) is not None:
+            raise CheckpointError(f"{file}: two modules are called {name!r}; rename one")
         return modules
 
     @cached_property
@@ -218,7 +220,7 @@ class ModelFolder(os.PathLike[str]):
         """Return the weights in the file ``name``, which is read once; see `read_weights`."""
         if name not in self._weights:
             check_inside(self.path / name, self._root)
-            self._stamp(self.path / name)
+            self.stamps.setdefault(self.path / name, file_stamp(self.path / name))
             self._weights[name] = read_weights(self.path / name)
         return self._weights[name]
 
@@ -283,20 +285,6 @@ class ModelFolder(os.PathLike[str]):
         inside = (path for path in self.path.glob("*/") if (path / "config.json").is_file())
         names = sorted(path.name for path in inside)
         return f" Folders in it that have one: {', '.join(names)}." if names else ""
-
-    def _stamp(self, file: Path) -> None:
-        if file not in self.stamps:
-            self.stamps[file] = file_stamp(file)
-
-    def _read(self, name: str) -> bytes:
-        file = self.path / name
-        check_inside(file, self._root)
-        if (size := file.stat().st_size) > JSON_LIMIT:
-            raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
-        self._stamp(file)
-        raw = file.read_bytes()
-        self._digests[name] = hashlib.sha256(raw).hexdigest()
-        return raw
 
     def _module(self, file: Path, entry: dict[str, Any]) -> SentenceModule:
         for key in ("name", "path", "type"):
@@ -431,12 +419,6 @@ def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> Non
             shutil.copyfile(source.path / name, target / name)
 
 
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; see `ModelFolder.object`."""
-    check_inside(file)
-    return ModelFolder(file.parent).object(file.name)
-
-
 def _parsed(file: Path, raw: bytes) -> Any:
     if raw.startswith(codecs.BOM_UTF8):
         raise CheckpointError(
@@ -444,17 +426,19 @@ def _parsed(file: Path, raw: bytes) -> Any:
             "refuse; save the file as UTF-8 without one"
         )
     try:
-        value = parse_json(raw.decode("utf-8"), finite=True)
-        _check_depth(value, _DEPTH)
+        value = parse_json(raw.decode("utf-8"))
+        _check_values(value, _DEPTH)
     except ValueError as error:
         raise CheckpointError(f"{file}: invalid JSON ({error})") from None
     return value
 
 
-def _check_depth(value: Any, levels: int) -> None:
+def _check_values(value: Any, levels: int) -> None:
+    if isinstance(value, float) and not math.isfinite(value):  # written as 1e999
+        raise ValueError("a number is not finite")
     if not isinstance(value, dict | list):
         return
     if levels == 0:
         raise ValueError(f"nested in more than {_DEPTH} levels")
     for each in value.values() if isinstance(value, dict) else value:
-        _check_depth(each, levels - 1)
+        _check_values(each, levels - 1)

@@ -28,28 +28,25 @@ PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
 
 
-def read_provenance(folder: Path | ModelFolder) -> dict[str, Any] | None:
+_TO_DO = (
+    "extract or average again, or copy the file from where it is sound; if the change is yours, "
+    'delete "checksums" from qwen3nb.json (or averaging_metadata.json)'
+)
+
+
+def read_provenance(folder: Path | ModelFolder, *, name: str = PROVENANCE) -> dict[str, Any] | None:
     """Return the provenance of an extracted model, or None for any other folder.
 
     Raises:
         CheckpointError: the file is damaged, or outside the folder.
     """
-    return _read(folder if isinstance(folder, ModelFolder) else ModelFolder(folder), PROVENANCE)
-
-
-def _read(folder: ModelFolder, name: str) -> dict[str, Any] | None:
-    if not os.path.lexists(folder.path / name):
+    opened = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
+    if not os.path.lexists(opened.path / name):
         return None
     try:
-        return folder.object(name)
+        return opened.object(name)
     except CheckpointError as error:
         raise CheckpointError(f"{error}; {_TO_DO}") from None
-
-
-_TO_DO = (
-    "extract or average again, or copy the file from where it is sound; if the change is yours, "
-    'delete "checksums" from qwen3nb.json (or averaging_metadata.json)'
-)
 
 
 def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> dict[str, Any]:
@@ -83,7 +80,7 @@ def check_checksums(folder: ModelFolder) -> None:
             digests.
     """
     for name in (PROVENANCE, AVERAGING):
-        whole = _read(folder, name)
+        whole = read_provenance(folder, name=name)
         if whole is not None and "checksums" in whole:
             _compare(folder, folder.path / name, whole)
 

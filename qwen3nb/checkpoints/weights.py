@@ -10,9 +10,7 @@ Values are read, never mapped: truncating a mapped file kills the process.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import struct
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +26,7 @@ from qwen3nb.checkpoints.types import (
     weight_size,
 )
 from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
+from qwen3nb.utils.strict_json import parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,8 +147,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
     """
     size = weight_size(file)
     with file.open("rb") as handle:
-        head = handle.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
+        length = int.from_bytes(handle.read(8), "little")
         if not 2 <= length <= size - 8:
             raise CheckpointError(
                 f"{file}: not a safetensors file, or truncated ({size} bytes); copy it again"
@@ -161,8 +159,8 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
             )
         raw = handle.read(length)
     try:
-        header = json.loads(raw, object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
+        header = parse_json(raw.decode("utf-8"))
+    except ValueError as error:
         raise CheckpointError(f"{file}: invalid safetensors header ({error})") from None
     if not isinstance(header, dict):
         raise CheckpointError(f"{file}: invalid safetensors header (not an object)")
@@ -175,15 +173,17 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
         check_name(file, name): _entry(file, name, fields, begin=8 + length)
         for name, fields in header.items()
     }
-    _check_ranges(file, entries, begin=8 + length, size=size)
+    position = 8 + length
+    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.stop)):
+        if entry.start != position:
+            where = "overlaps the tensor before it" if entry.start < position else "follows a gap"
+            raise CheckpointError(f"{file}: {entry.stored_name} {where}")
+        position = entry.stop
+    if position != size:
+        raise CheckpointError(
+            f"{file}: the tensors end at byte {position}, the file at {size}; is it truncated?"
+        )
     return entries
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("duplicate name")
-    return result
 
 
 def _entry(file: Path, name: str, fields: Any, *, begin: int) -> TensorEntry:
@@ -191,9 +191,8 @@ def _entry(file: Path, name: str, fields: Any, *, begin: int) -> TensorEntry:
         dtype, shape = fields["dtype"], tuple(fields["shape"])
         start, stop = fields["data_offsets"]
         sizes = (*shape, start, stop)
-        if len(shape) > _MOST_AXES or any(
-            type(n) is not int or not 0 <= n < 1 << 63 for n in sizes
-        ):
+        whole = all(type(n) is int and 0 <= n < 1 << 63 for n in sizes)
+        if len(shape) > _MOST_AXES or not whole:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{file}: malformed header entry for {name}") from None
@@ -208,20 +207,6 @@ def _entry(file: Path, name: str, fields: Any, *, begin: int) -> TensorEntry:
             f"got {stop - start:,}"
         )
     return TensorEntry(file, name, dtype, shape, begin + start, begin + stop)
-
-
-def _check_ranges(file: Path, entries: dict[str, TensorEntry], *, begin: int, size: int) -> None:
-    """Check that the ranges cover everything after the header exactly once."""
-    position = begin
-    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.stop)):
-        if entry.start != position:
-            where = "overlaps the tensor before it" if entry.start < position else "follows a gap"
-            raise CheckpointError(f"{file}: {entry.stored_name} {where}")
-        position = entry.stop
-    if position != size:
-        raise CheckpointError(
-            f"{file}: the tensors end at byte {position}, the file at {size}; is it truncated?"
-        )
 
 
 def torch_dtypes() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,6 @@ from qwen3nb.utils.atomic_files import named
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 _BLOCK = 1 << 18  # values; fits into the processor's cache
@@ -72,14 +72,6 @@ class Written:
 
     digest: str
     warnings: list[str]
-
-
-@dataclass(frozen=True)
-class _Output:
-    """The file that is written, open."""
-
-    file: Path
-    descriptor: int
 
 
 @dataclass
@@ -122,28 +114,21 @@ def write_pieces(
         OSError: a file that cannot be read or written; names it.
     """
     header, transfers = _layout(checkpoints, pieces, format)
-    with ExitStack() as stack:
-        descriptors = {
-            path: _open(stack, path, os.O_RDONLY)
-            for each in checkpoints
-            for path in each.weights.files
-        }
-        out = _Output(file, _open(stack, file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        _write_exactly(out, header, 0)
-        total = sum(e.stop - e.start for each in transfers for e in each.entries)
-        bar = stack.enter_context(
-            tqdm(
-                total=total,
-                desc=label,
-                unit="B",
-                unit_scale=True,
-                leave=False,
-                disable=not show_progress or total < 1 << 28,
-            )
-        )
-        pool = stack.enter_context(ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)))
+    total = sum(e.stop - e.start for each in transfers for e in each.entries)
+    hidden = not show_progress or total < 1 << 28
+    with (
+        file.open("xb", buffering=0) as out,
+        tqdm(
+            total=total, desc=label, unit="B", unit_scale=True, leave=False, disable=hidden
+        ) as bar,
+        ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool,
+        ExitStack() as stack,
+    ):
+        paths = {path for each in checkpoints for path in each.weights.files}
+        sources = {path: stack.enter_context(path.open("rb", buffering=0)) for path in paths}
+        _write(out, header, 0)
         largest_first = sorted(transfers, key=lambda each: -each.entries[0].count)
-        running = [pool.submit(_run, each, descriptors, out, bar) for each in largest_first]
+        running = [pool.submit(_run, each, sources, out, bar) for each in largest_first]
         try:
             for future in running:
                 future.result()
@@ -156,25 +141,12 @@ def write_pieces(
         weights = checkpoint.weights
         if hashes.keys() == weights.tensors.keys():
             weights.remember(combined_digest(weights.tensors, hashes))
-    return Written(
-        digest=_digest(transfers),
-        warnings=[warning for each in transfers if (warning := _warning(each))],
-    )
-
-
-def _digest(transfers: Sequence[_Transfer]) -> str:
-    """Return the digest of the tensors that were written."""
     written = {each.piece.name: each for each in transfers if each.piece.name is not None}
     entries = {
         name: replace(each.entries[0], dtype=each.piece.dtype) for name, each in written.items()
     }
-    return combined_digest(entries, {name: each.written for name, each in written.items()})
-
-
-def _open(stack: ExitStack, path: Path, flags: int) -> int:
-    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o644)
-    stack.callback(os.close, descriptor)
-    return descriptor
+    digest = combined_digest(entries, {name: each.written for name, each in written.items()})
+    return Written(digest, [warning for each in transfers if (warning := _warning(each))])
 
 
 def _layout(
@@ -209,12 +181,12 @@ def _layout(
     return header, transfers
 
 
-def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: _Output, bar: Any) -> None:
+def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO, bar: Any) -> None:
     """Read one tensor of each source block by block, and write their mean."""
     import torch
 
-    dtypes = torch_dtypes()
-    count, width = transfer.entries[0].count, FLOATS[transfer.piece.dtype]
+    dtypes, piece = torch_dtypes(), transfer.piece
+    count, width, dtype = transfer.entries[0].count, FLOATS[piece.dtype], dtypes[piece.dtype]
     hashes = [hashlib.sha256() for _ in transfer.entries]
     buffers = [
         torch.empty(min(_BLOCK, count) * FLOATS[entry.dtype], dtype=torch.uint8)
@@ -222,29 +194,26 @@ def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: _Output, bar
     ]
     total = torch.empty(min(_BLOCK, count), dtype=torch.float32)
     written = hashlib.sha256()
-    copied = [entry.dtype for entry in transfer.entries] == [transfer.piece.dtype]
+    copied = [entry.dtype for entry in transfer.entries] == [piece.dtype]
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
         blocks = []
         for entry, buffer, digest in zip(transfer.entries, buffers, hashes, strict=True):
             raw = buffer[: size * FLOATS[entry.dtype]]
             view = raw.numpy().data
-            offset = entry.start + start * FLOATS[entry.dtype]
-            with named(entry.file):
-                if not _fill(descriptors[entry.file], view, offset):
-                    raise truncated_error(entry)
+            _fill(sources[entry.file], view, entry, entry.start + start * FLOATS[entry.dtype])
             digest.update(view)
             blocks.append(raw.view(dtypes[entry.dtype]))
         mean = _mean(blocks, total[:size], transfer.entries)
-        if transfer.piece.name is not None:
-            _observe(transfer, mean)
-            data = (
-                _converted(mean, dtypes[transfer.piece.dtype], transfer)
-                .view(torch.uint8)
-                .numpy()
-                .data
-            )
-            _write_exactly(out, data, transfer.offset + start * width)
+        if piece.name is not None:
+            transfer.zeros += mean.numel() - int(mean.count_nonzero())
+            if transfer.constant and len(transfer.entries[0].shape) > 1:
+                transfer.constant = bool((mean == mean[0]).all())
+            converted = mean.to(dtype)
+            if converted.dtype != mean.dtype and not converted.isfinite().all():
+                raise _too_large_error(transfer.entries[0], piece.dtype)
+            data = converted.view(torch.uint8).numpy().data
+            _write(out, data, transfer.offset + start * width)
             if not copied:
                 written.update(data)
         bar.update(sum(block.nbytes for block in blocks))
@@ -269,25 +238,11 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
     return total
 
 
-def _converted(mean: Tensor, dtype: torch.dtype, transfer: _Transfer) -> Tensor:
-    """Return the mean in the dtype of the output; raise if that cannot hold it."""
-    data = mean.to(dtype)
-    if data.dtype != mean.dtype and not data.isfinite().all():
-        raise _too_large_error(transfer.entries[0], transfer.piece.dtype)
-    return data
-
-
 def _too_large_error(entry: TensorEntry, dtype: str) -> CheckpointError:
     return CheckpointError(
         f"{entry.file}: {entry.stored_name} contains values too large for {dtype}; "
         "the training diverged, or another dtype is needed"
     )
-
-
-def _observe(transfer: _Transfer, mean: Tensor) -> None:
-    transfer.zeros += mean.numel() - int(mean.count_nonzero())
-    if transfer.constant and len(transfer.entries[0].shape) > 1:
-        transfer.constant = bool((mean == mean[0]).all())
 
 
 def _warning(transfer: _Transfer) -> str | None:
@@ -303,19 +258,19 @@ def _warning(transfer: _Transfer) -> str | None:
     return None
 
 
-def _fill(descriptor: int, buffer: memoryview, offset: int) -> bool:
-    """Fill ``buffer`` from a file at ``offset``; return False if the file ends before that."""
+def _fill(source: FileIO, buffer: memoryview, entry: TensorEntry, offset: int) -> None:
+    """Fill ``buffer`` from a file at ``offset``; raise if the file ends before that."""
     done = 0
     while done < len(buffer):
-        count = os.preadv(descriptor, [buffer[done:]], offset + done)
+        with named(entry.file):
+            count = os.preadv(source.fileno(), [buffer[done:]], offset + done)
         if count == 0:
-            return False
+            raise truncated_error(entry)
         done += count
-    return True
 
 
-def _write_exactly(out: _Output, data: bytes | memoryview, offset: int) -> None:
+def _write(out: FileIO, data: bytes | memoryview, offset: int) -> None:
     view, done = memoryview(data), 0
-    with named(out.file):
+    with named(Path(out.name)):
         while done < len(view):
-            done += os.pwrite(out.descriptor, view[done:], offset + done)
+            done += os.pwrite(out.fileno(), view[done:], offset + done)

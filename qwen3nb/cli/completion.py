@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -20,54 +20,55 @@ from qwen3nb.tiers import GROUPS, TIERS
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 _REGISTRY = Path(__file__).parents[1] / "models" / "kinds" / "registry.toml"
-_OTHER_MODELS = ("bm25", "random")
 _IDENTITY = re.compile(r"-[0-9a-f]{8}$")
 
 
-def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a model: a name of the registry, bm25, random, or a folder here or in the study."""
-    if _is_path(incomplete):
-        return [CompletionItem(incomplete, type="dir")]
-    names = tomllib.loads(_REGISTRY.read_text(encoding="utf-8"))
-    return _listed(incomplete, [*names, *_OTHER_MODELS, *_folders()])
+def _completion(names: Callable[[], Iterable[str]], *, paths_too: bool = False) -> Completion:
+    """Return what continues the last entry of a list with one of ``names``, or with a folder."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        if paths_too and ("/" in incomplete or incomplete.startswith((".", "~"))):
+            return [CompletionItem(incomplete, type="dir")]
+        before, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(f"{before}{comma}{name}")
+            for name in names()
+            if name.startswith(last) and name.isprintable()
+        ]
+
+    return complete
 
 
-def complete_paths(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a path, as the shell does."""
-    return [CompletionItem(incomplete, type="file")]
+def _models() -> list[str]:
+    """Names of the registry, bm25, random, and the folders here and at the top of the study."""
+    bases = dict.fromkeys((Path.cwd(), paths.root()))
+    folders = {each.name for base in bases for each in base.iterdir() if each.is_dir()}
+    registry = tomllib.loads(_REGISTRY.read_text(encoding="utf-8"))
+    own = sorted(name for name in folders if not name.startswith((".", "_")))
+    return [*registry, "bm25", "random", *own]
 
 
-def complete_labels(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the label of a model that has records."""
-    return _listed(incomplete, _labels())
+def _labels() -> list[str]:
+    """Labels of the models that have records."""
+    try:
+        folders = list(paths.results().glob("*/seed_*"))
+    except paths.NoStudyError:
+        return []
+    return sorted({_IDENTITY.sub("", folder.parent.name) for folder in folders})
 
 
-def complete_tasks(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a task of a tier, or a folder of data."""
-    if _is_path(incomplete):
-        return [CompletionItem(incomplete, type="dir")]
-    names = dict.fromkeys([*(task for tier in TIERS.values() for task in tier.tasks), *GROUPS])
-    return _listed(incomplete, names)
+def _tasks() -> Iterable[str]:
+    return dict.fromkeys([*(task for tier in TIERS.values() for task in tier.tasks), *GROUPS])
 
 
-def complete_tiers(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a tier."""
-    return _listed(incomplete, TIERS)
+complete_models = _completion(_models, paths_too=True)
+complete_labels = _completion(_labels)
+complete_tasks = _completion(_tasks, paths_too=True)
+complete_tiers = _completion(lambda: TIERS)
+complete_notebooks = _completion(lambda: paths.notebook_names() if paths.find_root() else ())
 
-
-def complete_notebooks(
-    _: click.Context, __: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Complete the name of a notebook of the study."""
-    return _listed(incomplete, paths.notebook_names() if paths.find_root() else ())
-
-
-def complete_notebook_value(parameter: str) -> Completion | None:
-    """Return what completes a notebook's parameter, by its name, if anything does."""
-    return _BY_PARAMETER.get(parameter)
-
-
-_BY_PARAMETER: dict[str, Completion] = {
+# What completes a notebook's parameter, by its name.
+BY_PARAMETER = {
     "baseline": complete_labels,
     "checkpoint": complete_models,
     "model": complete_models,
@@ -77,30 +78,6 @@ _BY_PARAMETER: dict[str, Completion] = {
 }
 
 
-def _listed(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
-    """Return the names that continue the last entry of a list; names a shell can show."""
-    before, comma, last = incomplete.rpartition(",")
-    return [
-        CompletionItem(f"{before}{comma}{name}")
-        for name in names
-        if name.startswith(last) and name.isprintable()
-    ]
-
-
-def _is_path(incomplete: str) -> bool:
-    return "/" in incomplete or incomplete.startswith((".", "~"))
-
-
-def _folders() -> Iterator[str]:
-    """Names of folders here, and of those at the top of the study."""
-    bases = dict.fromkeys((Path.cwd(), paths.root()))
-    names = {each.name for base in bases for each in base.iterdir() if each.is_dir()}
-    yield from sorted(name for name in names if not name.startswith((".", "_")))
-
-
-def _labels() -> list[str]:
-    try:
-        folders = list(paths.results().glob("*/seed_*"))
-    except paths.NoStudyError:
-        return []
-    return sorted({_IDENTITY.sub("", folder.parent.name) for folder in folders})
+def complete_paths(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a path, as the shell does."""
+    return [CompletionItem(incomplete, type="file")]

@@ -15,17 +15,16 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from qwen3nb import paths
 from qwen3nb.cli.completion import (
+    BY_PARAMETER,
     Completion,
     complete_models,
-    complete_notebook_value,
     complete_paths,
     complete_tasks,
 )
@@ -37,118 +36,80 @@ from qwen3nb.utils.secrets import PASSED, passed_names
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # but none of a glob such as checkpoint-[1,2]
-_OF_PARAMETERS = {
-    "checkpoint": "--model",
-    "model": "--model",
-    "models": "--model",
-    "output": "--out",
-    "output_dir": "--out",
-}
+_COMMON = dict.fromkeys(("checkpoint", "model", "models"), "--model")
+_COMMON |= dict.fromkeys(("output", "output_dir"), "--out")
 
 FILE: Any = click.Path(path_type=Path)
-JSON = click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON document, for programs.",
-)
-TIERS_CHOICE = click.Choice(list(TIERS))
-TIER = click.option(
-    "--tier", type=TIERS_CHOICE, help="The tier to show.  [default: the richest with results]"
-)
-TASKS = click.option(
-    "--tasks",
-    default="",
-    shell_complete=complete_tasks,
-    help="Tasks, separated by commas, instead of a tier's.",
-)
-RESULTS = click.option("--results", type=FILE, help="Folder of the records.  [default: results/]")
-FACTS = click.option(
-    "--facts",
-    type=FILE,
-    help="TOML with further facts: license, language, datasets, base_model, citation, …",
-)
-LICENSE = click.option(
-    "--license",
-    default="",
-    help="Licence, such as apache-2.0, if neither the facts nor the training state one.",
-)
-HUB_ID = click.option("--hub-id", default="", help="Id on the hub, for the card's examples.")
-POOLING = click.option(
-    "--pooling",
-    type=click.Choice([*POOLINGS, "auto"]),
-    default="auto",
-    show_default=True,
-    help="auto: the model's own.",
-)
-DEVICE = click.option(
-    "--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."
-)
-DIMENSIONS = click.option(
-    "--dimensions", type=int, metavar="N", help="Leading dimensions to keep.  [default: all]"
-)
-MAX_LENGTH = click.option(
-    "--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]"
-)
-BATCH_SIZE = click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-NO_CACHE = click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
-# The rule by which a candidate replaces the model in use.
-TESTED = click.option(
-    "--metric",
-    "tested",
-    multiple=True,
-    default=("MRR@10", "nDCG@10"),
-    show_default=True,
-    help="Tested metrics; the first one decides.",
-)
-ALPHA = click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
-THRESHOLD = click.option(
-    "--threshold",
-    type=click.FloatRange(min=0),
-    default=0.05,
-    show_default=True,
-    help="Smallest difference that matters.",
-)
-DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-RAY = click.option(
-    "--ray",
-    is_flag=False,
-    flag_value="local",
-    metavar="[ADDRESS]",
-    help="Run on a Ray cluster: auto, host:port or ray://host:port; without an address, on a Ray "
-    "of this machine.",
-)
-REHEARSE = click.option(
-    "--rehearse",
-    is_flag=True,
-    help="Run every task on 16 rows, to its end; records and page go to results/rehearsal/.",
-)
+FOLDER: Any = click.Path(path_type=Path, file_okay=False)
+EXISTING: Any = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-class _Size(click.ParamType):
-    """A number of bytes, as in 50GB."""
+def option(
+    *spellings: str, choices: Iterable[str] = (), least: int | None = None, **settings: Any
+) -> Callable[[_Command], _Command]:
+    """Return `click.option`, whose help shows the default if there is one.
 
-    name = "size"
+    Args:
+        spellings: of the option, and the name of the function's argument if it differs.
+        choices: the values that it takes.
+        least: the smallest whole number that it takes.
+        settings: of `click.option`.
+    """
+    if choices:
+        settings["type"] = click.Choice([*choices])
+    elif least is not None:
+        settings["type"] = click.IntRange(min=least)
+    default = settings.get("default")
+    shown = default not in (None, "", ()) and not isinstance(default, bool)
+    return click.option(*spellings, **{"show_default": shown, **settings})
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_size(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+
+def flag(*spellings: str, help: str) -> Callable[[_Command], _Command]:
+    """Return an option without a value."""
+    return click.option(*spellings, is_flag=True, help=help)
 
 
-def _variable(option: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """Return an option that this process, and those it starts, obey until the command ends."""
-    name = f"QWEN3NB_{option.strip('-').replace('-', '_').upper()}"
+def options(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds options in their order."""
+    return lambda command: functools.reduce(lambda inner, add: add(inner), reversed(each), command)
 
-    def obey(_: click.Context, __: click.Parameter, value: int | Path | None) -> None:
-        if value is not None:
-            set_variables({name: str(value.resolve() if isinstance(value, Path) else value)})
 
-    settings["help"] += f"  [{name}]"
-    return click.option(option, expose_value=False, callback=obey, **settings)
+def model_option(
+    name: str = "model", *spellings: str, several: bool = False, **settings: Any
+) -> Callable[[_Command], _Command]:
+    """Return the option ``--model``.
+
+    Args:
+        name: the function's argument.
+        spellings: further ones.
+        several: whether it takes several models: a tuple of them, else one string.
+        settings: of `click.option`.
+    """
+    if several:
+        settings |= {"multiple": True, "callback": _separate}
+    return click.option(
+        "--model", *spellings, name, **{"shell_complete": complete_models, **settings}
+    )
+
+
+def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Separate values at commas; a folder with a comma in its name is one."""
+    return tuple(
+        part.strip()
+        for value in values
+        for part in ([value] if Path(value).exists() else _COMMA.split(value))
+        if part.strip()
+    )
+
+
+def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Command]:
+    """Return the option ``--out``, with the arguments of `model_option`."""
+    return option("--out", name, **{"type": FILE, **settings})
+
+
+def seed_option(what: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--seed`` with ``what`` as its help."""
+    return option("--seed", least=0, default=0, help=what)
 
 
 def set_variables(values: Mapping[str, str]) -> None:
@@ -165,26 +126,16 @@ def set_variables(values: Mapping[str, str]) -> None:
     os.environ.update(values)
 
 
-SIZE = _Size()
-CACHE_LIMIT = _variable(
-    "--cache-limit",
-    type=SIZE,
-    help="Keep at most this much of vectors, of all models, such as 50GB; the least recently "
-    "used go first.",
-)
-READ_LIMIT = _variable(
-    "--read-limit",
-    type=SIZE,
-    help="Read data files, lines and unpacked .gz files up to this size, such as 4GB, if that is "
-    "more than the usual limit.",
-)
-MIRROR = _variable(
-    "--mirror",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="QWEN3NB_MIRROR",
-    help="Folder of local data sets and models, as DIR/<organisation>/<name>.",
-)
-_REHEARSED = 16  # rows, queries and unjudged documents
+def _variable(spelling: str, **settings: Any) -> Callable[[_Command], _Command]:
+    """Return an option that this process, and those it starts, obey until the command ends."""
+    name = f"QWEN3NB_{spelling.strip('-').replace('-', '_').upper()}"
+
+    def obey(_: click.Context, __: click.Parameter, value: int | Path | None) -> None:
+        if value is not None:
+            set_variables({name: str(value.resolve() if isinstance(value, Path) else value)})
+
+    settings["help"] += f"  [{name}]"
+    return click.option(spelling, expose_value=False, callback=obey, **settings)
 
 
 def pass_names(names: Sequence[str]) -> None:
@@ -201,6 +152,86 @@ def pass_names(names: Sequence[str]) -> None:
         set_variables({PASSED: ",".join(dict.fromkeys([*passed_names(), *names]))})
 
 
+class _Size(click.ParamType):
+    """A number of bytes, as in 50GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+SIZE = _Size()
+JSON = flag("--json", "as_json", help="Print one JSON document, for programs.")
+TIERS_CHOICE = click.Choice(list(TIERS))
+TIER = option(
+    "--tier", choices=TIERS, help="The tier to show.  [default: the richest with results]"
+)
+TASKS = option(
+    "--tasks",
+    default="",
+    shell_complete=complete_tasks,
+    help="Tasks, separated by commas, instead of a tier's.",
+)
+LIMIT = option(
+    "--limit",
+    least=0,
+    default=0,
+    help="Most queries, and most unjudged documents or rows, of a task; 0 for all.",
+)
+RESULTS = option("--results", type=FILE, help="Folder of the records.  [default: results/]")
+FACTS = option(
+    "--facts",
+    type=FILE,
+    help="TOML with further facts: license, language, datasets, base_model, citation, …",
+)
+LICENSE = option(
+    "--license",
+    default="",
+    help="Licence, such as apache-2.0, if neither the facts nor the training state one.",
+)
+HUB_ID = option("--hub-id", default="", help="Id on the hub, for the card's examples.")
+POOLING = option(
+    "--pooling", choices=[*POOLINGS, "auto"], default="auto", help="auto: the model's own."
+)
+DEVICE = option("--device", default="auto", help="auto, cpu, cuda or cuda:N.")
+DIMENSIONS = option(
+    "--dimensions", type=int, metavar="N", help="Leading dimensions to keep.  [default: all]"
+)
+MAX_LENGTH = option("--max-length", least=1, help="Tokens.  [default: the model's]")
+BATCH_SIZE = option("--batch-size", least=1, default=32)
+NO_CACHE = flag("--no-cache", help="Neither read nor write cached vectors.")
+FRESH = flag("--fresh", help="Score again even if the record exists.")
+DTYPE = option("--dtype", choices=DTYPES, default="float32")
+RAY = click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="local",
+    metavar="[ADDRESS]",
+    help="Run on a Ray cluster: auto, host:port or ray://host:port; without an address, on a Ray "
+    "of this machine.",
+)
+CACHE_LIMIT = _variable(
+    "--cache-limit",
+    type=SIZE,
+    help="Keep at most this much of vectors, of all models, such as 50GB; the least recently "
+    "used go first.",
+)
+READ_LIMIT = _variable(
+    "--read-limit",
+    type=SIZE,
+    help="Read data files, lines and unpacked .gz files up to this size, such as 4GB, if that is "
+    "more than the usual limit.",
+)
+MIRROR = _variable(
+    "--mirror",
+    type=FOLDER,
+    envvar="QWEN3NB_MIRROR",
+    help="Folder of local data sets and models, as DIR/<organisation>/<name>.",
+)
 PASS_ENV = click.option(
     "--pass-env",
     multiple=True,
@@ -210,21 +241,24 @@ PASS_ENV = click.option(
     help="Let notebooks see this variable of the environment, though its name or value is that of "
     "a secret; repeatable.  [QWEN3NB_PASS_ENV]",
 )
-
-
-def seed_option(what: str) -> Callable[[_Command], _Command]:
-    """Return the option ``--seed`` with ``what`` as its help."""
-    return click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help=what
-    )
-
-
-def options(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds options in their order."""
-    return lambda command: functools.reduce(lambda inner, add: add(inner), reversed(each), command)
-
-
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
+# The rule by which a candidate replaces the model in use.
+RULE = options(
+    option(
+        "--metric",
+        "tested",
+        multiple=True,
+        default=("MRR@10", "nDCG@10"),
+        help="Tested metrics; the first one decides.",
+    ),
+    option("--alpha", type=click.FloatRange(0, 1), default=0.05),
+    option(
+        "--threshold",
+        type=click.FloatRange(min=0),
+        default=0.05,
+        help="Smallest difference that matters.",
+    ),
+)
 
 
 def print_json(value: Any) -> None:
@@ -243,55 +277,11 @@ def answer(document: Any, *lines: str, as_json: bool) -> None:
             click.echo(line)
 
 
-def rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return ``parameters`` with a limit; until the command ends, write to a folder of its own.
-
-    Raises:
-        UsageError: ``output_dir`` is given; a rehearsal has its own.
-    """
-    if "output_dir" in parameters:
-        raise click.UsageError("--rehearse writes to results/rehearsal/; give no --out")
-    folder = paths.results() / "rehearsal"
-    set_variables({"QWEN3NB_RESULTS": str(folder), "QWEN3NB_BOOK": str(folder / "book")})
-    return {"limit": _REHEARSED, **parameters}
-
-
 def hide_library_bars() -> None:
     """Hide the progress bars of transformers while weights load."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-
-
-def model_option(
-    name: str = "model", *, several: bool = False, **settings: Any
-) -> Callable[[_Command], _Command]:
-    """Return the option ``--model``.
-
-    Args:
-        name: the function's argument.
-        several: whether it takes several models: a tuple of them, else one string.
-        settings: of `click.option`.
-    """
-    if several:
-        settings |= {"multiple": True, "callback": _separate}
-    settings = {"shell_complete": complete_models, **settings}
-    return click.option("--model", name, **settings)
-
-
-def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """Separate values at commas; a folder with a comma in its name is one."""
-    return tuple(
-        part.strip()
-        for value in values
-        for part in ([value] if Path(value).exists() else _COMMA.split(value))
-        if part.strip()
-    )
-
-
-def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Command]:
-    """Return the option ``--out``, with the arguments of `model_option`."""
-    return click.option("--out", name, **{"type": FILE, **settings})
 
 
 def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any) -> click.Option:
@@ -305,17 +295,15 @@ def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any)
     own = f"--{name.replace('_', '-')}"
     if settings.get("type") is bool:
         own = f"{own}/--no-{own[2:]}"
-    common = _OF_PARAMETERS.get(name, "")
-    spellings = [common] if common and common not in {own, *taken} else []
+    common = _COMMON.get(name, own)
+    spellings = [own] if common in {own, *taken} else [common, own]
     if name == "models":
-        settings |= {"multiple": True, "default": (settings["default"],), "callback": _joined}
-    if complete := complete_notebook_value(name):
-        settings["shell_complete"] = complete
-    return click.Option([name, *spellings, own], **settings)
-
-
-def _joined(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
-    return ",".join(values)
+        settings |= {
+            "multiple": True,
+            "default": (settings["default"],),
+            "callback": lambda _, __, values: ",".join(values),
+        }
+    return click.Option([name, *spellings], shell_complete=BY_PARAMETER.get(name), **settings)
 
 
 def paths_given(
@@ -331,48 +319,32 @@ def paths_given(
     >>> paths_given(folder="--model", output="--out")  # doctest: +ELLIPSIS
     <function ...>
     """
-    metavar = " ".join(spellings).upper()
 
     def decorate(command: _Command) -> _Command:
         @functools.wraps(command)
         def filled(*, arguments: tuple[str, ...], **values: Any) -> Any:
-            values = _filled(values, list(arguments), spellings)
-            return command(
-                **{
-                    name: Path(value) if name in spellings and name not in texts else value
-                    for name, value in values.items()
-                }
-            )
+            left = list(arguments)
+            for name, spelling in spellings.items():
+                if values[name] is None and not left:
+                    raise click.UsageError(f"Missing {name.upper()}, or option {spelling}.")
+                value = left.pop(0) if values[name] is None else values[name]
+                values[name] = value if name in texts else Path(value)
+            if left:
+                raise click.UsageError(f"Got unexpected extra argument ({left[0]})")
+            return command(**values)
 
+        metavar = " ".join(spellings).upper()
         wrapped: Any = click.argument(
             "arguments", nargs=-1, metavar=metavar, shell_complete=complete
         )(filled)
-        for name, listed in reversed(spellings.items()):
+        for name, spelling in reversed(spellings.items()):
             wrapped = click.option(
-                listed,
+                spelling,
                 name,
                 type=None if name in texts else FILE,
-                shell_complete=complete if listed == "--model" else None,
+                shell_complete=complete if spelling == "--model" else None,
                 help=f"The same as {name.upper()}.",
             )(wrapped)
         return wrapped
 
     return decorate
-
-
-def _filled(
-    values: dict[str, Any], arguments: list[str], spellings: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the values, with arguments for those that no option gave."""
-    for name, listed in spellings.items():
-        if values[name] is None:
-            if not arguments:
-                raise _mistake(f"Missing {name.upper()}, or option {listed}.")
-            values[name] = arguments.pop(0)
-    if arguments:
-        raise _mistake(f"Got unexpected extra argument ({arguments[0]})")
-    return values
-
-
-def _mistake(message: str) -> click.UsageError:
-    return click.UsageError(message, click.get_current_context())

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,10 @@ class Command(click.Command):
         self.study = paths.results if writes and study is None else study
         self.writes, self.unless = writes, unless
 
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """Return the first sentence, whole, for the list of a group."""
+        return super().get_short_help_str(limit=_WHOLE)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments, of which some may be spelled as in REQUIREMENTS.md."""
         listed = _REQUIRED_SPELLINGS.get(self.name or "", {})
@@ -91,30 +96,19 @@ class Command(click.Command):
             NoStudyError: it needs a study, and there is none.
         """
         if self.study is not None and not any(ctx.params.get(name) for name in self.unless):
-            self._say_study(self.study())
+            folder, root = self.study(), paths.find_root()
+            inside = root is not None and folder.is_relative_to(root)
+            if self.writes or not inside or root is None or not Path.cwd().is_relative_to(root):
+                parts = [f"study: {root}"] if root else []
+                parts += [] if inside else [f"{folder.name}: {folder}"]
+                say(", ".join(parts), err=True, dim=True)
         return super().invoke(ctx)
-
-    def _say_study(self, folder: Path) -> None:
-        root = paths.find_root()
-        inside = root is not None and folder.is_relative_to(root)
-        if self.writes or not inside or root is None or not Path.cwd().is_relative_to(root):
-            parts = [f"study: {root}"] if root else []
-            parts += [] if inside else [f"{folder.name}: {folder}"]
-            say(", ".join(parts), err=True, dim=True)
 
 
 class CommandGroup(click.Group):
     """A group that lists its commands with their first sentences whole, and knows near names."""
 
     command_class = Command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands and their summaries."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        rows = [(name, each.get_short_help_str(_WHOLE)) for name, each in commands.items() if each]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -124,7 +118,7 @@ class CommandGroup(click.Group):
         parses = not ctx.resilient_parsing and not name.startswith("-")
         if parses and self.get_command(ctx, name) is None:
             known = self.list_commands(ctx)
-            meant = self.elsewhere(name) or _near(name, known) or known
+            meant = self.elsewhere(name) or get_close_matches(name, known) or known
             ctx.fail(f"No such command {name!r}. Did you mean {_or(meant)}?")
         return super().resolve_command(ctx, args)
 
@@ -201,28 +195,22 @@ class Program(CommandGroup):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Read the command and its options, and run it."""
-        with _errors_in_one_line(), _interruptible():
-            return super().invoke(ctx)
+        """Read the command and its options, and run it; a signal to stop ends it in a message."""
+        from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
+
+        with _errors_in_one_line():
+            try:
+                with interrupted_by_signals():
+                    return super().invoke(ctx)
+            except KeyboardInterrupt as interruption:
+                message = "stopped. Repeat the command to resume; what was finished is kept"
+                raise Interrupted(message, interruption) from None
 
 
 class _Mistake(click.ClickException):
     """A command line that cannot be understood, in one line."""
 
     exit_code = 2
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Turn a signal to stop into an exception, and that into a message."""
-    from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
-
-    try:
-        with interrupted_by_signals():
-            yield
-    except KeyboardInterrupt as interruption:
-        message = "stopped. Repeat the command to resume; what was finished is kept"
-        raise Interrupted(message, interruption) from None
 
 
 @contextmanager
@@ -264,14 +252,8 @@ def _near_choice(error: click.UsageError) -> str:
     wrong = re.match(r"'(.*?)' is not one of", error.message)
     if not isinstance(kind, click.Choice) or not wrong:
         return ""
-    near = _near(wrong[1], [str(each) for each in kind.choices])
+    near = get_close_matches(wrong[1], [str(each) for each in kind.choices])
     return f" Did you mean {_or(near)}?" if near else ""
-
-
-def _near(name: str, known: Sequence[str]) -> list[str]:
-    from difflib import get_close_matches
-
-    return get_close_matches(name, known)
 
 
 def _or(names: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ import click
 
 LOCAL = "local"
 
+_START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 _PATIENCE = 5.0  # seconds for an address to answer; Ray itself would wait for minutes
 # How an HTTP/2 client opens a connection, with empty settings: every gRPC server answers.
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -46,57 +47,48 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
     Raises:
         ClusterError: Ray is not installed, or no cluster answers at ``address``.
     """
-    ray = _ray()
-    if ray.is_initialized():
-        yield ray
-        return
-    target = _answering(address)
-    with _kept(_AUTHENTICATION):
-        with _defaults(_SETTINGS), _own_signals():
-            _join(ray, target)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
-
-
-def _join(ray: Any, target: str) -> None:
-    try:
-        ray.init(address=target, **_quiet(target))
-    except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
-        ray.shutdown()
-        what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
-        raise ClusterError(f"cannot {what}: {error}") from None
-
-
-def _ray() -> Any:
-    """Return the module; its import starts nothing."""
     try:
         import ray
     except ImportError:
         raise ClusterError(
             "--ray needs Ray, which is not installed: pip install 'qwen3nb[ray]'"
         ) from None
-    return ray
-
-
-def _quiet(target: str) -> dict[str, Any]:
-    """Return options of ``ray.init``: no log lines; for a Ray of our own, no dashboard."""
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if ray.is_initialized():
+        yield ray
+        return
+    target = _answering(address)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if target == LOCAL:
-        quiet |= {"include_dashboard": False, "object_store_memory": _STORE}
-    return quiet
+        options |= {"include_dashboard": False, "object_store_memory": _STORE}
+    own = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
+    with _environment({_AUTHENTICATION: os.environ.get(_AUTHENTICATION)}):
+        with _environment(dict.fromkeys(own)), _own_signals():
+            os.environ.update(own)
+            try:
+                ray.init(address=target, **options)
+            except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
+                ray.shutdown()
+                what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
+                raise ClusterError(f"cannot {what}: {error}") from None
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def _answering(address: str) -> str:
-    """Return the address that Ray is to join, after it has answered.
-
-    Raises:
-        ClusterError: it is malformed, names no cluster, or does not answer.
-    """
+    """Return the address that Ray is to join, after it has answered, or raise ClusterError."""
     if address == LOCAL:
         return address
-    target = _running_cluster() if address == "auto" else address
+    target = address
+    if address == "auto":
+        from ray._private.services import find_bootstrap_address
+
+        target = os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None)
+        if not target:
+            raise ClusterError(
+                "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. " + _START
+            )
     scheme, _, rest = target.rpartition("://")
     host, _, port = rest.rpartition(":")
     if scheme not in ("", "ray") or not host or not port.isdigit():
@@ -105,24 +97,9 @@ def _answering(address: str) -> str:
             "expected auto, host:port or ray://host:port, or nothing for a Ray on this machine"
         )
     if problem := _no_answer(host.strip("[]"), int(port)):
-        raise ClusterError(
-            f"no Ray cluster answers at {target}: {problem}. Start one with "
-            "`ray start --head`, or give --ray no address for a Ray on this machine"
-        )
+        raise ClusterError(f"no Ray cluster answers at {target}: {problem}. {_START}")
     # Ray shows the token of this machine's own cluster, if it has one, to what it finds by itself.
     return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
-
-
-def _running_cluster() -> str:
-    """Return the address of the cluster that this machine belongs to."""
-    from ray._private.services import find_bootstrap_address
-
-    if given := os.environ.get("RAY_ADDRESS") or find_bootstrap_address(None):
-        return str(given)
-    raise ClusterError(
-        "this machine belongs to no Ray cluster, and RAY_ADDRESS is not set. Start one with "
-        "`ray start --head`, or give --ray no address for a Ray on this machine"
-    )
 
 
 def _no_answer(host: str, port: int) -> str:
@@ -138,28 +115,15 @@ def _no_answer(host: str, port: int) -> str:
 
 
 @contextmanager
-def _defaults(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of the environment that have no value yet, for the length of a block."""
-    own = {name: value for name, value in settings.items() if name not in os.environ}
-    os.environ.update(own)
+def _environment(after: Mapping[str, str | None]) -> Iterator[None]:
+    """Give variables of the environment these values after a block; None removes one."""
     try:
         yield
     finally:
-        for name in own:
+        for name, value in after.items():
             os.environ.pop(name, None)
-
-
-@contextmanager
-def _kept(name: str) -> Iterator[None]:
-    """Give a variable of the environment its present value back after a block."""
-    before = os.environ.get(name)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = before
+            if value is not None:
+                os.environ[name] = value
 
 
 @contextmanager

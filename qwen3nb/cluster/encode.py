@@ -8,7 +8,6 @@ another; Ray starts the worker again where there is room.
 The input and the folder of the vectors are on a disk that all nodes share. Vectors never pass
 Ray's object store: a worker writes its part where it stays, whole, under a name that only the
 first writer gets, so that it does no harm if a worker counted as dead finishes its part too.
-(Ray Data would read and write rows; parts with names of their own need no more than this.)
 """
 
 from __future__ import annotations
@@ -18,21 +17,27 @@ import os
 import platform
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
-from qwen3nb.cluster.facts import Question, facts_here
-from qwen3nb.cluster.nodes import Node, agree, node_environment, nodes_of, sent_environment
+from qwen3nb.cluster.nodes import (
+    Node,
+    Question,
+    agree,
+    facts_here,
+    node_environment,
+    nodes_of,
+    sent_environment,
+)
 from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors.encode_file import (
+    Cuts,
     EncodedShards,
-    TextCuts,
     check_folder,
     cut_texts,
     encode_shard,
@@ -48,19 +53,13 @@ _PARTS = 4  # per worker at least, so that the last parts end at about the same 
 _RETRIES = 3  # of a part, and of a worker
 _TOGETHER = 60.0  # seconds that the first worker waits for the others, to compare them
 _VISIBLE = 30.0  # seconds until a file written on a node is seen on all of a network disk
-_TICK = 0.5  # seconds between looks at the progress
+_TICK = 0.5  # seconds between looks at the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class WorkerSize:
-    """What a worker gets of a node, and how many there are.
-
-    Attributes:
-        count: number of workers.
-        cores: cores of each; its threads on a CPU.
-        gpus: GPUs of each, 0 or 1.
-    """
+    """The number of workers, the cores of each (its threads on a CPU), and its GPUs, 0 or 1."""
 
     count: int
     cores: int
@@ -130,23 +129,18 @@ def encode_on_cluster(
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
-            bytes=cuts.source.bytes,
+            bytes=cuts[0].bytes,
             folder=folder,
             threads=size.cores,
             environment=sent_environment() | {EXPECTED: json.dumps(expected.folders)},
         )
-        run = _Encoding(ray, job, cuts)
-        with run.workers(size, show_progress=show_progress):
-            return run.finish()
+        return _Encoding(ray, job, cuts).run(size, show_progress=show_progress)
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
     """Return how the nodes are divided among workers.
 
-    Args:
-        nodes: the nodes of the cluster.
-        device: ``cpu`` leaves GPUs unused.
-        threads: cores of a worker without a GPU.
+    ``threads`` are the cores of a worker without a GPU; the device ``cpu`` leaves GPUs unused.
 
     Raises:
         ClusterError: no node has room for a worker.
@@ -168,8 +162,7 @@ class ShardWorker:
     def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel, dict[str, Any]]:
         """Load the model; return the machine's name, what the vectors depend on, and its settings.
 
-        Raises:
-            ClusterError: this node does not see the files of the driver.
+        Raise ClusterError if this node does not see the files of the driver.
         """
         os.environ.update(node_environment(job.environment))
         os.environ.update(dict.fromkeys(_THREADS, str(job.threads)))
@@ -177,63 +170,37 @@ class ShardWorker:
 
         torch.set_num_threads(job.threads)
         self._job = job
-        self._check_files()
+        size = job.source.stat().st_size if job.source.is_file() else None
+        for path, seen in ((job.source, size == job.bytes), (job.folder, job.folder.is_dir())):
+            if not seen:
+                raise ClusterError(
+                    f"{platform.node()} does not see the {path} of the driver; the input and the "
+                    "folder of the vectors must be on a disk that all nodes share"
+                )
         self._encoder = load_encoder(job.model, **job.options)
         model = model_of(self._encoder, job.role)
         facts = facts_here(Question()) | {f"model {job.model}": model.identity[:12]}
         facts.pop("notebooks")  # none runs
         return platform.node(), facts, model, self._encoder.settings
 
-    def _check_files(self) -> None:
-        source, folder = self._job.source, self._job.folder
-        size = source.stat().st_size if source.is_file() else None
-        for path, seen in ((source, size == self._job.bytes), (folder, folder.is_dir())):
-            if not seen:
-                raise ClusterError(
-                    f"{platform.node()} does not see the {path} of the driver; the input and the "
-                    "folder of the vectors must be on a disk that all nodes share"
-                )
-
-    def encode(self, shard: Shard, vectors: ShardedVectors, counter: Any) -> tuple[str, bool]:
+    def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
         """Encode a part unless it is there; return its SHA-256 and whether it was there."""
-        done = 0
-
-        def advance(texts: int) -> None:
-            nonlocal done
-            done += texts
-            counter.put.remote(shard.file, done)
-
         return encode_shard(
             self._encoder,
             shard,
             source=self._job.source,
             folder=self._job.folder,
             vectors=vectors,
-            advance=advance,
+            advance=lambda _: None,
         )
-
-
-class TextCounter:
-    """An actor: how many texts of each part are done."""
-
-    def __init__(self) -> None:
-        self._done: dict[str, int] = {}
-
-    def put(self, part: str, texts: int) -> None:
-        """Note that so many ``texts`` of a part are done."""
-        self._done[part] = texts
-
-    def total(self) -> int:
-        """Return how many texts are done."""
-        return sum(self._done.values())
 
 
 class _Encoding:
     """The driver's side: which worker has which part."""
 
-    def __init__(self, ray: Any, job: _EncodeJob, cuts: TextCuts) -> None:
+    def __init__(self, ray: Any, job: _EncodeJob, cuts: Cuts) -> None:
         self._ray, self._job, self._cuts = ray, job, cuts
-        self._waiting = deque(cuts.shards)
+        self._waiting = deque(cuts[1])
         self._loading: dict[Any, Any] = {}  # worker by reference to its facts
         self._idle: list[Any] = []
         self._busy: dict[Any, tuple[Any, Shard]] = {}
@@ -242,54 +209,46 @@ class _Encoding:
         self._vectors: ShardedVectors | None = None
         self._digests: dict[str, str] = {}
         self._kept = 0
-        self._count: Any | None = None  # reference to the number of texts that are done
-        self._started = time.monotonic()
 
-    @contextmanager
-    def workers(self, size: WorkerSize, *, show_progress: bool) -> Iterator[None]:
-        """Start the workers and the counter; end them with the block."""
-        ray = self._ray
-        self._counter = ray.remote(TextCounter).options(num_cpus=0).remote()
-        kind = ray.remote(ShardWorker).options(
+    def run(self, size: WorkerSize, *, show_progress: bool) -> EncodedShards:
+        """Start workers, hand out parts until all are done, and write the manifest."""
+        kind = self._ray.remote(ShardWorker).options(
             num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
         )
-        started = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
-        for worker in started:
-            self._load(worker)
-        bar = text_bar(Path(self._job.model).name, self._cuts.source.texts, show=show_progress)
+        workers = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
+        patient_until = time.monotonic() + _TOGETHER
+        label, texts = Path(self._job.model).name, self._cuts[0].texts
         try:
-            with bar:
-                self._bar = bar
-                yield
+            for worker in workers:
+                self._load(worker)
+            with text_bar(label, texts, show=show_progress) as bar:
+                while self._waiting or self._busy:
+                    if not (self._loading or self._idle or self._busy):
+                        raise ClusterError(
+                            "every worker died; finished parts are kept, so run it again"
+                        )
+                    if not self._loading or time.monotonic() > patient_until:
+                        while self._idle and self._waiting:
+                            worker, shard = self._idle.pop(), self._waiting.popleft()
+                            reference = worker.encode.remote(shard, self._vectors)
+                            self._busy[reference] = worker, shard
+                    references = [*self._loading, *self._busy]
+                    for reference in self._ray.wait(references, timeout=_TICK)[0]:
+                        if reference in self._loading:
+                            self._loaded(reference)
+                        else:
+                            bar.update(self._encoded(reference))
         finally:
-            for actor in (*started, self._counter):
-                ray.kill(actor)
+            for worker in workers:
+                self._ray.kill(worker)
+        assert self._vectors is not None  # noqa: S101 - a part was encoded
+        vectors = finish_shards(self._job.folder, self._vectors, self._digests)
+        return EncodedShards(self._job.folder, vectors, self._kept)
 
     def _load(self, worker: Any) -> None:
         # Ray repeats this on the worker that it starts in the place of a dead one.
         reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
         self._loading[reference] = worker
-
-    def finish(self) -> EncodedShards:
-        """Hand out parts until all are done, and write the manifest.
-
-        Raises:
-            ClusterError: no worker is left, or one of many other reasons; see `encode_on_cluster`.
-        """
-        while self._waiting or self._busy:
-            if not (self._loading or self._idle or self._busy):
-                raise ClusterError("every worker died; finished parts are kept, so run it again")
-            self._hand_out()
-            ready, _ = self._ray.wait([*self._loading, *self._busy], timeout=_TICK)
-            for reference in ready:
-                if reference in self._loading:
-                    self._loaded(reference)
-                else:
-                    self._encoded(reference)
-            self._show()
-        assert self._vectors is not None  # noqa: S101 - a part was encoded
-        vectors = finish_shards(self._job.folder, self._vectors, self._digests)
-        return EncodedShards(self._job.folder, vectors, self._kept)
 
     def _loaded(self, reference: Any) -> None:
         """Compare a worker's facts with those of the others; give it work."""
@@ -306,8 +265,8 @@ class _Encoding:
         self._vectors = start_shards(self._job.folder, self._cuts, model)
         self._idle.append(worker)
 
-    def _encoded(self, reference: Any) -> None:
-        """Take note of a finished part, or let another worker do that of a dead one."""
+    def _encoded(self, reference: Any) -> int:
+        """Return the texts of a finished part; let another worker do that of a dead one."""
         worker, shard = self._busy.pop(reference)
         answer = self._answer(reference)
         if answer is None:
@@ -319,32 +278,7 @@ class _Encoding:
                 )
             self._waiting.appendleft(shard)
             self._load(worker)
-            return
-        self._await_file(shard)
-        self._digests[shard.file], was_there = answer
-        self._kept += was_there
-        self._idle.append(worker)
-
-    def _answer(self, reference: Any) -> Any | None:
-        """Return what a worker returns, or None if it died; raise what it raises."""
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-        except self._ray.exceptions.RayError:
-            return None
-
-    def _hand_out(self) -> None:
-        """Give parts to idle workers, once all have loaded the model or have had the time."""
-        if self._loading and time.monotonic() < self._started + _TOGETHER:
-            return
-        while self._idle and self._waiting:
-            worker, shard = self._idle.pop(), self._waiting.popleft()
-            reference = worker.encode.remote(shard, self._vectors, self._counter)
-            self._busy[reference] = worker, shard
-
-    def _await_file(self, shard: Shard) -> None:
-        """Wait until this machine sees a part that a worker wrote."""
+            return 0
         file = self._job.folder / shard.file
         deadline = time.monotonic() + _VISIBLE
         while not file.is_file():
@@ -354,11 +288,16 @@ class _Encoding:
                     "vectors must be on a disk that all nodes share"
                 )
             time.sleep(_TICK)
+        self._digests[shard.file], was_there = answer
+        self._kept += was_there
+        self._idle.append(worker)
+        return shard.texts
 
-    def _show(self) -> None:
-        """Move the bar to the number of texts that are done, if the counter answers at once."""
-        if self._count is None:
-            self._count = self._counter.total.remote()
-        if self._ray.wait([self._count], timeout=0)[0]:
-            done, self._count = self._answer(self._count), None
-            self._bar.update((done or self._bar.n) - self._bar.n)
+    def _answer(self, reference: Any) -> Any | None:
+        """Return what a worker returns, or None if it died; raise what it raises."""
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except self._ray.exceptions.RayError:
+            return None

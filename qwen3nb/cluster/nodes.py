@@ -12,60 +12,36 @@ import getpass
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import ClusterError
-from qwen3nb.cluster.facts import Question, facts_here
 from qwen3nb.cluster.processes import run_guarded
-from qwen3nb.utils.atomic_files import read_json, write_json
-from qwen3nb.utils.files.digest_memory import known_digests
+from qwen3nb.records.record import Environment
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.code_version import code_digest
+from qwen3nb.utils.files.digest_memory import known_digests, remember_digests
 from qwen3nb.utils.secrets import passed_names
 
 DRIVER = "this machine"
+_DIGITS = 12  # of a digest, where it is shown
 
 # Variables that a node takes from the driver, by how they begin, but for those of its own.
-_SENT = (
-    "QWEN3NB_",
-    "HF_",
-    "HUGGING",
-    "TRANSFORMERS_",
-    "TOKENIZERS_",
-    "MTEB_",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "RAYON_",
-    "TORCH_",
-    "PYTORCH_",
-    "CUBLAS_",
-    "NVIDIA_TF32_",
-    "PYTHONHASHSEED",
-    "PYTHONWARNINGS",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-)
+_BEGINNINGS = """
+    QWEN3NB_ HF_ HUGGING TRANSFORMERS_ TOKENIZERS_ MTEB_ OMP_ MKL_ OPENBLAS_ RAYON_ TORCH_ PYTORCH_
+    CUBLAS_ NVIDIA_TF32_ PYTHONHASHSEED PYTHONWARNINGS http_proxy https_proxy no_proxy HTTP_PROXY
+    HTTPS_PROXY NO_PROXY
+"""
+_SENT = tuple(_BEGINNINGS.split())
 _OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node that can take runs.
-
-    Attributes:
-        id: Ray's name of it.
-        name: what it is called: its address, or the name it was started with.
-        cpus: its cores.
-        gpus: its GPUs.
-        memory: bytes for runs.
-    """
+    """A node that can take runs: Ray's id, its address or given name, what it offers."""
 
     id: str
     name: str
@@ -75,26 +51,24 @@ class Node:
 
 
 def nodes_of(ray: Any) -> list[Node]:
-    """Return the living nodes with at least one core, by name; names differ."""
-    nodes = [
-        Node(
-            each["NodeID"],
-            each.get("NodeName") or each["NodeManagerAddress"],
-            int(each["Resources"].get("CPU", 0)),
-            each["Resources"].get("GPU", 0.0),
-            int(each["Resources"].get("memory", 0)),
+    """Return the living nodes with at least one core, by name; names differ.
+
+    Several nodes of one machine share its address; Ray's names tell them apart.
+    """
+    alive = [each for each in ray.nodes() if each["Alive"]]
+    names = [each.get("NodeName") or each["NodeManagerAddress"] for each in alive]
+    nodes = []
+    for each, name in zip(alive, names, strict=True):
+        id_, has = each["NodeID"], each["Resources"]
+        node = Node(
+            id_,
+            name if names.count(name) == 1 else f"{name} ({id_[:6]})",
+            int(has.get("CPU", 0)),
+            has.get("GPU", 0.0),
+            int(has.get("memory", 0)),
         )
-        for each in ray.nodes()
-        if each["Alive"]
-    ]
-    return sorted((_distinct(each, nodes) for each in nodes if each.cpus), key=lambda n: n.name)
-
-
-def _distinct(node: Node, nodes: Sequence[Node]) -> Node:
-    """Several nodes of one machine share its address; tell them apart by Ray's names."""
-    if sum(each.name == node.name for each in nodes) == 1:
-        return node
-    return Node(node.id, f"{node.name} ({node.id[:6]})", node.cpus, node.gpus, node.memory)
+        nodes.append(node)
+    return sorted((node for node in nodes if node.cpus), key=lambda node: node.name)
 
 
 def sent_environment() -> dict[str, str]:
@@ -110,8 +84,7 @@ def sent_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if (name.startswith(_SENT) and name not in _OWN) or name in passed
     }
-    own = {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
-    return sent | own
+    return sent | {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
 
 
 def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
@@ -124,30 +97,79 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
     return {"QWEN3NB_CACHE": str(cache), **os.environ, **sent}
 
 
-def disagreements(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return a line per fact that differs between machines: what each of them has."""
-    names = list(dict.fromkeys(name for own in facts.values() for name in own))
+@dataclass(frozen=True)
+class Question:
+    """What a node is asked.
+
+    Attributes:
+        models: models as given, whose content counts.
+        adapters: folders of adapters, likewise.
+        digests: the driver's memory of digests: files on a shared disk are not read again.
+    """
+
+    models: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def facts_here(question: Question) -> dict[str, str]:
+    """Return what this process's results depend on, by name."""
+    # They load torch, which a worker of Ray does not need.
+    from qwen3nb.models.inference.onednn_linear import linear_library
+    from qwen3nb.models.kinds.lora import adapter_fingerprint
+    from qwen3nb.models.kinds.resolve import find_source
+    from qwen3nb.models.kinds.source import fingerprint
+
+    environment = Environment.current()
+    notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
+    facts = {"python": environment.python, **environment.versions}
+    facts["code"] = code_digest()[:_DIGITS]
+    facts["notebooks"] = f"none in {paths.notebooks()}"
+    if notebooks:
+        facts["notebooks"] = _digest([sha256_file(file) for file in notebooks])
+    facts["linear layers"] = _or_error(linear_library)
+    for spec in question.models:
+        facts[f"model {spec}"] = _or_error(lambda: fingerprint(find_source(spec)))  # noqa: B023
+    for name in question.adapters:
+        folder = Path(name).expanduser()
+        facts[f"adapter {name}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023
+    return facts
+
+
+def _digest(value: Any) -> str:
+    return sha256_json(value)[:_DIGITS]
+
+
+def _or_error(function: Callable[[], Any]) -> str:
+    """Return a fact, the digest of one, or the first line of why there is none."""
+    try:
+        fact = function()
+        return fact if isinstance(fact, str) else _digest(fact)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+
+
+def answer_question(question_file: str, answer_file: str) -> None:
+    """Answer a question that is stored as JSON."""
+    question = Question(**read_json(Path(question_file)))
+    remember_digests(question.digests)
+    write_json(Path(answer_file), facts_here(question))
+
+
+def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise ClusterError if machines differ; it names the facts, and what each machine has."""
     lines = []
-    for name in names:
+    for name in dict.fromkeys(name for own in facts.values() for name in own):
         having: dict[str, list[str]] = {}
         for machine, own in facts.items():
             having.setdefault(own.get(name) or "none", []).append(machine)
         if len(having) > 1:
             each = (f"{value} on {', '.join(machines)}" for value, machines in having.items())
-            lines.append(f"{name}: {'; '.join(each)}")
-    return lines
-
-
-def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
-    """Check that all machines have the same.
-
-    Raises:
-        ClusterError: they differ; names the facts and the machines.
-    """
-    if lines := disagreements(facts):
+            lines.append(f"  {name}: {'; '.join(each)}")
+    if lines:
         raise ClusterError(
             "the nodes would not compute the same, so nothing was run. Make them alike, or start "
-            "the cluster without those that differ:\n" + "\n".join(f"  {line}" for line in lines)
+            "the cluster without those that differ:\n" + "\n".join(lines)
         )
 
 
@@ -156,14 +178,21 @@ def check_nodes(
 ) -> None:
     """Check that the nodes and this machine have the same versions, code and models.
 
-    Raises:
-        ClusterError: they differ, or a node cannot say.
+    Raise ClusterError if they differ, or if a node cannot say.
     """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
     question = Question(tuple(models), tuple(adapters))
     facts = {DRIVER: facts_here(question)}
     question = replace(question, digests=known_digests())
-    request = sent_environment(), str(Path.cwd())
-    answers = {node.name: _ask(ray, node, question, *request) for node in nodes}
+    request = question, sent_environment(), str(Path.cwd())
+    answers = {}
+    for node in nodes:  # all gather theirs at once
+        here = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        task = ray.remote(facts_of_node).options(
+            num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
+        )
+        answers[node.name] = task.remote(*request)
     for name, answer in answers.items():
         try:
             facts[name] = ray.get(answer)
@@ -176,19 +205,6 @@ def check_nodes(
     agree(facts)
 
 
-def _ask(
-    ray: Any, node: Node, question: Question, environment: Mapping[str, str], folder: str
-) -> Any:
-    """Return a reference to the facts of a node, which are gathered at once."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(node.id, soft=False)
-    task = ray.remote(facts_of_node).options(
-        num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
-    )
-    return task.remote(question, environment, folder)
-
-
 def facts_of_node(
     question: Question, environment: Mapping[str, str], folder: str
 ) -> dict[str, str]:
@@ -198,7 +214,7 @@ def facts_of_node(
         write_json(scratch / "question.json", asdict(question))
         files = [str(scratch / each) for each in ("question.json", "answer.json")]
         status = run_guarded(
-            [sys.executable, "-m", "qwen3nb.cluster.facts", *files],
+            [sys.executable, "-m", "qwen3nb.cluster.nodes", *files],
             scratch=scratch,
             log=scratch / "log",
             environment=node_environment(environment),
@@ -208,3 +224,7 @@ def facts_of_node(
             log = (scratch / "log").read_text(encoding="utf-8", errors="replace").strip()
             raise RuntimeError(log.rpartition("\n")[2] or f"ended with status {status}")
         return dict(read_json(scratch / "answer.json"))
+
+
+if __name__ == "__main__":  # with a file for the question, and one for the answer
+    answer_question(*sys.argv[1:])

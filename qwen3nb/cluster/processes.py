@@ -127,33 +127,27 @@ def guard(
         if_lost: a folder to remove if an owner is gone.
     """
     environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # whom a kernel watches
+    leftovers = [*remove]
     if scratch:
-        environment["TMPDIR"] = _new_folder()
+        import tempfile
+
+        environment["TMPDIR"] = tempfile.mkdtemp(prefix="qwen3nb-")
+        leftovers.append(environment["TMPDIR"])
     with _signals() as received:
         child = _started(command, environment)
         ended = _watched(child, owners, received)
         _end_family(child)
     lost = not _alive(owners)
-    for path in (*remove, environment["TMPDIR"] if scratch else "", if_lost if lost else ""):
-        _remove(path)
+    if leftovers or lost:
+        import shutil
+
+        for path in filter(None, (*leftovers, if_lost if lost else "")):
+            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):  # a folder, or gone
+                os.unlink(path)  # noqa: PTH108 - without the import of pathlib
     if lost and _alive(owners[:-1]):  # only Ray is dead: the driver is told once the worker is
         os.kill(owners[-2], signal.SIGKILL)
     return child.returncode if ended else -signal.SIGKILL
-
-
-def _new_folder() -> str:
-    import tempfile
-
-    return tempfile.mkdtemp(prefix="qwen3nb-")
-
-
-def _remove(path: str) -> None:
-    if path:
-        import shutil
-
-        shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):  # a folder, or gone
-            os.unlink(path)  # noqa: PTH108 - without the import of pathlib
 
 
 @contextmanager
@@ -240,12 +234,18 @@ def _end_family(child: subprocess.Popen[bytes]) -> None:
     """Kill all descendants; those that clean up after others get a moment to do so."""
     started = time.monotonic()
     while not _reaped(child) or _has_family(child.pid):
+        import psutil
+
         spent = time.monotonic() - started
         if spent > _PATIENCE:
             return
         for process in _family(child.pid):
-            if spent > _MOMENT or not _cleans_up(process):
-                _kill(process)
+            words: list[str] = []
+            with suppress(psutil.Error):
+                words = process.cmdline()
+            if spent > _MOMENT or not any(word.startswith(_CLEANERS) for word in words):
+                with suppress(psutil.Error):  # gone, or of another user
+                    process.kill()
         time.sleep(0.01)
 
 
@@ -267,37 +267,11 @@ def _family(session: int) -> list[Any]:
     family = psutil.Process().children(recursive=True)
     if sys.platform != "linux":
         known = {each.pid for each in family}
-        family += [
-            each
-            for each in psutil.process_iter()
-            if each.pid not in known and _session_of(each.pid) == session
-        ]
+        for each in psutil.process_iter():
+            with suppress(ProcessLookupError, PermissionError):
+                if each.pid not in known and os.getsid(each.pid) == session:
+                    family.append(each)
     return family
-
-
-def _session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except (ProcessLookupError, PermissionError):
-        return -1
-
-
-def _cleans_up(process: Any) -> bool:
-    import psutil
-
-    try:
-        return any(word.startswith(_CLEANERS) for word in process.cmdline())
-    except psutil.Error:
-        return False
-
-
-def _kill(process: Any) -> None:
-    import psutil
-
-    try:
-        process.kill()
-    except psutil.Error:  # gone, or of another user
-        return
 
 
 def _end_as(status: int) -> None:

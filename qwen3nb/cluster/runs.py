@@ -131,14 +131,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What came of a run.
-
-    Attributes:
-        status: exit status, negative for a signal.
-        node: Ray's name of the node.
-        seconds: duration on the node.
-        parts: references to the parts of the archive of its files, in order.
-    """
+    """A run's exit status (negative for a signal), node and seconds there; its archive in parts."""
 
     status: int
     node: str
@@ -148,32 +141,27 @@ class Delivery:
 
 def run_on_node(request: Request) -> Delivery:
     """Run a command; called by Ray on the node that it chose."""
+    import ray
+
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
         scratch = Path(name).resolve()
         _link_known(request, scratch)
         folder = Path(request.folder)
+        own = {"QWEN3NB_RESULTS": scratch / "results", "QWEN3NB_BOOK": scratch / "book"}
+        environment = node_environment(request.environment) | {k: str(v) for k, v in own.items()}
         status = run_guarded(
             [sys.executable, "-m", "qwen3nb.cli.main", *request.arguments],
             scratch=scratch,
             log=scratch / "log",
-            environment=_environment(request, scratch),
+            environment=environment,
             folder=folder if folder.is_dir() else scratch,
         )
         archive = _packed(scratch, request, failed=status != 0)
-        parts = tuple(_stored_parts(archive))
-    return Delivery(status, _node(), time.monotonic() - started, parts)
-
-
-def _node() -> str:
-    import ray
-
-    return str(ray.get_runtime_context().get_node_id())
-
-
-def _environment(request: Request, scratch: Path) -> dict[str, str]:
-    own = {"QWEN3NB_RESULTS": scratch / "results", "QWEN3NB_BOOK": scratch / "book"}
-    return node_environment(request.environment) | {name: str(own[name]) for name in own}
+        with archive.open("rb") as file:
+            parts = tuple(ray.put(part) for part in iter(lambda: file.read(_PART), b""))
+    node = str(ray.get_runtime_context().get_node_id())
+    return Delivery(status, node, time.monotonic() - started, parts)
 
 
 def _link_known(request: Request, scratch: Path) -> None:
@@ -191,50 +179,33 @@ def _link_known(request: Request, scratch: Path) -> None:
 
 
 def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
-    """Return an archive of the files that a run has written, and its log."""
+    """Return an archive of the files that a run has written, and its log.
+
+    Pages, notes and the log name the driver's folders in the place of the node's scratch.
+    """
     archive = scratch / "files.tar"
+    partial = scratch / "results" / "partial"
+    tops = (scratch / "results", scratch / "book")
+    files = [file for top in tops for file in sorted(top.rglob("*")) if not file.is_symlink()]
     with tarfile.open(archive, "w") as tar:
-        for file in _written(scratch, failed=failed):
+        for file in (scratch / "log", *files):
+            if not file.is_file() or (file.is_relative_to(partial) and not failed):
+                continue
             name = file.relative_to(scratch)
             if file.suffix == ".ipynb" or name.parts[0] == "log" or "failed" in name.parts:
-                _rename_scratch(file, scratch, request)
+                text = file.read_text(encoding="utf-8", errors="surrogateescape")
+                for top, real in zip(tops, (request.results, request.book), strict=True):
+                    text = text.replace(str(top), real)
+                file.write_text(text, encoding="utf-8", errors="surrogateescape")
             tar.add(file, arcname=str(name))
     return archive
-
-
-def _written(scratch: Path, *, failed: bool) -> Iterator[Path]:
-    yield scratch / "log"
-    for top in ("results", "book"):
-        for file in sorted((scratch / top).rglob("*")):
-            partial = file.is_relative_to(scratch / "results" / "partial")
-            if file.is_file() and not file.is_symlink() and (failed or not partial):
-                yield file
-
-
-def _rename_scratch(file: Path, scratch: Path, request: Request) -> None:
-    """Name the driver's folders in the place of the node's scratch, in a page, note or log."""
-    text = file.read_text(encoding="utf-8", errors="surrogateescape")
-    for name, real in (("results", request.results), ("book", request.book)):
-        own = str(scratch / name)
-        text = text.replace(own, real)
-    file.write_text(text, encoding="utf-8", errors="surrogateescape")
-
-
-def _stored_parts(archive: Path) -> Iterator[Any]:
-    import ray
-
-    with archive.open("rb") as file:
-        while part := file.read(_PART):
-            yield ray.put(part)
 
 
 @contextmanager
 def unpacked(delivery: Delivery, *, get: Any) -> Iterator[Path]:
     """Yield a folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
 
-    Args:
-        delivery: what came back from the node.
-        get: ``ray.get``; raises what Ray raises if a part is lost.
+    ``get`` is ``ray.get``, which raises what Ray raises if a part is lost.
     """
     with tempfile.TemporaryDirectory(prefix="qwen3nb-files-") as name:
         archive = Path(name) / "files.tar"

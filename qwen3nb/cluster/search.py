@@ -64,8 +64,7 @@ def search_shard(
 ) -> Hits:
     """Return the hits in a part, by their position in the whole corpus; called by Ray.
 
-    Raises:
-        ValueError: a part that is not whole, or a vector that cannot be compared; names the part.
+    Raise ValueError, with the name of the part, for one that is not whole, or odd vectors.
     """
     try:
         vectors.check(shard, folder)

@@ -28,13 +28,12 @@ from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import (
     DataError,
     checked_id,
-    finite_number,
     has_control_characters,
     listed,
-    number_in_text,
     numbered_json_rows,
     numbered_tsv_rows,
     required,
+    stated_number,
     unicode_text,
     variant,
 )
@@ -144,7 +143,7 @@ class TestCollection:
                     grades if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
                 ).items()
             }
-            for query, grades in _named(name, relevant).items()
+            for query, grades in _by_name(name, relevant).items()
         }
         judged = {document for grades in qrels.values() for document in grades}
         if lost := sorted(judged - documents.keys()):
@@ -175,9 +174,8 @@ class TestCollection:
         folder = Path(folder).expanduser()
         corpus, queries = (required(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
         rows = numbered_json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
-        documents = _by_id(
-            corpus, ((n, (i, f"{title or ''} {text}".strip())) for n, (i, title, text) in rows)
-        )
+        joined = ((n, (i, f"{title or ''} {text}".strip())) for n, (i, title, text) in rows)
+        documents = _by_id(corpus, joined)
         texts = _by_id(queries, numbered_json_rows(queries, {"_id": str, "text": str}))
         qrels, counts = _read_qrels(required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
         top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
@@ -229,27 +227,22 @@ class TestCollection:
         counts |= text_counts("documents", self.documents.values())
         counts |= text_counts("queries", queries.values())
         candidates = None
-        if self.candidates is not None:
-            candidates = self._checked_candidates(scored, where, twice=zeros)
-            counts[TWICE] = sum(len(each) - len(set(each)) for each in self.candidates.values())
+        if (given := self.candidates) is not None:
+            candidates = {query: list(map(str, given.get(query, []))) for query in scored}
+            for query, names in candidates.items():
+                odd = next((each for each in names if each not in self.documents), None)
+                cause = "is unknown"
+                if odd is None and not zeros:
+                    odd, cause = first_duplicate(names), "is given twice"
+                if odd is not None:
+                    of_query = f"of query {query!r:.60}"
+                    raise DataError(f"{where}: candidate {odd!r:.60} {of_query} {cause}")
+            counts[TWICE] = sum(len(each) - len(set(each)) for each in given.values())
             counts[WITHOUT_CANDIDATES] = sum(not each for each in candidates.values())
-            counts[STRAY_CANDIDATES] = len(self.candidates.keys() - self.queries.keys())
+            counts[STRAY_CANDIDATES] = len(given.keys() - self.queries.keys())
         return replace(
             self, queries=queries, qrels=scored, candidates=candidates, counts=nonzero(counts)
         )
-
-    def _checked_candidates(
-        self, judged: Iterable[str], where: Any, *, twice: bool
-    ) -> dict[str, list[str]]:
-        given = self.candidates or {}
-        candidates = {query: list(map(str, given.get(query, []))) for query in judged}
-        for query, names in candidates.items():
-            where_query = f"of query {query!r:.60}"
-            if odd := next((each for each in names if each not in self.documents), None):
-                raise DataError(f"{where}: candidate {odd!r:.60} {where_query} is unknown")
-            if not twice and (name := first_duplicate(names)) is not None:
-                raise DataError(f"{where}: candidate {name!r:.60} {where_query} is given twice")
-        return candidates
 
     def subset(self, *, documents: int, seed: int = 0) -> TestCollection:
         """Return a subset of the documents: all judged ones and a random sample of the rest.
@@ -305,7 +298,7 @@ class TestCollection:
         return digest.hexdigest()
 
 
-def _named(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, Any]:
+def _by_name(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, Any]:
     """Return values by id; the position is the id in a list."""
     if not isinstance(values, Mapping):
         return {str(index): value for index, value in enumerate(values)}
@@ -316,7 +309,7 @@ def _named(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, A
 
 
 def _texts(where: str, values: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
-    texts = _named(where, values)
+    texts = _by_name(where, values)
     for name, text in texts.items():
         if not isinstance(text, str) or not unicode_text(text):
             raise DataError(
@@ -326,11 +319,7 @@ def _texts(where: str, values: Mapping[str, str] | Sequence[str]) -> dict[str, s
 
 
 def _by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, Any]:
-    """Return the values of numbered rows of id and value.
-
-    Raises:
-        DataError: an id is not fit for one, or given twice; names file and line.
-    """
+    """Return the values of numbered rows of id and value; refuse unfit and repeated ids."""
     values: dict[str, Any] = {}
     for number, (name, value) in rows:
         if name in values:
@@ -346,17 +335,8 @@ def _read_qrels(
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Read the grade per query and document from BEIR's TSV or JSONL, or from a TSV of TREC.
 
-    Of several grades for one pair the last counts, as in BEIR and MTEB.
-
-    Args:
-        file: the qrels.
-        columns: 3, or 4 if the second column of a TSV is TREC's iteration.
-
-    Returns:
-        The grades, and the counts `REPEATED` and `CONFLICTING`.
-
-    Raises:
-        DataError: a malformed line; names file and line.
+    Of several grades for one pair the last counts, as in BEIR and MTEB; a TSV of TREC has 4
+    ``columns``. The second value are the counts `REPEATED` and `CONFLICTING`.
     """
     rows: Iterator[tuple[int, Any]]
     if ".jsonl" in file.name:
@@ -379,19 +359,12 @@ def _read_qrels(
 
 
 def _read_grade(grade: Any, *, where: str) -> int:
-    """Return a grade as an integer; ``2.0`` is 2.
-
-    Raises:
-        DataError: it is not a whole number from -1,000 to 1,000; the message starts with
-            ``where``.
+    """Return a grade as an integer; refuse all but whole numbers from -1,000 to 1,000.
 
     >>> _read_grade("2.0", where="test.tsv:7")
     2
     """
-    if isinstance(grade, str):
-        value = number_in_text(grade)
-    else:
-        value = finite_number(grade.item() if isinstance(grade, np.generic) else grade)
+    value = stated_number(grade.item() if isinstance(grade, np.generic) else grade)
     if value is None or not value.is_integer():
         raise DataError(f"{where}: expected a whole number as grade; got {grade!r:.60}")
     if abs(value) > LARGEST:
@@ -409,12 +382,7 @@ def judgement_counts(
 ) -> dict[str, int]:
     """Count judged documents that are missing, and queries that cannot be answered.
 
-    Args:
-        qrels: grade per query and document.
-        queries: ids of the queries.
-        documents: ids of the documents.
-        where: what the error names.
-        zeros: whether queries without a relevant document count as 0, or are left out.
+    With ``zeros`` these queries count as 0, else they are left out; an error names ``where``.
 
     Raises:
         DataError: most of the judged documents are missing; names some of them.
@@ -468,7 +436,7 @@ def nonzero(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def find_collections(spec: Any) -> list[TestCollection]:
-    """Return the collections specified by a folder, an MTEB task or a collection.
+    """Return the collections that a folder, an MTEB task or a collection stands for.
 
     Raises:
         DataError: ``spec`` is none of these.
@@ -489,14 +457,9 @@ def find_collections(spec: Any) -> list[TestCollection]:
                 f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or "
                 "the MS MARCO dev set (queries.dev.small.tsv)"
             )
-        return [
-            replace(
-                TestCollection.from_beir(each),
-                name=f"{folder.name}-{each.name}",
-                group=folder.name,
-            )
-            for each in parts
-        ]
+        collections = map(TestCollection.from_beir, parts)
+        top = folder.name
+        return [replace(each, name=f"{top}-{each.name}", group=top) for each in collections]
     if str(spec).startswith(("PyDocs", "AuthorSTS")):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
@@ -515,9 +478,6 @@ def _from_msmarco(folder: Path) -> TestCollection:
     ``top1000.dev`` includes its passages. The order of its lines is not a ranking; a run
     ``run.dev.small.tsv`` (query, passage, rank) orders them, if it exists. Without
     ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
-
-    Raises:
-        DataError: a file is missing, a row is malformed, or one passage has two texts.
     """
     file = required(folder, "queries.dev.small.tsv", "queries.dev.tsv")
     queries = _by_id(file, numbered_tsv_rows(file, 2))

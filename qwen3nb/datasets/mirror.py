@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from qwen3nb import paths
 from qwen3nb.hub.download import MODEL_FILES, check_cached, download_into, listing
@@ -43,14 +43,7 @@ class MirrorError(ValueError):
 
 @dataclass(frozen=True)
 class Need:
-    """A dataset or model that a selection of tasks and models needs.
-
-    Attributes:
-        kind: ``dataset`` or ``model``.
-        id: its id on the hub.
-        revision: the pinned commit; None if it is not pinned.
-        used_by: names of the tasks or registry entries that need it.
-    """
+    """A ``dataset`` or ``model`` by id and pinned commit, and the tasks or models that need it."""
 
     kind: str
     id: str
@@ -87,23 +80,26 @@ def is_filled(id_: str) -> bool:
 
 def _fetched_note(folder: Path) -> _Note | None:
     """Return what `fetch` noted of a folder; None without a readable note."""
-    with suppress(FileNotFoundError, ValueError, ValidationError):
+    with suppress(FileNotFoundError, ValueError):  # pydantic's errors are of ValueError
         return TypeAdapter(_Note).validate_python(read_json(folder / NOTE))
     return None
 
 
-def _is_unchanged(folder: Path, note: _Note) -> bool:
-    """Return whether a folder has the files that were fetched, unchanged, and no other."""
-    digest = sha256_json(sorted(note.files.items()))
-    return _files(folder) == set(note.files) and _content(folder) == digest
+def _unchanged_note(folder: Path) -> _Note | None:
+    """Return the note on a folder that has the files that were fetched, and no other."""
+    note = _fetched_note(folder)
+    if note is None or _copied_files(folder).keys() != note.files.keys():
+        return None
+    return note if _content(folder) == sha256_json(sorted(note.files.items())) else None
 
 
-def _copied_files(folder: Path) -> list[Path]:
-    """Return all files of a copy, also below linked folders, but the note and the hub's own."""
+def _copied_files(folder: Path) -> dict[str, Path]:
+    """Return all files of a copy by name, also below links, but the note and the hub's own."""
     tops = os.walk(folder, followlinks=True)
-    files = [Path(top, name) for top, _, names in tops for name in names]
-    own = (folder / NOTE, folder / ".cache")
-    return sorted(f for f in files if f.is_file() and not {f, *f.parents} & {*own})
+    files = sorted(Path(top, name) for top, _, names in tops for name in names)
+    own = {folder / NOTE, folder / ".cache"}
+    kept = (file for file in files if file.is_file() and not {file, *file.parents} & own)
+    return {str(file.relative_to(folder)): file for file in kept}
 
 
 def _content(folder: Path) -> str:
@@ -111,9 +107,9 @@ def _content(folder: Path) -> str:
     files = _copied_files(folder)
 
     def compute() -> str:
-        return sha256_json(sorted((str(f.relative_to(folder)), sha256_file(f)) for f in files))
+        return sha256_json(sorted((name, sha256_file(file)) for name, file in files.items()))
 
-    return remembered_digest(files, compute)
+    return remembered_digest(list(files.values()), compute)
 
 
 def data_revision(task: Any) -> str:
@@ -131,8 +127,7 @@ def current_revision(id_: str, *, pinned: str) -> str:
     folder = mirrored(id_)
     if folder is None:
         return pinned
-    note = _fetched_note(folder)
-    if note is not None and _is_unchanged(folder, note):
+    if note := _unchanged_note(folder):
         return note.revision or pinned
     return f"local-{_content(folder)[:32]}"
 
@@ -141,43 +136,33 @@ def current_revision(id_: str, *, pinned: str) -> str:
 def local_data(task: Any) -> Iterator[None]:
     """Make an MTEB task load from the mirror, if its data are there.
 
-    MTEB tasks share the metadata of their class, and unloading a task restores it.
-    Therefore path and revision are replaced in the class, and restored afterwards; MTEB's
-    result then carries the revision that the record does.
+    MTEB tasks share the metadata of their class, and unloading a task restores it. Therefore path
+    and revision are replaced in the class, and restored afterwards; MTEB's result then carries the
+    revision that the record does.
+
+    The datasets library gets a cache of its own for this content: it caches a folder by its base
+    name, its card and the times of its files, so that changed rows would be served as they were.
     """
     data = type(task).metadata.dataset
     folder = mirrored(data["path"])
     if folder is None:
         yield
         return
+    import datasets
+
     local = {"path": str(folder), "revision": data_revision(task)}
     entries = [data] if task.metadata.dataset is data else [data, task.metadata.dataset]
     earlier = [{key: entry[key] for key in local if key in entry} for entry in entries]
+    shared = datasets.config.HF_DATASETS_CACHE
     for entry in entries:
         entry.update(local)
-    try:
-        with _cache_by_content(folder):
-            yield
-    finally:
-        for entry, own in zip(entries, earlier, strict=True):
-            entry.update(own)
-
-
-@contextmanager
-def _cache_by_content(folder: Path) -> Iterator[None]:
-    """Give the datasets library a cache of its own for this content of ``folder``.
-
-    It caches a folder by its base name, its card and the times of its files: changed rows
-    would be served as they were, and two folders of one name would share a cache.
-    """
-    import datasets
-
-    shared = datasets.config.HF_DATASETS_CACHE
     datasets.config.HF_DATASETS_CACHE = Path(shared) / f"local-{_content(folder)[:32]}"
     try:
         yield
     finally:
         datasets.config.HF_DATASETS_CACHE = shared
+        for entry, own in zip(entries, earlier, strict=True):
+            entry.update(own)
 
 
 def load_data(task: Any) -> None:
@@ -199,10 +184,17 @@ def load_data(task: Any) -> None:
         revision = str(task.metadata.dataset.get("revision"))
         with hub_session():
             _check_downloads(path, revision)
-            task.load_data()
-            if damaged := _check_downloads(path, revision):
-                _remove_prepared(path)
-                raise HubError(f"{damaged} was not what the hub lists; it was removed; try again")
+            try:
+                task.load_data()
+            finally:
+                if damaged := _check_downloads(path, revision):
+                    import datasets
+
+                    prepared = Path(datasets.config.HF_DATASETS_CACHE)
+                    for folder in prepared.glob(path.replace("/", "___")):
+                        shutil.rmtree(folder)
+                    text = f"{damaged} was not what the hub lists; it was removed; try again"
+                    raise HubError(text)
         _check_revision(task.dataset, revision)
     except Exception as error:  # a loader may raise anything
         raise explain(task, error) from error
@@ -215,13 +207,6 @@ def _check_downloads(path: str, revision: str) -> str:
     snapshots = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}/snapshots"
     folders = snapshots.glob(revision if _COMMIT.fullmatch(revision) else "*")
     return next((file.name for folder in folders for file in check_cached(folder)), "")
-
-
-def _remove_prepared(path: str) -> None:
-    import datasets
-
-    for folder in Path(datasets.config.HF_DATASETS_CACHE).glob(path.replace("/", "___")):
-        shutil.rmtree(folder)
 
 
 def _check_revision(data: Any, revision: str) -> None:
@@ -276,11 +261,8 @@ def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
 def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterator[None]:
     """Guard the requests of the hub's libraries; without a hub, keep them to their own caches.
 
-    They would ask several times for every file, though it is there.
-
-    Args:
-        needed: what is loaded within the block; for what is in the mirror, no hub is asked.
-        reachable: `hub_reachable`, remembered so that the hub is asked once per run.
+    They would ask several times for every file, though it is there. If all that is ``needed`` is in
+    the mirror, no hub is asked.
     """
     import datasets
     from huggingface_hub import constants
@@ -306,10 +288,7 @@ def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterato
 def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
     """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
 
-    Args:
-        needed: from `needs`.
-        reachable: `hub_reachable`, perhaps remembered; called only if something is not here
-            already.
+    ``reachable`` is `hub_reachable`, perhaps remembered; called only if something is not here.
     """
     absent = [each for each in needed if not is_filled(each.id) and not _in_hub_cache(each)]
     if not absent:
@@ -322,11 +301,8 @@ def missing_error(
 ) -> MirrorError:
     """Return one error that lists what is missing, and the one command that fetches it.
 
-    Args:
-        absent: from `missing`.
-        command: options of ``qwen3nb fetch`` to name, such as ``--tier full``; by default
-            every task and model.
-        problem: why the hub cannot be used, from `hub_problem`.
+    ``command`` are options of ``qwen3nb fetch`` to name, by default every task and model;
+    ``problem`` is why the hub cannot be used.
     """
     mirror = paths.mirror()
     where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
@@ -369,9 +345,7 @@ def _in_hub_cache(need: Need) -> bool:
 def fetch_all(
     needed: Iterable[Need], mirror: Path, *, say: Callable[[str], object] = print
 ) -> dict[str, str]:
-    """Download each need into the mirror.
-
-    If the hub cannot be used at all, it is not asked for the rest.
+    """Download each need into the mirror; a hub that cannot be used is not asked for the rest.
 
     Returns:
         By id, why it is not in the mirror; empty for those that were not tried.
@@ -393,18 +367,12 @@ def fetch_all(
 
 def _is_fetched(need: Need, mirror: Path) -> bool:
     """Return whether the mirror has a need, complete and unchanged."""
-    note = _fetched_note(mirror / need.id)
-    return (
-        note is not None
-        and note.revision == need.revision
-        and _is_unchanged(mirror / need.id, note)
-    )
+    note = _unchanged_note(mirror / need.id)
+    return note is not None and note.revision == need.revision
 
 
 def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:
-    """Download one need into the mirror, unless it is there already.
-
-    An interrupted download is resumed.
+    """Download one need into the mirror, unless it is there already; resume what was cut off.
 
     Raises:
         MirrorError: the download fails, or would replace files that are not the hub's.
@@ -415,25 +383,21 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
         return folder
     say(f"  fetching {need.id} @ {(need.revision or 'main')[:12]}")
     partial = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
-    model = need.kind == "model"
+    wanted = MODEL_FILES if need.kind == "model" else None
     try:
         files = download_into(
-            partial,
-            need.id,
-            kind=need.kind,
-            revision=need.revision,
-            files=MODEL_FILES if model else None,
+            partial, need.id, kind=need.kind, revision=need.revision, files=wanted
         )
     except HubError as error:
         raise MirrorError(f"{need.id}: download from the hub failed ({error})") from error
     if not files:
         raise MirrorError(f"{need.id}: the hub lists no file that is used of a {need.kind}")
-    if _fetched_note(folder) is None and (own := _files(folder) - set(files)):
+    if _fetched_note(folder) is None and (own := _copied_files(folder).keys() - set(files)):
         raise MirrorError(
             f"{folder}: has files that are not on the hub, such as {min(own)}; move the folder "
             "away to fetch it anew"
         )
-    for name in _files(partial) - set(files):  # of other revisions
+    for name in _copied_files(partial).keys() - set(files):  # of other revisions
         (partial / name).unlink()
     digests = {name: sha256_file(partial / name) for name in sorted(files)}
     note = {"id": need.id, "kind": need.kind, "revision": need.revision, "files": digests}
@@ -456,19 +420,14 @@ def _move(partial: Path, folder: Path) -> None:
         partial.parent.rmdir()
 
 
-def _files(folder: Path) -> set[str]:
-    """Return the files of a copy, without the note on it."""
-    return {str(file.relative_to(folder)) for file in _copied_files(folder)}
-
-
 def sizes(
     needed: Iterable[Need], *, say: Callable[[str], object] = print
-) -> Iterator[tuple[Need, str]]:
-    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails.
+) -> list[tuple[Need, str]]:
+    """Return each need with its size on the hub, as text; ``unknown`` if the hub fails.
 
     ``say`` is called once with the first reason.
     """
-    reasons: list[str] = []
+    sized: list[tuple[Need, str]] = []
     with hub_session():
         for need in needed:
             try:
@@ -477,7 +436,7 @@ def sizes(
                 size = f"{total / 1e6:,.1f} MB"
             except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
                 size = "unknown"
-                if not reasons:
-                    reasons.append(hub_reason(error))
-                    say(f"{need.id}: {reasons[0]}")
-            yield need, size
+                if not any(each == size for _, each in sized):
+                    say(f"{need.id}: {hub_reason(error)}")
+            sized.append((need, size))
+    return sized

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.utils.byte_sizes import parse_size
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
@@ -67,11 +67,7 @@ def variant(folder: Path, *names: str) -> Path | None:
 
 
 def required(folder: Path, *names: str) -> Path:
-    """Return the file of `variant`.
-
-    Raises:
-        DataError: there is none.
-    """
+    """Return the file of `variant`, or raise DataError."""
     file = variant(folder, *names)
     if file is None:
         raise DataError(f"{folder}: no {' or '.join(names)} (or .gz)")
@@ -79,13 +75,7 @@ def required(folder: Path, *names: str) -> Path:
 
 
 def size_limit(default: int) -> int:
-    """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more.
-
-    The option sets the variable QWEN3NB_READ_LIMIT, for libraries and notebooks.
-
-    Raises:
-        DataError: the variable is not a size.
-    """
+    """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more."""
     try:
         return max(default, parse_size(os.environ.get(READ_LIMIT) or "0"))
     except ValueError as error:
@@ -112,7 +102,7 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
-    number, size, rest = 1, 0, b""
+    number, size = 1, 0
     try:
         packed = file.stat().st_size if file.suffix == ".gz" else None
         if packed is not None:
@@ -121,27 +111,23 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
         limit, longest = None if most is None else size_limit(most), size_limit(LINE)
         with gzip.open(file) if packed is not None else file.open("rb") as raw:
             while data := raw.read(_BLOCK):
-                whole, end, last = data.rpartition(b"\n")
-                data, rest = (rest + whole + end, last) if end else (b"", rest + last)
-                if not size:
-                    data, rest = data.removeprefix(_BOM), rest.removeprefix(_BOM)
-                size += len(whole) + len(end) + len(last)
-                if max(len(rest), data.find(b"\n")) > longest:
-                    line = number if data.find(b"\n") > longest else number + data.count(b"\n")
+                data += raw.readline(longest + 1)  # the rest of the last line
+                size, data = size + len(data), data if size else data.removeprefix(_BOM)
+                if data and not data.endswith(b"\n"):
+                    data += b"\n"
+                line = number + data.count(b"\n") - 1
+                if len(data) - data.rfind(b"\n", 0, -1) - 2 > longest:
                     raise DataError(
                         f"{file}:{line}: the line is longer than {raised_limit(longest)}"
                     )
                 if limit is not None and size > limit:
                     how = "" if packed is None else f" unpacked from {packed:,} bytes"
-                    line = number + data.count(b"\n")
                     raise DataError(f"{file}:{line}: more than {limit >> 20} MiB{how}; {_RAISED}")
                 if data:
                     yield number, _decoded(file, number, data)
-                    number += data.count(b"\n")
+                number = line + 1
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
-    if rest:
-        yield number, _decoded(file, number, rest + b"\n")
 
 
 def _decoded(file: Path, number: int, data: bytes) -> str:
@@ -160,11 +146,7 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
 
 
 def read_bytes(file: Path, *, most: int) -> bytes:
-    """Return the content of a file of at most ``most`` bytes; see `size_limit`.
-
-    Raises:
-        DataError: no regular file, too large, or unreadable.
-    """
+    """Return the content of a file of at most ``most`` bytes, or raise DataError."""
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
     size, limit = file.stat().st_size, size_limit(most)
@@ -177,11 +159,7 @@ def read_bytes(file: Path, *, most: int) -> bytes:
 
 
 def read_text(file: Path, *, most: int) -> str:
-    """Return the text of a whole file, without a byte order mark.
-
-    Raises:
-        DataError: see `read_bytes`; or not UTF-8 (names the line).
-    """
+    """Return the text of a whole file, without a byte order mark, or raise DataError."""
     return _decoded(file, 1, read_bytes(file, most=most).removeprefix(_BOM))
 
 
@@ -190,7 +168,7 @@ def unicode_text(text: str) -> bool:
     if text.isascii():
         return True
     try:
-        text.encode("utf-8")
+        text.encode()  # faster than a search
     except UnicodeEncodeError:
         return False
     return True
@@ -218,25 +196,19 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
                 raise DataError(
                     f"{where}: no field {name!r}, but {near[0]!r:.60}; expected {', '.join(fields)}"
                 )
-        yield number, tuple(_field(where, row.get(name), name, fields[name]) for name in fields)
-
-
-def _field(where: str, value: Any, name: str, kind: type | tuple[type, ...]) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        expected = " or ".join(each.__name__ for each in kinds)
-        raise DataError(f"{where}: field {name!r} is {value!r:.60}; expected {expected}")
-    if isinstance(value, str) and not unicode_text(value):
-        raise DataError(f"{where}: field {name!r} has a lone surrogate: {value!r:.60}")
-    return value
+        for name, kind in fields.items():
+            value = row.get(name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                kinds = kind if isinstance(kind, tuple) else (kind,)
+                expected = " or ".join(each.__name__ for each in kinds)
+                raise DataError(f"{where}: field {name!r} is {value!r:.60}; expected {expected}")
+            if isinstance(value, str) and not unicode_text(value):
+                raise DataError(f"{where}: field {name!r} has a lone surrogate: {value!r:.60}")
+        yield number, tuple(row.get(name) for name in fields)
 
 
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
-    """Parse ``line`` as a JSON object; error messages start with ``where``.
-
-    Raises:
-        DataError: see `parse_json`; or not an object.
-    """
+    """Parse ``line`` as a JSON object; raise DataError, which starts with ``where``, for others."""
     try:
         row = parse_json(line, nan=nan)
     except ValueError as error:
@@ -257,11 +229,7 @@ def _alike(name: str, key: str) -> bool:
 
 
 def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the fields of each line; quotes are characters like others.
-
-    Raises:
-        DataError: a line has more or fewer than ``columns`` fields.
-    """
+    """Yield the number and the fields of each line; quotes are characters like others."""
     for number, line in numbered_lines(file):
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != columns:
@@ -296,17 +264,30 @@ def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list
         raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None
 
 
-def checked_id(value: Any, *, where: str) -> str:
-    r"""Return an id: text that is not blank, without control characters and lone surrogates.
+def named_rows(
+    file: Path, columns: Collection[str], *, most: int | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the last line and the cells in ``columns`` of each row of a file with a header.
 
     Raises:
-        DataError: it is none; the message starts with ``where``.
-
-    >>> checked_id("d\0", where="corpus.jsonl:7")
-    Traceback (most recent call last):
-    ...
-    qwen3nb.datasets.rows.DataError: corpus.jsonl:7: the id 'd\x00' has unprintable characters
+        DataError: see `csv_rows`; a column is missing or given twice; or a row has more or fewer
+            cells than the header.
     """
+    rows = csv_rows(file, most=most)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    if (twice := first_duplicate(header)) is not None:
+        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
+    if lost := [name for name in columns if name not in header]:
+        raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
+    for number, row in rows:
+        if len(row) != len(header):
+            raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
+        values = dict(zip(header, row, strict=True))
+        yield number, {name: values[name] for name in columns}
+
+
+def checked_id(value: Any, *, where: str) -> str:
+    """Return text that is not blank, without control characters and lone surrogates, or raise."""
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{where}: the id is {value!r:.60}; expected text that is not blank")
     if not value.isprintable() and _UNFIT.search(value):
@@ -345,6 +326,11 @@ def number_in_text(text: str) -> float | None:
         return None
 
 
+def stated_number(value: Any) -> float | None:
+    """Return the number that a value of JSON or a cell of a table is, or None."""
+    return number_in_text(value) if isinstance(value, str) else finite_number(value)
+
+
 def has_control_characters(text: str) -> bool:
     """Return whether ``text`` has control characters other than tabs and line ends."""
     return _CONTROL.search(text) is not None
@@ -358,7 +344,7 @@ def scored_pair(
     Raises:
         DataError: the score is no finite number, or a text is empty or has control characters.
     """
-    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
+    score = stated_number(gold)
     if score is None:
         raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
     if not first.strip() or not second.strip():

@@ -53,11 +53,7 @@ def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path
 
 
 def run_digest(file: Path, run: Run, *, tag: str, distinct: bool = False) -> str:
-    """Return the SHA-256 of what `write_run` would write.
-
-    Raises:
-        DataError: as `write_run`; names ``file``.
-    """
+    """Return the SHA-256 of what `write_run` would write; an error names ``file``."""
     digest = hashlib.sha256()
     for block in _blocks(file, run, tag=tag, distinct=distinct):
         digest.update(block)
@@ -103,10 +99,7 @@ def _lowered(scores: list[float]) -> list[float]:
 def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
     """Return ``qrels`` in TREC format: ``query 0 document grade``, one per line.
 
-    Negative grades are written as 0, as which they count.
-
-    Raises:
-        DataError: as `write_run`; names ``file``.
+    Negative grades are written as 0, as which they count. Raise DataError as `write_run` does.
     """
     lines = []
     for query in sorted(qrels):
@@ -128,11 +121,7 @@ def _check_ids(file: Path, query: str, documents: list[str]) -> None:
 
 
 def read_run(file: Path) -> dict[str, dict[str, float]]:
-    """Read the score per query and document.
-
-    Raises:
-        DataError: see `load_run`.
-    """
+    """Read the score per query and document; see `load_run`."""
     return {query: dict(scores) for query, scores in load_run(file).items()}
 
 
@@ -186,7 +175,8 @@ def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
 def _columns(file: Path, first: int, text: str, *, known: dict[str, int]) -> Columns:
     """Return queries, documents, ranks and scores; the first line has the number ``first``.
 
-    ``known`` has the ranks that were parsed before.
+    ``known`` has the ranks that were parsed before. Lines that are as they should be are read at
+    once, all others one by one.
     """
     fields = text.split()
     columns = [tuple(fields[each::6]) for each in range(6)]

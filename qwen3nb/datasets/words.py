@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from qwen3nb.datasets.mirror import mirrored
@@ -21,6 +20,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "sentence2": str,
     "score": (int, float),
 }
+_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 WordPair = tuple[str, str, float]
 Analogy = tuple[str, str, str, str]
 
@@ -51,18 +51,20 @@ def load_word_pairs(path: Path | str) -> list[WordPair]:
         rows = numbered_json_rows(file, _FIELDS)
         pairs = [scored_pair(file, number, a, b, gold, of="words") for number, (a, b, gold) in rows]
     else:
-        pairs = list(_csv_pairs(file))
+        pairs = []
+        for row, (number, cells) in enumerate(csv_rows(file)):
+            if len(cells) != 3:
+                raise DataError(f"{file}:{number}: {len(cells)} fields, expected word, word, score")
+            one, two, gold = cells
+            if row or _NUMBER.fullmatch(gold.lower()):  # else it is the header
+                pairs.append(scored_pair(file, number, one.strip(), two.strip(), gold, of="words"))
     if not pairs:
         raise DataError(f"{file}: no word pairs")
     return pairs
 
 
 def load_analogies(file: Path | str) -> list[Analogy]:
-    """Read questions (a, b, c, d), one per line, as in Google's ``questions-words.txt``.
-
-    Raises:
-        DataError: no questions, or a line without exactly four words.
-    """
+    """Read questions (a, b, c, d), one per line, as in Google's ``questions-words.txt``."""
     file = Path(file).expanduser()
     analogies: list[Analogy] = []
     for number, line in numbered_lines(file):
@@ -75,13 +77,3 @@ def load_analogies(file: Path | str) -> list[Analogy]:
     if not analogies:
         raise DataError(f"{file}: no questions")
     return analogies
-
-
-def _csv_pairs(file: Path) -> Iterator[WordPair]:
-    """Yield the pairs; the first row is a header if Python reads no number in its score."""
-    for row, (number, cells) in enumerate(csv_rows(file)):
-        if len(cells) != 3:
-            raise DataError(f"{file}:{number}: {len(cells)} fields, expected word, word, score")
-        if row or re.fullmatch(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*", cells[2].lower()):
-            first, second = cells[0].strip(), cells[1].strip()
-            yield scored_pair(file, number, first, second, cells[2], of="words")

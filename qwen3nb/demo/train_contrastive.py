@@ -43,24 +43,17 @@ _Row = Mapping[str, list[int]]
 
 @dataclass(frozen=True)
 class ContrastiveSettings(Schedule):
-    """The contrastive phase.
-
-    Attributes:
-        temperature: divides the cosines.
-        development: pairs to measure on: nDCG@10 at full length, the loss as in training.
-        averaged: number of checkpoints to average, the best on the development pairs.
-        seed: seed of the draws.
-    """
+    """The contrastive phase."""
 
     steps: int = 400
     save_every: int = 100
     batch: int = 64
     length: int = 48
     learning_rate: float = 3e-3
-    temperature: float = 0.05
-    development: int = 800
-    averaged: int = 2
-    seed: int = 0
+    temperature: float = 0.05  # divides the cosines
+    development: int = 800  # pairs to measure on: nDCG@10 at full length, the loss as in training
+    averaged: int = 2  # number of checkpoints to average, the best on the development pairs
+    seed: int = 0  # seed of the draws
 
 
 CONTRASTIVE = ContrastiveSettings()

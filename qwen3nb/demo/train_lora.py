@@ -29,7 +29,8 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -61,36 +62,24 @@ _MODES = {
     "joint": ("joint", ("loss_emb", "loss_rerank")),
 }
 _TEMPLATE = TEMPLATES["double-newline"]
+_WORDS = ["no", "yes"]
 _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 @dataclass(frozen=True)
 class BaseSettings:
-    """Size and training of the base model.
+    """Size and training of the base model."""
 
-    Attributes:
-        steps: optimisation steps.
-        batch: queries per step.
-        learning_rate: peak of the learning rate; linear warm-up, then cosine.
-        temperature: temperature of the contrastive loss.
-        window: maximum tokens of a pair.
-        length: maximum tokens of an embedded text.
-        vocabulary: size of the vocabulary without special tokens.
-        hidden: hidden size.
-        layers: number of layers.
-        seed: seed of everything random.
-    """
-
-    steps: int = 500
-    batch: int = 16
-    learning_rate: float = 3e-3
-    temperature: float = 0.05
-    window: int = 192
-    length: int = 64
-    vocabulary: int = 4000
-    hidden: int = 64
-    layers: int = 2
-    seed: int = 0
+    steps: int = 500  # optimisation steps
+    batch: int = 16  # queries per step
+    learning_rate: float = 3e-3  # peak of the learning rate; linear warm-up, then cosine
+    temperature: float = 0.05  # temperature of the contrastive loss
+    window: int = 192  # maximum tokens of a pair
+    length: int = 64  # maximum tokens of an embedded text
+    vocabulary: int = 4000  # size of the vocabulary without special tokens
+    hidden: int = 64  # hidden size
+    layers: int = 2  # number of layers
+    seed: int = 0  # seed of everything random
 
 
 BASE = BaseSettings()
@@ -98,31 +87,19 @@ BASE = BaseSettings()
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """Training of the demo's adapters.
+    """Training of the demo's adapters."""
 
-    Attributes:
-        steps: optimisation steps, for every mode.
-        batch: queries per step.
-        rank: rank of the adapters.
-        alpha: scale of the adapters, multiplied by 1/rank.
-        learning_rate: peak of the learning rate; linear warm-up over a tenth, then cosine.
-        temperature: temperature of the contrastive loss.
-        window: maximum tokens of a pair.
-        length: maximum tokens of an embedded text.
-        log_every: steps between entries of the log and of the gradient conflicts.
-        seeds: one adapter is trained per mode and seed.
-    """
-
-    steps: int = 40
-    batch: int = 8
-    rank: int = 8
-    alpha: int = 16
+    steps: int = 40  # optimisation steps, for every mode
+    batch: int = 8  # queries per step
+    rank: int = 8  # rank of the adapters
+    alpha: int = 16  # scale of the adapters, multiplied by 1/rank
+    # peak of the learning rate; linear warm-up over a tenth, then cosine
     learning_rate: float = 3e-3
-    temperature: float = 0.05
-    window: int = 192
-    length: int = 64
-    log_every: int = 5
-    seeds: tuple[int, ...] = (42, 123)
+    temperature: float = 0.05  # temperature of the contrastive loss
+    window: int = 192  # maximum tokens of a pair
+    length: int = 64  # maximum tokens of an embedded text
+    log_every: int = 5  # steps between entries of the log and of the gradient conflicts
+    seeds: tuple[int, ...] = (42, 123)  # one adapter is trained per mode and seed
 
 
 LORA = LoraSettings()
@@ -175,12 +152,6 @@ def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Any], length: in
 
     queries = [f"Instruct: {INSTRUCTION}\nQuery:{entry.summary}" for entry in entries]
     return Batch(rows, labels, texts(queries), texts([entry.text for entry in entries]))
-
-
-def _words(tokenizer: Any) -> list[int]:
-    """The token ids of no and yes."""
-    ids: list[int] = tokenizer.convert_tokens_to_ids(["no", "yes"])
-    return ids
 
 
 def _ranking_loss(backbone: Any, rows: Tensor, batch: Batch) -> Tensor:
@@ -242,37 +213,12 @@ def _optimiser(
 
 def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     """Train the base model; its tokenizer covers the template and words of the reranker."""
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
     prompt = _TEMPLATE.prefix + _TEMPLATE.head(INSTRUCTION, "") + _TEMPLATE.suffix
     texts, _ = training_texts()
     write_tokenizer([*texts, *[prompt, "yes", "no"] * 50], folder, vocabulary=settings.vocabulary)
     training = _batches(folder, settings, seed=settings.seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model, tokenizer = _fresh(folder, settings)
-    with faster_linear_layers():
-        losses = _train_all(model, _words(tokenizer), training, settings)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-        model.save_pretrained(folder)
-    write_json(
-        folder / "training.json",
-        {
-            "objective": "yes or no about a pair, and InfoNCE, added",
-            "data": "PyDocs without the functions of the smoke tier's sample",
-            "settings": asdict(settings),
-            "last losses": losses,
-            "hardware": "CPU",
-            "toy": True,
-        },
-        indent=2,
-    )
-    return folder
-
-
-def _fresh(folder: Path, settings: BaseSettings) -> tuple[Any, Any]:
-    """Return the model with random weights, and its tokenizer."""
-    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
-
     tokenizer = AutoTokenizer.from_pretrained(folder)
     rows, end = len(tokenizer), tokenizer.convert_tokens_to_ids(END)
     config = Qwen3Config(
@@ -290,7 +236,30 @@ def _fresh(folder: Path, settings: BaseSettings) -> tuple[Any, Any]:
         pad_token_id=end,
         eos_token_id=end,
     )
-    return Qwen3ForCausalLM(config), tokenizer
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = Qwen3ForCausalLM(config)
+    with faster_linear_layers():
+        losses = _train_all(model, tokenizer.convert_tokens_to_ids(_WORDS), training, settings)
+    with _unwarned():
+        model.save_pretrained(folder)
+    about = {
+        "objective": "yes or no about a pair, and InfoNCE, added",
+        "data": "PyDocs without the functions of the smoke tier's sample",
+        "settings": asdict(settings),
+        "last losses": losses,
+        "hardware": "CPU",
+        "toy": True,
+    }
+    write_json(folder / "training.json", about, indent=2)
+    return folder
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        yield
 
 
 def _train_all(
@@ -319,15 +288,7 @@ def _train_all(
 def train_adapters(
     base: Path, outputs: Path, *, settings: LoraSettings = LORA, say: Callable[[str], Any] = print
 ) -> list[Path]:
-    """Train one adapter per mode and seed, and return their folders.
-
-    Args:
-        base: the model of `train_base`, or any causal language model with the tokens yes
-            and no.
-        outputs: the folder to write to.
-        settings: see `LoraSettings`.
-        say: called with one line per adapter.
-    """
+    """Train one adapter per mode and seed, and return their folders."""
     folders = []
     for seed in settings.seeds:
         training = _batches(base, settings, seed=seed)
@@ -396,12 +357,17 @@ def _train_adapter(
             log.append({**line, **means})
         schedule.step()
     log.append(_summary(len(training), recent))
-    config = _config(base, mode, seed, settings)
-    _save(model, folder / "checkpoints" / "final", base=config["model"]["base_model_name"])
+    config, final = _config(base, mode, seed, settings), folder / "checkpoints" / "final"
+    with _unwarned():
+        model.save_pretrained(str(final))
+    # The path of the base model relative to the root, so that a checkout can be moved.
+    adapter, name = final / "adapter_config.json", config["model"]["base_model_name"]
+    write_json(adapter, {**read_json(adapter), "base_model_name_or_path": name}, indent=2)
     write_text(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    write_text(folder / "train_log.jsonl", _json_lines(log))
-    if conflicts:
-        write_text(folder / "gradient_conflicts.jsonl", _json_lines(conflicts))
+    for file, rows in (("train_log", log), ("gradient_conflicts", conflicts)):
+        if rows:
+            lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
+            write_text(folder / f"{file}.jsonl", "".join(lines))
     return _means(recent[-50:])
 
 
@@ -410,17 +376,12 @@ def _with_adapter(base: Path, seed: int, settings: LoraSettings) -> tuple[Any, l
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    ids = _words(AutoTokenizer.from_pretrained(base))
-    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-        warnings.filterwarnings("ignore", category=FutureWarning)
+    ids = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
+    with _unwarned(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_pretrained(base)
-        lora = LoraConfig(
-            r=settings.rank,
-            lora_alpha=settings.alpha,
-            lora_dropout=0.0,
-            target_modules=_TARGETS,
-        )
+        sizes = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": 0.0}
+        lora = LoraConfig(**sizes, target_modules=_TARGETS)
         return get_peft_model(model, lora), ids
 
 
@@ -454,15 +415,6 @@ def _summary(steps: int, losses: list[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def _save(model: Any, final: Path, *, base: str) -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning)
-        model.save_pretrained(str(final))
-    # The path of the base model relative to the root, so that a checkout can be moved.
-    written = final / "adapter_config.json"
-    write_json(written, {**read_json(written), "base_model_name_or_path": base}, indent=2)
-
-
 def _config(base: Path, mode: str, seed: int, settings: LoraSettings) -> dict[str, Any]:
     """The content of ``config.yaml``, in the layout of the real adapter training."""
     return {
@@ -492,7 +444,3 @@ def _config(base: Path, mode: str, seed: int, settings: LoraSettings) -> dict[st
 
 def _means(losses: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: sum(each[name] for each in losses) / len(losses) for name in losses[0]}
-
-
-def _json_lines(rows: Sequence[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)

@@ -36,19 +36,12 @@ from qwen3nb.utils.atomic_files import write_json
 
 @dataclass(frozen=True)
 class Denoiser:
-    """One way to hide tokens.
+    """One way to hide tokens."""
 
-    Attributes:
-        mode: the text at the front of the source.
-        share: share of the examples.
-        rate: share of hidden tokens; None for everything after a random point.
-        span: mean length of a hidden span.
-    """
-
-    mode: str
-    share: float
-    rate: float | None
-    span: int
+    mode: str  # the text at the front of the source
+    share: float  # share of the examples
+    rate: float | None  # share of hidden tokens; None for everything after a random point
+    span: int  # mean length of a hidden span
 
 
 DENOISERS = (
@@ -68,27 +61,20 @@ class Example:
 
 @dataclass(frozen=True)
 class Ul2Settings(Schedule):
-    """Size and training of the models.
-
-    Attributes:
-        vocabulary: size of the vocabulary without special tokens and sentinels.
-        hidden: hidden size.
-        layers: layers per stack.
-        spread: standard deviation of the initial weights; about 1/sqrt(hidden), so that
-            the rows of the tied embedding start with length 1.
-        seed: seed of everything random.
-    """
+    """Size and training of the models."""
 
     steps: int = 1200
     save_every: int = 400
     batch: int = 16
     length: int = 64
     learning_rate: float = 3e-3
-    vocabulary: int = 4000
-    hidden: int = 128
-    layers: int = 2
+    vocabulary: int = 4000  # size of the vocabulary without special tokens and sentinels
+    hidden: int = 128  # hidden size
+    layers: int = 2  # layers per stack
+    # standard deviation of the initial weights; about 1/sqrt(hidden), so that the rows of the tied
+    # embedding start with length 1
     spread: float = 0.09
-    seed: int = 0
+    seed: int = 0  # seed of everything random
 
 
 UL2 = Ul2Settings()
@@ -285,15 +271,7 @@ def denoise(
     end: int,
     generator: np.random.Generator,
 ) -> Example:
-    """Create a training example from a text of at least four tokens.
-
-    Args:
-        ids: token ids of the text, without end token.
-        modes: token ids of each mode's text.
-        sentinels: token ids of the sentinels, in order.
-        end: id of the end-of-text token.
-        generator: draws the denoiser and the hidden tokens.
-    """
+    """Create a training example from a text of at least four tokens."""
     shares = [denoiser.share for denoiser in DENOISERS]
     denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
     if denoiser.rate is None:

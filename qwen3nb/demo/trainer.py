@@ -31,21 +31,13 @@ _Trainer = TypeVar("_Trainer", bound=Trainer)
 
 @dataclass(frozen=True)
 class Schedule:
-    """What every training by the Trainer has.
+    """What every training by the Trainer has."""
 
-    Attributes:
-        steps: optimisation steps.
-        save_every: steps between checkpoints; step 0 is saved separately.
-        batch: texts, or pairs of them, per step.
-        length: maximum tokens of a text in training.
-        learning_rate: peak of the learning rate; linear warm-up, then cosine.
-    """
-
-    steps: int
-    save_every: int
-    batch: int
-    length: int
-    learning_rate: float
+    steps: int  # optimisation steps
+    save_every: int  # steps between checkpoints; step 0 is saved separately
+    batch: int  # texts, or pairs of them, per step
+    length: int  # maximum tokens of a text in training
+    learning_rate: float  # peak of the learning rate; linear warm-up, then cosine
 
 
 def make_trainer(
@@ -59,18 +51,7 @@ def make_trainer(
     checkpoints: bool = True,
     **options: Any,
 ) -> _Trainer:
-    """Return a trainer: one thread's work, a checkpoint and a log every few steps.
-
-    Args:
-        kind: its class.
-        folder: of the checkpoints, and of the tokenizer that is copied into each.
-        schedule: of the training.
-        name: shown at its progress bar.
-        seed: of the order of the texts.
-        callbacks: more of them.
-        checkpoints: whether to save any.
-        options: of the class, such as the model and the data.
-    """
+    """Return a trainer: one thread's work, a checkpoint and a log every few steps."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=schedule.steps,

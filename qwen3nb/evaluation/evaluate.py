@@ -13,17 +13,14 @@ from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.evaluation.known_models import known_or_loaded
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
-from qwen3nb.evaluation.recording import Work, assemble, with_runs
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
-from qwen3nb.evaluation.retrieval.first_stage import First, first_stage
+from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import rerank
-from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions, evaluate_each
+from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_runs
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
-from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.utils.imports import load_library
 
@@ -71,7 +68,7 @@ def evaluate(
             0 for no limit. A limited task has a different name and is left out of MTEB's
             own results.
         output: folder for records; by default `paths.results`.
-        seed: seed of the confidence intervals.
+        seed: names the folder of the records, next to those of other seeds.
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
@@ -94,17 +91,16 @@ def evaluate(
         ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
             that has its own.
     """
-    run: RunOptions = {
+    how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
+    options: dict[str, Any] = {
         "output": output,
         "seed": seed,
-        "batch_size": batch_size,
         "config": config,
         "fresh": fresh,
         "runs": runs,
         "strict": strict,
-        "show_progress": show_progress,
+        **how,
     }
-    how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
     if not isinstance(model, str | Path | Model):
         model = WrappedEncoder(model, label=label, fingerprint=fingerprint, **how)
     elif label or fingerprint:
@@ -115,7 +111,7 @@ def evaluate(
             "(TestCollection.subset makes a collection smaller)"
         )
     if isinstance(data, Domain):
-        return evaluate_domain([model], data, **run)
+        return evaluate_domain([model], data, **options)
     if isinstance(model, str | Path):
         spec = str(model)
 
@@ -128,13 +124,13 @@ def evaluate(
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
         if isinstance(model, Reranker):
-            return rerank(model, listed, **run)
+            return rerank(model, listed, **options)
         names = [each.name if isinstance(each, TestCollection) else str(each) for each in listed]
         jobs = [(name, partial(_find, model, d)) for name, d in zip(names, listed, strict=True)]
-        return evaluate_each(jobs, Run(**run), label=model.label, kind="collections")
+        return evaluate_each(jobs, Run(**options), label=model.label, kind="collections")
     if not tasks and isinstance(model, Reranker):
-        return rerank(model, tier=tier, limit=limit, **run)
-    return evaluate_tasks(model, tier=tier, tasks=tasks, limit=limit, **run)
+        return rerank(model, tier=tier, limit=limit, **options)
+    return evaluate_tasks(model, Run(**options), tier=tier, tasks=tasks, limit=limit)
 
 
 def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:
@@ -168,7 +164,7 @@ class CollectionItem:
     def evaluate(self, model: Any, run: Run, earlier: Result | None) -> Result:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
-        stage = first_stage(collection, _as_first_stage(model), depth=DEPTH)
+        stage = first_stage(collection, model, depth=DEPTH)
         result = assemble(
             work,
             TaskInfo(
@@ -182,17 +178,7 @@ class CollectionItem:
                 counts={**collection.counts, **stage.counts, **work.counts()},
             ),
             score_run(collection.qrels, stage.run, self.measures, zeros=True),
-            config={**(run.config or {}), "depth": DEPTH},
-            seed=run.seed,
-            run=run.id,
+            run,
+            config={"depth": DEPTH},
         )
-        if not run.runs:
-            return result
-        return with_runs(result, run.folder, run=stage.run, qrels=collection.qrels)
-
-
-def _as_first_stage(model: Any) -> First:
-    """Express a loaded model as a first stage: itself, BM25, or the parts of a fusion."""
-    if isinstance(model, Fusion):
-        return [_as_first_stage(part) for part in model.parts]
-    return "bm25" if isinstance(model, BM25) else model
+        return with_runs(result, run, stage.run, collection.qrels)

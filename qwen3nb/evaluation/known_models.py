@@ -43,7 +43,6 @@ _LIBRARIES = (
 _WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
 _KEPT = {"label", "identity", "searches_only"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_IDENTITY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,12 @@ def known_or_loaded(
     """
     digest = _digest(entry, options)
     file = paths.cache() / "identities" / f"{digest[:32]}.json"
-    if known := _read(file):
-        return KnownModel(**known, load=cache(load))
+    try:
+        known = read_json(file)
+        if set(known) == _KEPT and _LABEL.fullmatch(known["label"]):
+            return KnownModel(**known, load=cache(load))
+    except (OSError, ValueError, TypeError):
+        pass  # missing or damaged
     model = load()
     if _digest(entry, options) == digest:  # else its files were replaced while it was loaded
         remember(file, {name: getattr(model, name) for name in _KEPT})
@@ -97,16 +100,6 @@ def remember(file: Path, value: Any) -> None:
 def loaded(model: KnownModel | Any) -> Any:
     """Return the model itself, loaded now if it is only known."""
     return model.load() if isinstance(model, KnownModel) else model
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    """Return what is kept of a model in a file; None if it is missing or damaged."""
-    try:
-        known = read_json(file)
-        whole = _LABEL.fullmatch(known["label"]) and _IDENTITY.fullmatch(known["identity"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # loaded again
-    return known if whole and set(known) == _KEPT else None
 
 
 def _digest(entry: ModelEntry, options: Mapping[str, Any]) -> str:

@@ -1,43 +1,60 @@
-"""One evaluation: how it is run, the loop over its items, and its outcome.
+"""One evaluation: how it is run, the loop over its items, their records, and its outcome.
 
 An item is what one record is of: an MTEB task, a test collection, queries and documents of one's
 own, the candidates of a reranker. `evaluate_each` evaluates models on items: a record that is
-there is reused, one that fails stops no other.
+there is reused (`stored`), one that fails stops no other.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache, cached_property
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 
 from qwen3nb import paths
+from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
 from qwen3nb.evaluation.known_models import loaded
-from qwen3nb.evaluation.recording import has_runs, record_path, stored
 from qwen3nb.hub.session import hub_reachable, hub_session
-from qwen3nb.records.record import Result
+from qwen3nb.metrics.aggregate import Aggregate, means
+from qwen3nb.metrics.retrieval import Qrels
+from qwen3nb.metrics.retrieval import Run as Ranked
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import (
+    Environment,
+    ModelInfo,
+    Part,
+    Result,
+    RunCost,
+    TaskInfo,
+    result_path,
+)
 from qwen3nb.records.results import Results
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.records.runs import run_problems
+from qwen3nb.records.side_files import run_path
+from qwen3nb.records.verification import unchanged_record
+from qwen3nb.utils.atomic_files import write_bytes, write_text
 from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
+log = logging.getLogger(__name__)
 SEARCH_TYPES = ("Retrieval", "Reranking")
-_WITH_BAR = ("tasks", "data sets")  # which there may be many of
+_NOTE = ".error.txt"  # next to where the record would be: why it could not be made
 _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an error's class
 
 
 class EvaluationError(RuntimeError):
-    """Some tasks, data sets or models failed; finished records are saved.
-
-    Attributes:
-        run: what was evaluated, with the failures; None if nothing was.
-    """
+    """Some tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
 
     def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
         super().__init__(message)
@@ -48,34 +65,11 @@ class UnsupportedError(ValueError):
     """A model does not support an item, which is skipped; the message says why."""
 
 
-class RunOptions(TypedDict, total=False):
-    """The fields of `Run`, as keywords of a function that evaluates."""
-
-    output: Path | str | None
-    seed: int
-    batch_size: int
-    config: Mapping[str, Any] | None
-    fresh: bool
-    runs: bool
-    strict: bool
-    show_progress: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """How an evaluation is run, whatever the model and the data.
 
-    Attributes:
-        output: folder for records; by default `paths.results`.
-        seed: seed of the confidence intervals.
-        batch_size: texts per batch.
-        config: parameters to store in each record.
-        fresh: evaluate again even if a record exists.
-        runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
-            record that lacks them gets them, and stays as it is otherwise.
-        strict: whether to raise if an item failed; if not, see `EvaluationRun.failures`.
-        show_progress: whether to show progress bars.
-        id: shared by all records of the evaluation.
+    The options are those of `qwen3nb.evaluate`; all records of an evaluation share its ``id``.
     """
 
     output: Path | str | None = None
@@ -100,8 +94,10 @@ class Run:
 
     def is_complete(self, record: Result) -> bool:
         """Whether a record has all that this run keeps: with ``runs``, a search has its run."""
-        searched = record.task.type in SEARCH_TYPES
-        return not (self.runs and searched) or has_runs(record, self.folder)
+        if not self.runs or record.task.type not in SEARCH_TYPES:
+            return True
+        named = record.config.get("runs") and record.config.get("qrels")
+        return bool(named) and not any(run_problems(record.path(self.folder), record))
 
 
 class Item(Protocol):
@@ -160,10 +156,11 @@ class EvaluationRun:
 
     def __repr__(self) -> str:
         """The counts, then a line per record, skipped task and failure."""
-        records = f"{len(self.results)} record{'' if len(self.results) == 1 else 's'}"
-        others = {"reused": self.reused, "skipped": self.skipped, "failed": self.failures}
-        counts = [records, *(f"{len(part)} {name}" for name, part in others.items() if part)]
-        lines = [f"  {result!r}" for result in self.results]
+        counts = [f"{len(self)} record{'s' * (len(self) != 1)}"]
+        for name in ("reused", "skipped", "failures"):
+            if part := getattr(self, name):
+                counts.append(f"{len(part)} {name.replace('failures', 'failed')}")
+        lines = [f"  {result!r}" for result in self]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
         return "\n".join([f"<EvaluationRun: {', '.join(counts)}>", *lines, *self.failure_lines()])
 
@@ -180,11 +177,7 @@ class EvaluationRun:
         return [f"  {name}: {reason}" for name, reason in self.reasons.items()]
 
     def raise_failures(self) -> None:
-        """Raise the failures, if there are any.
-
-        Raises:
-            EvaluationError: an item failed; lists each with its reason.
-        """
+        """Raise an EvaluationError that lists each failure with its reason, if there are any."""
         if not self.failures:
             return
         tried = len(self.failures) + len(self.results) + len(self.skipped)
@@ -217,24 +210,28 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     reused: list[str] = []
     skipped: dict[str, str] = {}
     failures: dict[str, str] = {}
-    silent = not run.show_progress or kind not in _WITH_BAR
-    bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=silent)
+    shown = run.show_progress and kind in ("tasks", "data sets")  # which there may be many of
+    bar = tqdm(list(jobs), desc=label, unit=kind.removesuffix("s"), disable=not shown)
     for name, find in bar:
         bar.set_postfix_str(name)
         file: Path | None = None
         try:
             for model, item in find():
-                file = record_path(model, item.key, folder=run.folder, seed=run.seed)
+                file = record_path(model, item, run)
                 with turn(file, what="evaluates"):  # another process finds what this one saves
-                    result, again = _evaluated(model, item, run, file)
-                results.append(result)
-                reused += [item.name] * again
+                    earlier = None if run.fresh else stored(model, item, run)
+                    if earlier is None or not run.is_complete(earlier):
+                        results.append(_evaluated(model, item, run, earlier))
+                        file.with_suffix(_NOTE).unlink(missing_ok=True)
+                    else:
+                        results.append(earlier)
+                reused += [item.name] * (earlier is not None)
         except UnsupportedError as reason:
             skipped[name] = str(reason)
         except Exception:  # noqa: BLE001 - one failing item must not stop the others
             failures[name] = known_secrets().without(traceback.format_exc())
             if file is not None:
-                write_text(_note(file), failures[name])
+                write_text(file.with_suffix(_NOTE), failures[name])
     outcome = EvaluationRun(
         Results(results),
         tuple(reused),
@@ -249,44 +246,181 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     return outcome
 
 
-def stored_record(model: Any, item: Item, run: Run) -> Result | None:
-    """Return the stored record for this model, item and software, if any."""
-    return stored(
-        record_path(model, item.key, folder=run.folder, seed=run.seed),
+def _evaluated(model: Any, item: Item, run: Run, earlier: Result | None) -> Result:
+    """Return the record of an item, saved; an ``earlier`` one gets the runs that it lacks.
+
+    Raises:
+        EvaluationError: the scores differ from those of ``earlier``.
+    """
+    result = item.evaluate(loaded(model), run, earlier)
+    if earlier is not None:
+        if earlier.scores != result.scores:
+            raise EvaluationError(
+                f"{earlier.task.key}: the record has other scores than its repetition, whose run "
+                "is therefore not added to it; use --fresh to replace the record"
+            )
+        names = {name: result.config[name] for name in ("runs", "qrels")}
+        result = replace(earlier, config=earlier.config | names)
+    result.save(run.folder)
+    return result
+
+
+class Work:
+    """Measure the work of a model for a record, from the creation of this object."""
+
+    def __init__(self, model: Any) -> None:
+        """Start measuring; the model counts its work in ``stats``."""
+        self.model = model
+        self._before = asdict(model.stats)
+        self._started = time.perf_counter()
+
+    def _done(self) -> dict[str, float]:
+        now = asdict(self.model.stats)
+        return {name: value - self._before[name] for name, value in now.items()}
+
+    def cost(self) -> RunCost:
+        """Seconds, texts, throughput and peak memory since the start."""
+        done = self._done()
+        return RunCost(
+            seconds=time.perf_counter() - self._started,
+            texts=int(done["texts"]),
+            encoded=int(done["encoded"]),
+            cached=int(done["cached"]),
+            texts_per_second=done["encoded"] / done["seconds"] if done["seconds"] else None,
+            peak_memory_bytes=peak_memory(),
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Texts cut, empty or with special tokens since the start, if any.
+
+        Only encoded texts are seen to be cut: long ones from the cache are counted as such.
+        """
+        done = self._done()
+        named = {
+            "texts cut to the maximum length": done["cut"],
+            "long texts from the cache, not checked for cuts": done["unchecked"],
+            "empty texts": done["empty"],
+            "texts with a special token of the tokenizer": done["special"],
+        }
+        return {text: int(count) for text, count in named.items() if count}
+
+
+def assemble(
+    work: Work,
+    task: TaskInfo,
+    per_query: dict[str, dict[str, float]],
+    run: Run,
+    *,
+    config: dict[str, Any],
+    metrics: dict[str, Aggregate] | None = None,
+    parts: tuple[Part, ...] = (),
+) -> Result:
+    """Assemble the record of one model on one task, without saving it.
+
+    Args:
+        work: of the model, created before the evaluation started.
+        task: the evaluated task.
+        per_query: column -> query id -> value.
+        run: how it was evaluated.
+        config: parameters to store in the record, besides those of the run.
+        metrics: aggregate of each metric; by default the mean of every column.
+        parts: splits and subsets that the metrics are means over, if there are several.
+    """
+    model = work.model
+    info = ModelInfo(
+        label=model.label,
         identity=model.identity,
-        metrics=item.measures,
-        same=lambda record: item.same(record, run.folder),
+        spec=model.source.spec,
+        settings=model.settings,
+        parameters=getattr(model, "parameters", None),
+    )
+    return Result(
+        model=info,
+        task=task,
+        metrics=means(per_query) if metrics is None else metrics,
+        per_query=per_query,
+        seed=run.seed,
+        config={**(run.config or {}), **config},
+        environment=_environment(info, model.device, str(model.settings.get("dtype", "float32"))),
+        cost=work.cost(),
+        run=run.id,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        parts=parts,
     )
 
 
-def _evaluated(model: Any, item: Item, run: Run, file: Path) -> tuple[Result, bool]:
-    """Return the record of an item, saved, and whether it was there."""
-    earlier = None if run.fresh else stored_record(model, item, run)
-    if earlier is not None and run.is_complete(earlier):
-        return earlier, True
-    result = item.evaluate(loaded(model), run, earlier)
-    if earlier is not None:
-        result = _with_added_runs(earlier, result)
-    result.save(run.folder)
-    _note(file).unlink(missing_ok=True)
-    return result, earlier is not None
+def _environment(model: ModelInfo, device: str, precision: str) -> Environment:
+    """Name what rounding depends on: the library of matrix products, or the GPU and TF32."""
+    linear = ""
+    if model.parameters and device == "cpu" and precision == "float32":
+        from qwen3nb.models.inference.onednn_linear import linear_library
+
+        linear = linear_library()
+    elif model.parameters and device.startswith("cuda"):
+        import torch
+
+        tf32 = "without" if torch.get_float32_matmul_precision() == "highest" else "with"
+        linear = f"{torch.cuda.get_device_name(device)}, {tf32} TF32"
+    return Environment.current(device=device, precision=precision, linear=linear)
 
 
-def _note(file: Path) -> Path:
-    """Return the file that keeps why the record in ``file`` could not be made."""
-    return file.with_suffix(".error.txt")
+def record_path(model: Any, item: Item, run: Run) -> Path:
+    """Path of the record of a model on an item."""
+    return result_path(run.folder, f"{model.label}-{model.identity[:8]}", run.seed, item.key)
 
 
-def _with_added_runs(earlier: Result, again: Result) -> Result:
-    """Return a stored record with the runs of its repetition, which has the same scores.
+def stored(model: Any, item: Item, run: Run) -> Result | None:
+    """Return the record of a model on an item if it can be reused, else None.
+
+    A record is reused if it has the model's identity, was made with the installed versions, is of
+    the ``same`` data, and has all metrics of the item. A record that cannot be read, or that was
+    changed after it was written, counts as missing: it is made again and replaced.
+    """
+    file = record_path(model, item, run)
+    try:
+        result = unchanged_record(file) if file.is_file() else None
+    except ResultError:
+        return None
+    if (
+        result is None
+        or result.model.identity != model.identity
+        or result.environment.versions != Environment.current().versions
+        or not item.same(result, run.folder)
+    ):
+        return None
+    if lacks := [name for name in item.measures if name not in result.metrics]:
+        log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(lacks))
+        return None
+    return result
+
+
+# Runs and qrels of searches, in TREC format, for programs that score runs. The record names them
+# with their digests (`qwen3nb.records.runs`). They hold the queries of the record under its ids, so
+# that a program with the definitions of trec_eval gets the record's score of every query. A query
+# for which nothing was retrieved has no line in a run, and scores 0.
+
+
+def with_runs(result: Result, run: Run, ranked: Ranked, qrels: Qrels) -> Result:
+    """Write the run and the qrels of a search, if kept; return the record that names them.
 
     Raises:
-        EvaluationError: the scores differ.
+        DataError: an id is empty or has white space, which TREC's formats cannot express.
     """
-    if earlier.scores != again.scores:
-        raise EvaluationError(
-            f"{earlier.task.key}: the record has other scores than its repetition, whose run is "
-            "therefore not added to it; use --fresh to replace the record"
-        )
-    names = {name: again.config[name] for name in ("runs", "qrels")}
-    return replace(earlier, config=earlier.config | names)
+    if not run.runs:
+        return result
+    named = with_qrels(result, run, qrels)
+    file, tag = result.path(run.folder), result.model.label
+    digest = run_digest(file, ranked, tag=tag, distinct=True)
+    written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
+    return replace(named, config=named.config | {"runs": {written.name: digest}})
+
+
+def with_qrels(result: Result, run: Run, qrels: Qrels) -> Result:
+    """Write the qrels of a search, if the evaluation keeps them; see `with_runs`."""
+    if not run.runs:
+        return result
+    file = result.path(run.folder)
+    data = qrels_bytes(file, qrels)
+    digest = sha256(data).hexdigest()
+    written = write_bytes(run_path(file, digest, kind="qrels"), data)
+    return replace(result, config=result.config | {"qrels": {written.name: digest}})

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
@@ -275,15 +275,20 @@ class RayExecutor:
         if command.here:
             return self._here.run(command, log=log)
         errors = self._ray.exceptions
+        failure: Exception = RuntimeError("its files were lost with their node")
         for _ in range(_REPEATS):
             try:
                 return self._run_on_node(command, log)
             except (errors.ObjectLostError, errors.OwnerDiedError):  # with its node, on the way
                 continue
             except errors.RayError as error:
-                return self._without_delivery(command, error, log)
-        lost = RuntimeError("its files were lost with their node")
-        return self._without_delivery(command, lost, log)
+                failure = error
+                break
+        if self.stopped:
+            return RunOutcome(command.name, STOPPED)
+        why = known_secrets().without(last_line(str(failure), otherwise="no reason"))
+        write_text(log, f"{type(failure).__name__}: {why}\n")
+        return RunOutcome(command.name, 1)
 
     def _run_on_node(self, command: Command, log: Path) -> RunOutcome:
         delivery = self._delivery(command, log)
@@ -292,12 +297,14 @@ class RayExecutor:
         if delivery.node not in self._names:  # it joined later
             self._names |= {node.id: node.name for node in nodes_of(self._ray)}
         node = self._names.get(delivery.node, delivery.node)
+        status = delivery.status
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
             if foreign := foreign_records(folder, self._expected(command), node=node):
                 write_text(log, "\n".join(foreign) + "\n")
-                return RunOutcome(command.name, 1, delivery.seconds, node)
-            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
-        return RunOutcome(command.name, delivery.status, delivery.seconds, node)
+                status = 1
+            else:
+                publish_files(folder, log=log, page=command.page, failed=status != 0)
+        return RunOutcome(command.name, status, delivery.seconds, node)
 
     def _expected(self, command: Command) -> Expected:
         """Return what the models of a command hold, as when it was first asked for."""
@@ -305,14 +312,6 @@ class RayExecutor:
             if command.models not in self._models:
                 self._models[command.models] = Expected.of(command.models)
         return self._models[command.models]
-
-    def _without_delivery(self, command: Command, error: Exception, log: Path) -> RunOutcome:
-        """Return the end of a run that Ray gave up, and say why in its log."""
-        if self.stopped:
-            return RunOutcome(command.name, STOPPED)
-        why = known_secrets().without(last_line(str(error), otherwise="no reason"))
-        write_text(log, f"{type(error).__name__}: {why}\n")
-        return RunOutcome(command.name, 1)
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
         """Return the delivery of a run; None if it was not started, since all are stopped."""
@@ -342,8 +341,7 @@ class RayExecutor:
             reference = task.remote(request)
             self._waiting.add(reference)
         try:
-            delivery: Delivery = self._ray.get(reference)
-            return delivery
+            return cast(Delivery, self._ray.get(reference))
         finally:
             with self._lock:
                 self._waiting.discard(reference)

@@ -27,9 +27,10 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import (
-    Memo,
     cell_source,
     check_parameters,
+    once,
+    one_pass,
     read_notebook,
     read_parameters,
 )
@@ -65,16 +66,13 @@ def is_ours(notebook: NotebookNode) -> bool:
     return "qwen3nb" in notebook.metadata
 
 
-def page_path(
-    notebook: Path, values: Mapping[str, Any], *, name: str = "", once: Memo | None = None
-) -> Path:
+def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:
     """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``.
 
     It is named by `page_name`, unless ``name`` is given.
     """
-    once = once or Memo()
     folder, _, stem = once(paths.notebook_name, notebook).rpartition("/")
-    name = name or page_name(stem, values, once(read_parameters, notebook), once=once)
+    name = name or page_name(stem, values, once(read_parameters, notebook))
     return once(paths.book) / (folder or "runs") / f"{name}.ipynb"
 
 
@@ -83,18 +81,14 @@ def partial_folder() -> Path:
     return paths.results() / "partial"
 
 
-def run_key(
-    notebook: Mapping[str, Any], values: Mapping[str, Any], *, once: Memo | None = None
-) -> str:
+def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Return a digest of everything a page depends on: source, parameters, model, code.
 
     ``notebook`` is read by nbformat or as JSON, which a page that is there needs not load.
 
     A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records,
-    one that reads the outputs of trainings on their logs and scores. Keys of many pages share
-    what they hash through ``once``.
+    one that reads the outputs of trainings on their logs and scores.
     """
-    once = once or Memo()
     parts: dict[str, Any] = {
         "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
         "parameters": dict(values),
@@ -141,51 +135,36 @@ def _results_digests() -> list[list[str]]:
     return digests
 
 
-def resolved_parameters(
-    notebook: Path, parameters: Mapping[str, Any], *, once: Memo | None = None
-) -> dict[str, Any]:
+def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Check ``parameters`` against a notebook file; return all values, as `check_parameters`."""
-    once = once or Memo()
-    return check_parameters(once(read_parameters, notebook), parameters, once=once)
+    return check_parameters(once(read_parameters, notebook), parameters)
 
 
-def finished_page(
-    notebook: Path,
-    parameters: Mapping[str, Any],
-    *,
-    name: str = "",
-    once: Memo | None = None,
-) -> Path | None:
+def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
     Also None if a later run of that page failed, or if the notebook must always run because
     it shows the current state (``metadata.qwen3nb.always``).
     """
-    once = once or Memo()
-    values = resolved_parameters(notebook, parameters, once=once)
-    page = page_path(notebook, values, name=name, once=once)
+    values = resolved_parameters(notebook, parameters)
+    page = page_path(notebook, values, name=name)
     if not page.is_file():
         return None
     node = once(read_notebook, notebook)
     if node["metadata"]["qwen3nb"].get("always"):
         return None
-    key = _published_key(page)
-    return page if key and key == run_key(node, values, once=once) else None
+    try:
+        done = json.loads(page.read_bytes())["metadata"]["qwen3nb"]
+        key = "" if "failed" in done else str(done["key"])
+    except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
+        return None
+    return page if key and key == run_key(node, values) else None
 
 
 def settle(page: Path) -> None:
     """Remove what a run that was killed after its page was published left: a note, a notebook."""
     forget_failure(paths.page_key(page))
     (partial_folder() / f"{paths.page_key(page)}.ipynb").unlink(missing_ok=True)
-
-
-def _published_key(page: Path) -> str:
-    """Return the key of a finished page; empty if it failed, is damaged or not one of ours."""
-    try:
-        done = json.loads(page.read_bytes())["metadata"]["qwen3nb"]
-        return "" if "failed" in done else str(done["key"])
-    except (ValueError, KeyError, TypeError):
-        return ""
 
 
 def run_notebook(
@@ -214,35 +193,34 @@ def run_notebook(
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
-    once = Memo()
-    if not fresh and (page := finished_page(notebook, parameters, name=name, once=once)):
-        settle(page)
-        return page
-    values = resolved_parameters(notebook, parameters, once=once)
-    page = page_path(notebook, values, name=name, once=once)
-    partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
     waited: list[str] = []
-    with ExitStack() as stack:
-        stack.enter_context(turn(partial, what="runs", waiting=lambda: _wait_for(page, waited)))
-        if waited and not fresh and (done := finished_page(notebook, parameters, name=name)):
+
+    def wait() -> None:
+        waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
+        print(*waited, file=sys.stderr)
+
+    with one_pass(), ExitStack() as stack:
+        if not fresh and (done := finished_page(notebook, parameters, name=name)):
+            settle(done)
             return done
-        output = stack.enter_context(log.open("w", encoding="utf-8")) if log else None
+        values = resolved_parameters(notebook, parameters)
+        page = page_path(notebook, values, name=name)
+        partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
+        stack.enter_context(turn(partial, what="runs", waiting=wait))
+        if waited and not fresh:
+            with one_pass():  # what another process has made since
+                if done := finished_page(notebook, parameters, name=name):
+                    return done
         _execute(
             notebook,
             partial,
             parameters,
             name=page.stem,
-            once=once,
-            output=output,
+            output=stack.enter_context(log.open("w", encoding="utf-8")) if log else None,
             show_progress=show_progress,
         )
         partial.unlink(missing_ok=True)
     return page
-
-
-def _wait_for(page: Path, waited: list[str]) -> None:
-    waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
-    print(*waited, file=sys.stderr)
 
 
 class _WithoutNoise:
@@ -250,15 +228,12 @@ class _WithoutNoise:
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
+        self.flush = terminal.flush
 
     def write(self, text: str) -> None:
         """Write a text without the lines that warn of missing widgets."""
         lines = text.splitlines(keepends=True)
         self._terminal.write("".join(line for line in lines if not _WIDGETS.search(line)))
-
-    def flush(self) -> None:
-        """Flush the terminal."""
-        self._terminal.flush()
 
 
 def _execute(
@@ -267,14 +242,16 @@ def _execute(
     parameters: Mapping[str, Any],
     *,
     name: str,
-    once: Memo,
     output: TextIO | None,
     show_progress: bool,
 ) -> None:
     """Execute ``notebook`` into ``partial``; its cells print to ``output``, if given."""
+    import nbformat
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
+
+    from qwen3nb.execution.publish import ran_to_its_end
 
     try:
         papermill.execute_notebook(
@@ -283,34 +260,21 @@ def _execute(
             parameters=parameters,
             engine_name=ENGINE,
             page_name=name,
-            once=once,
             progress_bar=show_progress,
             stdout_file=output,
             # Without a log, the cells show their progress on the terminal.
             stderr_file=output or (_WithoutNoise(sys.stderr) if show_progress else None),
         )
     except PapermillExecutionError as error:
-        raise _failure(notebook, partial, error) from error
+        page = None
+        why = f"a cell failed: {error.ename}: {error.evalue}"
+        where = f"the notebook up to there: {partial}"
+        if ran_to_its_end(nbformat.read(partial, as_version=4)):
+            page = paths.book_runs() / partial.name
+            why, where = f"not everything succeeded; the rest is in {page}", error.evalue
+        raise NotebookError(f"{notebook.name}: {why}\n{where}", page=page) from error
     except DeadKernelError as error:
         raise NotebookError(
             f"{notebook.name}: the kernel died, possibly out of memory\n"
             f"the notebook up to there: {partial}"
         ) from error
-
-
-def _failure(notebook: Path, partial: Path, error: Any) -> NotebookError:
-    """Return why a run failed; if only some of its tasks did, its last lines name them."""
-    import nbformat
-
-    from qwen3nb.execution.publish import ran_to_its_end
-
-    if ran_to_its_end(nbformat.read(partial, as_version=4)):
-        page = paths.book_runs() / partial.name
-        return NotebookError(
-            f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}",
-            page=page,
-        )
-    return NotebookError(
-        f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
-        f"the notebook up to there: {partial}"
-    )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.execution.parameters import Memo, Parameter, declared_parameters
+from qwen3nb.execution.parameters import Parameter, declared_parameters, once
 from qwen3nb.models.kinds.resolve import find_source, find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import richest_tier
@@ -32,20 +32,13 @@ _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the s
 _MOST = 3  # entries of a list that a title spells out
 
 
-def page_name(
-    notebook: str,
-    values: Mapping[str, Any],
-    declared: Mapping[str, Parameter],
-    *,
-    once: Memo | None = None,
-) -> str:
+def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A page without a model or
     a training names its tier only if another one is the richest with results, which is what the
-    book shows. Names of many pages share what they resolve through ``once``.
+    book shows.
     """
-    once = once or Memo()
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
@@ -53,13 +46,13 @@ def page_name(
         elif name == "training":
             parts.append(once(_training_slug, str(value)))
         elif name == "tier":
-            parts += [str(value)] if _names_tier(values, once) else []
+            parts += [str(value)] if _names_tier(values) else []
         elif _distinguishes(name, value, declared):
             parts.append(str(value) if name == "task" else f"{name}-{_value_slug(name, value)}")
     return _shortened("-".join(filter(None, map(_slug, parts))), parts)
 
 
-def _names_tier(values: Mapping[str, Any], once: Memo) -> bool:
+def _names_tier(values: Mapping[str, Any]) -> bool:
     if "checkpoint" in values or "training" in values:
         return True
     if any(values.get(name) for name in _SELECTIONS):
@@ -115,7 +108,7 @@ def _folder_slug(folder: Path) -> str:
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
 
-def page_title(nb: Any, values: Mapping[str, Any], *, once: Memo | None = None) -> str | None:
+def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
     ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
@@ -128,7 +121,7 @@ def page_title(nb: Any, values: Mapping[str, Any], *, once: Memo | None = None) 
         for name in _SELECTIONS
         if values.get(name) and (name == "data" or _distinguishes(name, values[name], declared))
     ]
-    tier = [values["tier"]] if "tier" in values and _names_tier(values, once or Memo()) else []
+    tier = [values["tier"]] if "tier" in values and _names_tier(values) else []
     options = [
         _spelled(name, value)
         for name, value in values.items()

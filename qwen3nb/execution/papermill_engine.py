@@ -25,7 +25,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,6 @@ class Engine(engines.NBClientEngine):
         kernel_name: str,
         output_path: str | None = None,
         page_name: str = "",
-        once: Any = None,
         **options: Any,
     ) -> Any:
         """Run ``nb``; papermill calls this after it has injected the parameters.
@@ -111,7 +110,7 @@ class Engine(engines.NBClientEngine):
             ParameterError: invalid parameters; no kernel was started.
         """
         from qwen3nb.execution import notebook as notebooks
-        from qwen3nb.execution.parameters import Memo, check_parameters, declared_parameters
+        from qwen3nb.execution.parameters import check_parameters, declared_parameters, one_pass
         from qwen3nb.execution.publish import NotebookRun
         from qwen3nb.utils.files.turns import turn
 
@@ -123,28 +122,30 @@ class Engine(engines.NBClientEngine):
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
-        by_papermill, once = once is None, once or Memo()
-        values = check_parameters(declared_parameters(nb), given, once=once)
         output = Path(output_path).resolve() if output_path else None
         _refuse_book(output)
         page = None
-        if output and output.parent == notebooks.partial_folder().resolve():
-            page = notebooks.page_path(source, values, name=page_name, once=once)
-        key = notebooks.run_key(_as_written(nb), values, once=once)
-        run = NotebookRun(paths.notebook_name(source), values, page, output, once=once)
-        options["kernel_manager_class"] = GuardedKernels
-        options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
-        options["environment"] = run.environment(nb)
-        # `run_notebook` has its turn already.
-        alone = turn(output, what="runs") if output and page and by_papermill else nullcontext()
-        with alone, run.watched(nb):
-            nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
-        if nb.metadata.papermill.get("exception"):
-            run.fail(nb)
-        elif output and run.succeed(nb, key=key):
-            engines.logger.info("Page: %s", page)
-            # papermill writes its output once more after this; the page replaces it.
-            atexit.register(output.unlink, missing_ok=True)
+        with ExitStack() as stack:
+            if not page_name:  # else `run_notebook` has begun a pass, and has its turn
+                stack.enter_context(one_pass())
+            values = check_parameters(declared_parameters(nb), given)
+            if output and output.parent == notebooks.partial_folder().resolve():
+                page = notebooks.page_path(source, values, name=page_name)
+                if not page_name:
+                    stack.enter_context(turn(output, what="runs"))
+            key = notebooks.run_key(_as_written(nb), values)
+            run = NotebookRun(paths.notebook_name(source), values, page, output)
+            options["kernel_manager_class"] = GuardedKernels
+            options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
+            options["environment"] = run.environment(nb)
+            with run.watched(nb):
+                nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
+            if nb.metadata.papermill.get("exception"):
+                run.fail(nb)
+            elif output and run.succeed(nb, key=key):
+                engines.logger.info("Page: %s", page)
+                # papermill writes its output once more after this; the page replaces it.
+                atexit.register(output.unlink, missing_ok=True)
         return nb
 
     @classmethod

@@ -5,9 +5,8 @@ sets parameters, and the command line derives its options from them. This module
 notebook as plain JSON, so that ``--help`` stays fast.
 
 Parameters of a name mean the same in all notebooks: `CHOICES` has those whose values can be
-listed, `MINIMUM` the numbers with a lower bound, and `CHECKS` all of them. A check takes the
-value and raises ``ValueError`` or ``OSError`` with what is expected. Modules that load numpy are
-imported inside the checks that need them.
+listed, `MINIMUM` the numbers with a lower bound, and `check_value` checks all of them. Modules that
+load numpy are imported inside the checks that need them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -29,7 +29,6 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
@@ -40,21 +39,13 @@ from qwen3nb.utils.secrets import known_secrets
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (float, int),
-    "bool": (bool,),
+# By the name of a type: the types of its values, and what reads one from the command line.
+_TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
+    "str": ((str,), str),
+    "int": ((int,), int),
+    "float": ((float, int), float),
+    "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
-
-_READERS: dict[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "bool": {"True": True, "False": False}.__getitem__,
-}
-
-
 log = logging.getLogger(__name__)
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
@@ -83,60 +74,74 @@ _OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "append_eos", "bidirectio
 _WITHOUT_EFFECT = {"bm25": {*_OF_TRANSFORMERS, "dimensions"}, "random": _OF_TRANSFORMERS}
 
 
-def _expect(holds: Callable[[Any], object], otherwise: str) -> Callable[[Any], object]:
-    """Return the check of what must hold of a value, which the message shows."""
+def check_value(name: str, value: Any) -> None:
+    """Refuse a value that no parameter of this name can have.
 
-    def check(value: Any) -> None:
-        if not holds(value):
-            raise ValueError(otherwise.format(value))
+    Raises:
+        ValueError: says what is expected.
+        OSError: a file of a model cannot be read.
+    """
+    listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else [value]
+    path = Path(value).expanduser() if isinstance(value, str) and value else None
+    if name in CHOICES:
+        one_of(name, value, CHOICES[name])
+    elif name in MINIMUM:
+        _check_least(name, value, MINIMUM[name])
+    elif name in ("averages", "ef_search", "nprobe", "rescore", "threads"):
+        for each in listed:
+            _check_least(name, int(each), 0 if name == "threads" else 1)
+    elif name == "dimensions":  # of one model a number; of several that are compared, a list
+        for each in listed:
+            _check_least(name, int(each), 1 if isinstance(value, str) else 0)
+    elif name == "poolings":
+        for each in listed:
+            one_of("pooling", each, POOLINGS)
+    elif name == "indexes":
+        from qwen3nb.models.search.faiss_index import FAMILIES
 
-    return check
+        for each in listed:
+            one_of("index", each, FAMILIES)
+    elif name == "checkpoint":
+        _check_model(value)
+    elif name == "first_stage":
+        for each in listed:
+            if each not in ("bm25", "given") and not Path(each).is_file():
+                _check_model(each)
+    elif name == "training":
+        from qwen3nb.models.kinds.resolve import find_training
+
+        find_training(value)
+    elif name == "adapter" and path and not (path / "adapter_config.json").is_file():
+        raise ValueError(f"adapter {value!r}: no folder with adapter_config.json")
+    elif name == "outputs" and path and not path.is_dir():
+        raise ValueError(f"outputs {value!r}: no such folder")
+    elif name == "output_dir":
+        _check_writable(value, path or paths.results())
+    elif name == "data":
+        _check_data(listed)
+    elif name in ("tasks", "types", "benchmark") and value:
+        _check_selection(name, value)
+    elif name == "device" and not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
+        raise ValueError(f"unknown device {value!r}; choose one of auto, cpu, mps, cuda, cuda:N")
+    elif name == "alpha" and not 0 < value < 1:
+        raise ValueError(f"alpha is {value}; expected between 0 and 1")
 
 
-def _at_least(name: str, minimum: int) -> Callable[[Any], object]:
-    expected = "0 or more" if minimum == 0 else f"at least {minimum}"
-    return _expect(lambda value: value >= minimum, f"{name} is {{}}; expected {expected}")
+def _check_least(name: str, value: float, minimum: int) -> None:
+    if value < minimum:
+        expected = f"at least {minimum}" if minimum else "0 or more"
+        raise ValueError(f"{name} is {value}; expected {expected}")
 
 
-def _split(value: str) -> list[str]:
-    return [each.strip() for each in value.split(",")]
-
-
-def _numbers(name: str, minimum: int) -> Callable[[str], object]:
-    check = _at_least(name, minimum)
-    return lambda value: [check(int(each)) for each in _split(value)]
-
-
-def _choice(name: str, value: str) -> str:
-    return one_of(name, value, CHOICES[name])
-
-
-def _choices(name: str, choices: Iterable[str]) -> Callable[[str], object]:
-    return lambda value: [one_of(name, each, choices) for each in _split(value)]
-
-
-def _model(value: str) -> None:
+def _check_model(spec: str) -> None:
     from qwen3nb.models.kinds.prompts import prompt_warning
     from qwen3nb.models.kinds.resolve import find_source
 
-    if warning := prompt_warning(find_source(value)):
+    if warning := prompt_warning(find_source(spec)):
         log.warning(warning)  # at the terminal; the notebook's own is on its page
 
 
-def _training(value: str) -> None:
-    from qwen3nb.models.kinds.resolve import find_training
-
-    find_training(value)
-
-
-def _indexes(value: str) -> None:
-    from qwen3nb.models.search.faiss_index import FAMILIES
-
-    _choices("index", FAMILIES)(value)
-
-
-def _writable(value: str) -> None:
-    folder = Path(value or paths.results()).expanduser()
+def _check_writable(value: str, folder: Path) -> None:
     nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise ValueError(
@@ -144,87 +149,65 @@ def _writable(value: str) -> None:
         )
 
 
-def _task_names(names: list[str]) -> None:
-    """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
-    known = {name for tier in TIERS.values() for name in tier.tasks}
-    if unknown := [each for each in names if each not in known]:
-        select_tasks(names=unknown)
-
-
-def _mteb_tasks(value: str) -> None:
-    """Check names of MTEB tasks; data sets of the mirror, with a slash, are resolved later."""
-    _task_names([each for each in split_names(value) if "/" not in each and each != ALL])
-
-
-def _data(value: str) -> None:
+def _check_data(names: list[str]) -> None:
     """Check folders and names of MTEB tasks."""
-    names = [each for each in _split(value) if not Path(each).expanduser().is_dir()]
-    if lost := [each for each in names if "/" in each]:
+    tasks = [each for each in names if not Path(each).expanduser().is_dir()]
+    if lost := [each for each in tasks if "/" in each]:
         raise ValueError(
             f"data {lost[0]!r}: no such folder. A data set of ir_datasets is first written to one, "
             "in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and "
             "qrels/test.tsv (query-id, corpus-id, score)"
         )
-    _task_names(names)
+    _check_tasks(tasks)
 
 
-def _first_stage(value: str) -> None:
-    for each in _split(value):
-        if each not in ("bm25", "given") and not Path(each).is_file():
-            _model(each)
+def _check_selection(name: str, value: str) -> None:
+    from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
+
+    listed = split_names(value)
+    if name == "tasks":  # data sets of the mirror, with a slash, are resolved later
+        _check_tasks([each for each in listed if "/" not in each and each != ALL])
+    elif name == "types":
+        select_tasks(types=listed)
+    else:
+        select_tasks(benchmark=value)
 
 
-CHECKS: dict[str, Callable[[Any], object]] = {
-    **{name: partial(_choice, name) for name in CHOICES},
-    **{name: _at_least(name, minimum) for name, minimum in MINIMUM.items()},
-    **{name: _numbers(name, 1) for name in ("averages", "ef_search", "nprobe", "rescore")},
-    # Of one model a number; of several that are compared, a list.
-    "dimensions": lambda value: (
-        _numbers("dimensions", 1) if isinstance(value, str) else _at_least("dimensions", 0)
-    )(value),
-    "threads": _numbers("threads", 0),
-    "poolings": _choices("pooling", POOLINGS),
-    "checkpoint": _model,
-    "training": _training,
-    "adapter": _expect(
-        lambda value: not value or (Path(value).expanduser() / "adapter_config.json").is_file(),
-        "adapter {!r}: no folder with adapter_config.json",
-    ),
-    "indexes": _indexes,
-    "data": _data,
-    "first_stage": _first_stage,
-    "tasks": _mteb_tasks,
-    "types": lambda value: value and select_tasks(types=split_names(value)),
-    "benchmark": lambda value: value and select_tasks(benchmark=value),
-    "device": _expect(
-        lambda value: re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value),
-        "unknown device {!r}; choose one of auto, cpu, mps, cuda, cuda:N",
-    ),
-    "output_dir": _writable,
-    "outputs": _expect(
-        lambda value: not value or Path(value).expanduser().is_dir(), "outputs {!r}: no such folder"
-    ),
-    "alpha": _expect(lambda value: 0 < value < 1, "alpha is {}; expected between 0 and 1"),
-}
+def _check_tasks(names: list[str]) -> None:
+    """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
+    known = {name for tier in TIERS.values() for name in tier.tasks}
+    if unknown := [each for each in names if each not in known]:
+        from qwen3nb.evaluation.mteb.select import select_tasks
+
+        select_tasks(names=unknown)
 
 
-class Memo:
-    """Results of functions, each computed once for the same arguments.
+_results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", default=None)
 
-    Made anew for each pass over many runs: by the next pass, what its results were read from, such
-    as the folder of a model, may be another.
+
+@contextmanager
+def one_pass() -> Iterator[None]:
+    """Let `once` remember its results for the block, a pass over many runs.
+
+    By the next pass, what they were read from, such as the folder of a model, may be another.
     """
+    token = _results.set({})
+    try:
+        yield
+    finally:
+        _results.reset(token)
 
-    def __init__(self) -> None:
-        self._results: dict[tuple[Any, ...], Any] = {}
 
-    def __call__(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """Return ``function(*args, **options)``, computed now or before."""
-        key = (function, args, *options.items())
-        if key not in self._results:
-            self._results[key] = function(*args, **options)
-        result: T = self._results[key]
-        return result
+def once(function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """Return ``function(*args, **options)``, computed now or before in the same `one_pass`."""
+    results = _results.get()
+    if results is None:
+        return function(*args, **options)
+    key = (function, args, *options.items())
+    if key not in results:
+        results[key] = function(*args, **options)
+    result: T = results[key]
+    return result
 
 
 class ParameterError(click.ClickException, ValueError):
@@ -331,60 +314,48 @@ def cell_source(cell: Mapping[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def check_parameters(
-    declared: Mapping[str, Parameter], given: Mapping[str, Any], *, once: Memo | None = None
-) -> dict[str, Any]:
+def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of all parameters, with defaults filled in.
 
     Args:
         declared: the parameters of the notebook.
         given: values by name.
-        once: where the checks of many runs share their results.
 
     Raises:
         ParameterError: unknown names, wrong types, invalid choices, or values that would have no
             effect, all in one message.
     """
-    problems = [
-        problem
-        for name, value in given.items()
-        if (problem := _mistyped(name, value, declared)) is not None
-    ]
-    values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
-    once = once or Memo()
-    problems = problems or [*_invalid(values, once), *_secret(given, once)]
-    defaults = {name: parameter.default for name, parameter in declared.items()}
-    if problems := problems or _without_effect(values, defaults, once):
+    if not (problems := _mistyped(given, declared)):
+        values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
+        for name, value in values.items():
+            try:
+                once(check_value, name, value)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+        problems += _secret(given)
+        problems = problems or _without_effect(values, declared)
+    if problems:
         raise ParameterError("\n".join(problems))
     return values
 
 
-def _mistyped(name: str, value: Any, declared: Mapping[str, Parameter]) -> str | None:
-    """Describe what is wrong with the name or type of a value, or return None."""
-    if name not in declared:
-        near = difflib.get_close_matches(name, declared, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        return f"unknown parameter {name!r}{hint} The parameters are: {', '.join(declared)}"
-    expected = declared[name].type
-    if type(value) in _TYPES[expected]:
-        return None
-    raw = "; papermill's `-r` passes the value as a string" if expected == "str" else ""
-    return f"{name} is {value!r} ({type(value).__name__}); expected {expected}{raw}"
-
-
-def _invalid(values: Mapping[str, Any], once: Memo) -> list[str]:
-    """Return the messages of all failed checks."""
+def _mistyped(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
+    """Describe what is wrong with the names and types of values."""
     problems = []
-    for name, check in CHECKS.items():
-        if name in values:
-            try:
-                once(check, values[name])
-            except (ValueError, OSError) as error:
-                problems.append(str(error))
+    for name, value in given.items():
+        if name not in declared:
+            near = difflib.get_close_matches(name, declared, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            known = ", ".join(declared)
+            problems.append(f"unknown parameter {name!r}{hint} The parameters are: {known}")
+        elif type(value) not in _TYPES[expected := declared[name].type][0]:
+            raw = "; papermill's `-r` passes the value as a string" if expected == "str" else ""
+            kind = type(value).__name__
+            problems.append(f"{name} is {value!r} ({kind}); expected {expected}{raw}")
     return problems
 
 
-def _secret(given: Mapping[str, Any], once: Memo) -> list[str]:
+def _secret(given: Mapping[str, Any]) -> list[str]:
     """Return the messages of all values that hold a secret."""
     secrets = once(known_secrets)
     return [
@@ -395,22 +366,20 @@ def _secret(given: Mapping[str, Any], once: Memo) -> list[str]:
     ]
 
 
-def _without_effect(
-    values: Mapping[str, Any], defaults: Mapping[str, Any], once: Memo
-) -> list[str]:
+def _without_effect(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
     """Say which values the checkpoint would ignore: its page would promise what is not so."""
     from qwen3nb.models.kinds.resolve import find_source
 
-    given = {name for name, default in defaults.items() if values[name] != default}
-    if "checkpoint" not in values or not given & _WITHOUT_EFFECT["bm25"]:
+    given = [name for name, parameter in declared.items() if values[name] != parameter.default]
+    if "checkpoint" not in values or not _WITHOUT_EFFECT["bm25"].intersection(given):
         return []
     source = once(find_source, values["checkpoint"])
     parts = [_WITHOUT_EFFECT.get(each.kind.name, set()) for each in source.parts or (source,)]
     return [
         f"{name} is {values[name]!r}, which {source.spec} has no use for; "
-        f"leave it at {defaults[name]!r}"
-        for name in defaults
-        if name in given and all(name in part for part in parts)
+        f"leave it at {declared[name].default!r}"
+        for name in given
+        if all(name in part for part in parts)
     ]
 
 
@@ -424,7 +393,7 @@ def typed_parameters(declared: Mapping[str, Parameter], given: Mapping[str, str]
     for name, text in given.items():
         kind = declared[name].type if name in declared else "str"
         try:
-            typed[name] = _READERS[kind](text)
+            typed[name] = _TYPES[kind][1](text)
         except (ValueError, KeyError):
             raise ParameterError(f"{name} is {text!r}; expected {kind}") from None
     return typed

@@ -18,7 +18,7 @@ import re
 import textwrap
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,6 @@ from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.execution.page_names import page_title
-from qwen3nb.execution.parameters import Memo
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
@@ -70,7 +69,6 @@ class NotebookRun:
         partial: path of the notebook while it is executed.
         started: start time in seconds since the epoch.
         log: file with its output, if it is part of a sweep.
-        once: what was resolved to name the page; its title agrees with that.
     """
 
     notebook: str
@@ -79,7 +77,6 @@ class NotebookRun:
     partial: Path | None = None
     started: float = field(default_factory=time.time)
     log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
-    once: Memo = field(default_factory=Memo)
 
     @contextmanager
     def watched(self, nb: Any) -> Iterator[None]:
@@ -116,7 +113,7 @@ class NotebookRun:
         """
         if self.page is None:
             return False
-        nb = without_empty_sections(clean(nb, title=page_title(nb, self.values, once=self.once)))
+        nb = without_empty_sections(clean(nb, title=page_title(nb, self.values)))
         finished = _second(time.time())
         nb.metadata["qwen3nb"] |= {"key": key, **self._facts(finished=finished)}
         self._write(nb)
@@ -134,15 +131,21 @@ class NotebookRun:
         if self.page is None:
             return
         if error is None:
-            error, message = _cell_error(nb)
+            errors = [each for cell in nb.cells for each in _errors(cell)]
+            error, message = (
+                (errors[-1].ename, errors[-1].evalue) if errors else ("error", "a cell failed")
+            )
         secrets = known_secrets()
         more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
+        text, half = visible(uncoloured(secrets.without(message))), _LONGEST // 2
+        if len(text) > _LONGEST:
+            text = f"{text[:half]}\n…\n{text[-half:]}"
         failed = FailedRun(
             page=paths.page_key(self.page),
             notebook=self.notebook,
             parameters=self.values,
             error=visible(secrets.without(error)),
-            message=_shortened(visible(uncoloured(secrets.without(message)))),
+            message=text,
             started=_second(self.started),
             failed=_second(time.time()),
             seconds=round(time.time() - self.started, 1),
@@ -184,7 +187,7 @@ class NotebookRun:
 
     def _title(self, nb: Any) -> str | None:
         try:
-            return page_title(nb, self.values, once=self.once)
+            return page_title(nb, self.values)
         except (ValueError, OSError):  # the model is missing or broken
             return None
 
@@ -211,11 +214,6 @@ class NotebookRun:
         return nb
 
 
-def _names_hub(values: Mapping[str, Any]) -> bool:
-    """Return whether parameters name a model or data of the hub that the mirror does not have."""
-    return _names_hub_data(values) or any(map(_is_on_hub, named_models(values)))
-
-
 def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what parameters name as models, or as adapters, once each."""
     names = ("checkpoint", "first_stage", "models", "adapter", "base")
@@ -223,26 +221,25 @@ def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(given))
 
 
-def _names_hub_data(values: Mapping[str, Any]) -> bool:
-    """Return whether tasks are named other than PyDocs, or a tier, benchmark or type of them."""
-    own = [name for key in ("task", "tasks", "data") for name in split_names(values.get(key, ""))]
+def _names_hub(values: Mapping[str, Any]) -> bool:
+    """Return whether parameters name a model or data of the hub that the mirror does not have.
+
+    Data are: a benchmark, types or languages of tasks, and any task but PyDocs.
+    """
     if any(values.get(name) for name in ("benchmark", "types", "languages")):
         return True
+    own = [name for key in ("task", "tasks", "data") for name in split_names(values.get(key, ""))]
     tier = TIERS.get(values.get("tier", ""))
-    tasks = own or (tier.task_keys if tier else ())
-    return not all(
-        task.startswith(("PyDocs", "AuthorSTS")) or Path(task).expanduser().exists()
-        for task in tasks
-    )
-
-
-def _is_on_hub(spec: str) -> bool:
-    try:
-        source = find_source(spec)
-    except ValueError:  # no model, or a broken one; the run says so
-        return False
-    parts = source.parts or (source,)
-    return any(part.on_hub and part.id and not mirrored(part.id) for part in parts)
+    for task in own or (tier.task_keys if tier else ()):
+        if not (task.startswith(("PyDocs", "AuthorSTS")) or Path(task).expanduser().exists()):
+            return True
+    for spec in named_models(values):
+        with suppress(ValueError):  # no model, or a broken one; the run says so
+            source = find_source(spec)
+            for part in source.parts or (source,):
+                if part.on_hub and part.id and not mirrored(part.id):
+                    return True
+    return False
 
 
 def _tags(cell: Any) -> set[str]:
@@ -251,12 +248,6 @@ def _tags(cell: Any) -> set[str]:
 
 def _errors(cell: Any) -> list[Any]:
     return [output for output in cell.get("outputs", ()) if output.output_type == "error"]
-
-
-def _cell_error(nb: Any) -> tuple[str, str]:
-    """Return name and message of the last error in a notebook."""
-    errors = [each for cell in nb.cells for each in _errors(cell)]
-    return (errors[-1].ename, errors[-1].evalue) if errors else ("error", "a cell failed")
 
 
 def ran_to_its_end(nb: Any) -> bool:
@@ -272,12 +263,6 @@ def _second(moment: float) -> str:
 def _moment(when: str) -> str:
     """Format an ISO 8601 time; escaped, because a page on disk may contain anything."""
     return escaped(when[:19].replace("T", " ")) + " UTC"
-
-
-def _shortened(text: str) -> str:
-    """Keep only the beginning and the end of a long text."""
-    half = _LONGEST // 2
-    return text if len(text) <= _LONGEST else f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def _with_notice(page: Path, run: FailedRun) -> Any | None:
@@ -329,17 +314,12 @@ def _admonition(title: str, text: str) -> Any:
 
 def _error_cell(run: FailedRun) -> Any:
     """Show the error as the output of a cell, so that its text stays literal."""
-    lines = f"{run.error}: {run.message}".rstrip().splitlines()
-    text = "".join(f"{line}\n" for each in lines for line in _wrapped(each))
+    text = ""
+    for line in f"{run.error}: {run.message}".rstrip().splitlines():
+        short = textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+        text += "".join(f"{part}\n" for part in (short if len(line) > _WIDTH else [line]))
     text += "".join(f"\nmore in {file}" for file in run.more)
     return _shown("error", nbformat.v4.new_output("stream", name="stderr", text=text))
-
-
-def _wrapped(line: str) -> list[str]:
-    """Wrap a line to the width of a page."""
-    if len(line) <= _WIDTH:
-        return [line]
-    return textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _shown(name: str, output: Any) -> Any:
@@ -372,7 +352,11 @@ def without_empty_sections(nb: Any) -> Any:
     sections: list[list[Any]] = [[]]
     for cell in nb.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not _is_none(output)]
+            cell.outputs = [
+                output
+                for output in cell.outputs
+                if output.get("data", {}) != {"text/plain": "None"}
+            ]
         if _level(cell):
             sections.append([])
         sections[-1].append(cell)
@@ -380,15 +364,11 @@ def without_empty_sections(nb: Any) -> Any:
     for section in reversed(sections):
         level = _level(section[0]) if section else 0
         ends = not kept or 0 < _level(kept[0][0]) <= level  # no section of its own remains below
-        if level < 2 or not (_shows_nothing(section) or (ends and _is_bare(section))):
+        bare = len(section) == 1 and "\n" not in section[0].source.strip()
+        if level < 2 or not (_shows_nothing(section) or (ends and bare)):
             kept.insert(0, section)
     nb.cells = [cell for section in kept for cell in section]
     return nb
-
-
-def _is_none(output: Any) -> bool:
-    """Return whether an output shows nothing but ``None``."""
-    return set(output.get("data", ())) == {"text/plain"} and output.data["text/plain"] == "None"
 
 
 def _level(cell: Any) -> int:
@@ -397,15 +377,12 @@ def _level(cell: Any) -> int:
     return len(match[1]) if match else 0
 
 
-def _is_bare(section: list[Any]) -> bool:
-    return len(section) == 1 and "\n" not in section[0].source.strip()
-
-
 def _shows_nothing(section: list[Any]) -> bool:
-    code = [cell for cell in section[1:] if cell.cell_type == "code"]
-    only_code = len(code) == len(section) - 1
-    silent = not any(cell.outputs for cell in code)
-    return only_code and silent and any(map(_ends_in_value, code))
+    """Return whether all below a heading is code without output, some of it meant to have one."""
+    code = section[1:]
+    if any(cell.cell_type != "code" or cell.outputs for cell in code):
+        return False
+    return any(map(_ends_in_value, code))
 
 
 def _ends_in_value(cell: Any) -> bool:

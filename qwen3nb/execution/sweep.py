@@ -37,7 +37,7 @@ from qwen3nb.execution.notebook import (
     resolved_parameters,
     settle,
 )
-from qwen3nb.execution.parameters import Memo, ParameterError, read_notebook
+from qwen3nb.execution.parameters import ParameterError, once, one_pass, read_notebook
 from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
@@ -75,25 +75,23 @@ class Job:
     @property
     def page(self) -> Path:
         """Path of the page."""
-        return self.resolved(Memo())[1]
+        return self.resolved()[1]
 
     @property
     def values(self) -> dict[str, Any]:
         """Values of all parameters, with defaults filled in."""
         return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
-    def resolved(self, once: Memo) -> tuple[dict[str, Any], Path]:
-        """Return the values and the page; jobs share what they resolve through ``once``."""
+    def resolved(self) -> tuple[dict[str, Any], Path]:
+        """Return the values and the page."""
         notebook = once(paths.find_notebook, self.notebook)
-        values = resolved_parameters(notebook, self.parameters, once=once)
-        return values, page_path(notebook, values, name=self.page_name, once=once)
+        values = resolved_parameters(notebook, self.parameters)
+        return values, page_path(notebook, values, name=self.page_name)
 
-    def finished(self, once: Memo | None = None) -> bool:
+    def finished(self) -> bool:
         """Return whether a finished page with the same inputs exists."""
-        once = once or Memo()
         notebook = once(paths.find_notebook, self.notebook)
-        name = self.page_name
-        return finished_page(notebook, self.parameters, name=name, once=once) is not None
+        return finished_page(notebook, self.parameters, name=self.page_name) is not None
 
 
 def sweep(
@@ -215,9 +213,9 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     """
     pages: dict[Path, Job] = {}
     one_gpu_each = bool(gpus())
-    once = Memo()
-    for job in jobs:
-        values, page = job.resolved(once)
+    with one_pass():
+        resolved = [(job, *job.resolved()) for job in jobs]
+    for job, values, page in resolved:
         other = pages.setdefault(page, job)
         if other is not job:
             theirs = other.values
@@ -258,19 +256,15 @@ def _run(job: Job, executor: Executor, fresh: bool) -> RunOutcome:
         earlier = failed_run(job.name)
         ended = executor.run(_command(job, fresh=fresh), log=log)
         failed = ended.exit_status != 0 and not executor.stopped  # killed by us: not a failure
-        return replace(
-            ended,
-            notebook=job.notebook,
-            log=log,
-            seconds=ended.seconds or time.time() - started,
-            reason=_reason(job, ended, started=started, log=log, earlier=earlier) if failed else "",
-        )
+        seconds = ended.seconds or time.time() - started
+        ended = replace(ended, notebook=job.notebook, log=log, seconds=seconds)
+        return replace(ended, reason=_reason(job, ended, started, earlier)) if failed else ended
 
 
-def reusable(job: Job, once: Memo | None = None) -> bool:
+def reusable(job: Job) -> bool:
     """Return whether a job needs no run; if so, remove what a killed run left beside its page."""
     try:
-        finished = job.finished(once)
+        finished = job.finished()
     except (ValueError, OSError):  # a broken model; its run reports the cause
         return False
     if finished:
@@ -296,11 +290,9 @@ def _command(job: Job, *, fresh: bool) -> Command:
     )
 
 
-def _reason(
-    job: Job, ended: RunOutcome, *, started: float, log: Path, earlier: FailedRun | None
-) -> str:
+def _reason(job: Job, ended: RunOutcome, started: float, earlier: FailedRun | None) -> str:
     """Return why a job failed; write its page if the process died before doing so."""
-    note, status = failed_run(job.name), ended.exit_status
+    note, status, log = failed_run(job.name), ended.exit_status, ended.log
     how = (
         f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     )
@@ -308,9 +300,8 @@ def _reason(
         notebook = paths.find_notebook(job.notebook)
         partial = partial_folder() / f"{job.name}.ipynb"
         executed = partial if partial.is_file() else None
-        run = NotebookRun(
-            paths.notebook_name(notebook), job.values, job.page, executed, started, str(log)
-        )
+        name = paths.notebook_name(notebook)
+        run = NotebookRun(name, job.values, job.page, executed, started, str(log))
         text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
         printed = last_line(text, otherwise="it printed nothing")
         run.fail(nbformat.read(notebook, as_version=4), how, printed)

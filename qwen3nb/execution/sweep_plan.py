@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -109,9 +109,9 @@ class SweepPlan:
                 own = {k: v for part in point for k, v in part.items()}
                 jobs.append(Job(name, {**shared[name], **own}))
         jobs += [Job(name, {**shared[name], **own}) for name, own in self.runs]
-        unique: dict[Any, Job] = {}
+        unique: dict[tuple[str, str], Job] = {}
         for job in jobs:
-            unique.setdefault(_key(job), job)
+            unique.setdefault((job.notebook, repr(sorted(job.parameters.items()))), job)
         return list(unique.values())
 
     def _shared(self, declared: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -123,28 +123,21 @@ class SweepPlan:
     def _refuse_unused(self, declared: Mapping[str, Mapping[str, Parameter]]) -> None:
         """Raise if a given value is not a parameter of any notebook."""
         problems = []
+        known = sorted({name for own in declared.values() for name in own})
+        none = f"none of {', '.join(declared)}"
+        given = (*self.parameters, *self.typed)
         for axis, values in (("checkpoint", self.checkpoints), ("tier", self.tiers)):
-            if axis in self.parameters or axis in self.typed:
+            if axis in given:
                 problems.append(f"{axis} is not a shared parameter; list it under {axis}s")
-            if values and not any(axis in each for each in declared.values()):
-                problems.append(f"{axis}s are given, but none of {', '.join(declared)} takes them")
-        for name in (*self.parameters, *self.typed):
-            if not any(name in each for each in declared.values()):
-                names = sorted({known for each in declared.values() for known in each})
-                problems.append(
-                    f"unknown parameter {name!r}: none of {', '.join(declared)} declares it. "
-                    f"Known parameters: {', '.join(names)}"
-                )
+            if values and axis not in known:
+                problems.append(f"{axis}s are given, but {none} takes them")
+        problems += [
+            f"unknown parameter {name!r}: {none} declares it. Known parameters: {', '.join(known)}"
+            for name in given
+            if name not in known
+        ]
         if problems:
             raise ParameterError("\n".join(problems))
-
-
-def _key(job: Job) -> tuple[str, frozenset[tuple[str, Any]]]:
-    """Return what two equal runs have in common; a list or table is refused later, by its type."""
-    return job.notebook, frozenset(
-        (name, value if isinstance(value, Hashable) else repr(value))
-        for name, value in job.parameters.items()
-    )
 
 
 def expanded(spec: str) -> list[str]:
@@ -168,10 +161,9 @@ def expanded(spec: str) -> list[str]:
     raise ParameterError(f"no folder matches {spec!r} in {where}")
 
 
-def _by_number(path: Path) -> list[tuple[int, str]]:
+def _by_number(path: Path) -> list[str]:
     """Sort key that puts ``checkpoint-900`` before ``checkpoint-1000``."""
-    parts = re.split(r"(\d+)", str(path))
-    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+    return [part.zfill(20) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
 
 
 def read_plan(file: Path) -> SweepPlan:

@@ -37,15 +37,10 @@ if TYPE_CHECKING:
 
 CHECK = "check_encoder.py"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-TOKENIZER_FILES = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "merges.txt",
-    "special_tokens_map.json",
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-    "vocab.json",
-)
+TOKENIZER_FILES = """
+added_tokens.json chat_template.jinja merges.txt special_tokens_map.json tokenizer.json
+tokenizer_config.json vocab.json
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 # The first releases that load an export. An older sentence-transformers warns of that; what is
 # installed here would be part of the model's identity, and would be warned of without need.
 _OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
@@ -115,24 +110,13 @@ def copy_tokenizer(
     check_loaded(tokenizer, rows=rows, folder=source)
     named_token(source, "pad_token")
     copy_present(TOKENIZER_FILES, source, target)
-    _configure(source, target, options)
-    if options.prefix or options.append_eos:
-        _surround(tokenizer, source, target, options)
-    return tokenizer
-
-
-def _configure(folder: ModelFolder, target: Path, options: ExportOptions) -> None:
-    """Let the tokenizer's configuration say how the export reads a text."""
-    before = folder.object(TOKENIZER_CONFIG)
+    before = source.object(TOKENIZER_CONFIG)
     side = {"padding_side": "left"} if options.pooling == "last" else {}
     after = before | {"model_max_length": options.max_length} | side
     if after != before:
         write_json(target / TOKENIZER_CONFIG, after, indent=2)
-
-
-def _surround(
-    tokenizer: Tokenizer, source: ModelFolder, target: Path, options: ExportOptions
-) -> None:
+    if not options.prefix and not options.append_eos:
+        return tokenizer
     end = named_token(source, "eos_token") if options.append_eos else None
     try:
         surround(tokenizer, prefix=options.prefix, end=end)
@@ -146,7 +130,8 @@ def _surround(
         )
     fields = source.object(TOKENIZER)
     fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
-    write_text(target / "tokenizer.json", json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
+    write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
+    return tokenizer
 
 
 def named_token(folder: ModelFolder, role: str) -> str:
@@ -171,9 +156,26 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     fields["rope_theta"] = fields["rope_parameters"]["rope_theta"]
     write_json(folder / "config.json", fields, indent=2)
 
-    modules = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
-    write_json(folder / "modules.json", [*map(_module, range(len(modules)), modules)], indent=2)
-    pooling = _pooling_fields(options.pooling, dimension=config.hidden_size)
+    kinds = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules, indent=2)
+    # The dimension has its newer name only. With the older one beside it, each load would say
+    # that it is deprecated; with that one alone, sentence-transformers before 5.4 would load the
+    # model, most often with a transformers that runs it causally.
+    pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False) | {
+        _BEFORE_5_4[options.pooling]: True,
+        "embedding_dimension": config.hidden_size,
+        "pooling_mode": POOLING_NAMES[options.pooling],
+        "include_prompt": True,
+    }
     write_json(folder / "1_Pooling" / "config.json", pooling, indent=2)
     if options.normalize:
         write_json(folder / "2_Normalize" / "config.json", {}, indent=2)
@@ -192,29 +194,3 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
         indent=2,
     )
     shutil.copyfile(Path(__file__).with_name(CHECK), folder / CHECK)
-
-
-def _module(index: int, kind: str) -> dict[str, Any]:
-    """Return an entry of ``modules.json``."""
-    return {
-        "idx": index,
-        "name": str(index),
-        "path": f"{index}_{kind}" if index else "",
-        "type": f"sentence_transformers.models.{kind}",
-    }
-
-
-def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
-    """Return the pooling configuration for sentence-transformers since 5.4, and for servers.
-
-    The dimension has its newer name only. With the older one beside it, each load would say that
-    it is deprecated; with that one alone, releases before 5.4 would load the model, most of them
-    with a transformers that runs it causally.
-    """
-    fields: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
-    fields[_BEFORE_5_4[pooling]] = True
-    return fields | {
-        "embedding_dimension": dimension,
-        "pooling_mode": POOLING_NAMES[pooling],
-        "include_prompt": True,
-    }

@@ -115,10 +115,16 @@ def extract_encoder(
         require_onnx()
     for name in allow:
         one_of("allowance", name, ALLOWANCES)
-    source = open_checkpoint(checkpoint)
-    output = Path(output)
+    source, output = open_checkpoint(checkpoint), Path(output)
     _check_output(output, source.path)
-    config = _checked_config(source, export)
+    if not is_seq2seq(source.config):
+        raise CheckpointError(
+            f"{source.path}: model_type is {source.config.get('model_type')!r}; expected "
+            f"one of {', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder "
+            "to extract"
+        )
+    check_seq2seq(source)
+    config = build_config(source.config, pooling=export.pooling, normalize=export.normalize)
     pieces = _plan(source, dtype=_STORED[export.dtype], allow=allow)
     with new_folder(output) as work:
         tokenizer = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
@@ -139,9 +145,10 @@ def extract_encoder(
         verification = verify_export(
             source, embedding, work, config=config, options=export, tokenizer=tokenizer
         )
+        parts = [part for part in source.path.resolve().parts[-2:] if part != "/"]
         extraction = Extraction(
             folder=output,
-            label=label or _default_label(source.path),
+            label=label or "-".join(parts),
             parameters=sum(source.weights.tensors[p.sources[0]].count for p in pieces if p.name),
             verification=verification,
             warnings=tuple(warnings),
@@ -167,23 +174,6 @@ def _check_output(output: Path, source: Path) -> None:
         )
 
 
-def _checked_config(source: ModelFolder, options: ExportOptions) -> Qwen3EncoderConfig:
-    """Check the source, and return the configuration of its encoder."""
-    if not is_seq2seq(source.config):
-        raise CheckpointError(
-            f"{source.path}: model_type is {source.config.get('model_type')!r}; expected "
-            f"one of {', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder "
-            "to extract"
-        )
-    check_seq2seq(source)
-    return build_config(source.config, pooling=options.pooling, normalize=options.normalize)
-
-
-def _default_label(folder: Path) -> str:
-    folder = folder.resolve()
-    return f"{folder.parent.name}-{folder.name}" if folder.parent.name else folder.name
-
-
 def _plan(source: ModelFolder, *, dtype: str, allow: Collection[str]) -> list[Piece]:
     """Return the tensors to write, and those to check without writing.
 
@@ -201,7 +191,7 @@ def _plan(source: ModelFolder, *, dtype: str, allow: Collection[str]) -> list[Pi
         unexpected = [name for name in rest if not name.startswith("model.decoder.")]
         problems += [f"{name}: unexpected (--allow unexpected)" for name in unexpected]
     if "decoder" not in allow:
-        problems += _decoder_problems(source)
+        problems += _decoder_problems({n for n in rest if n.startswith("model.decoder.")})
     if problems:
         shown = "\n  ".join(sorted(problems)[:8])
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
@@ -215,24 +205,17 @@ def _plan(source: ModelFolder, *, dtype: str, allow: Collection[str]) -> list[Pi
     ]
 
 
-def _decoder_problems(source: ModelFolder) -> list[str]:
+def _decoder_problems(decoder: set[str]) -> list[str]:
     """Return what is missing from or unexpected in the decoder; its shapes are not checked."""
-    decoder = {name for name in source.weights.tensors if name.startswith("model.decoder.")}
-    decoder -= set(EMBEDDINGS)
     if not decoder:
         return []
-    layers: dict[int, set[str]] = {}
-    for name in decoder:
-        if match := _DECODER_LAYER.fullmatch(name):
-            layers.setdefault(int(match[1]), set()).add(match[2])
-    parts = set().union(*layers.values())
-    wanted = {
-        f"model.decoder.layers.{index}.{part}" for index in range(len(layers)) for part in parts
-    } | {"model.decoder.norm.weight"}
-    hint = "(--allow decoder)"
-    return [f"{name}: missing {hint}" for name in wanted - decoder] + [
-        f"{name}: unexpected {hint}" for name in decoder - wanted
-    ]
+    layers = [match.groups() for name in decoder if (match := _DECODER_LAYER.fullmatch(name))]
+    count = len({layer for layer, _ in layers})
+    wanted = {f"model.decoder.layers.{i}.{part}" for i in range(count) for _, part in layers}
+    wanted.add("model.decoder.norm.weight")
+    odd = dict.fromkeys(wanted - decoder, "missing")
+    odd |= dict.fromkeys(decoder - wanted, "unexpected")
+    return [f"{name}: {what} (--allow decoder)" for name, what in odd.items()]
 
 
 def _tokenizer_warnings(source: ModelFolder, options: ExportOptions) -> list[str]:

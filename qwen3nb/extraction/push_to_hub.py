@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
@@ -29,27 +30,10 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
-_SECRET_NAMES = (
-    ".env*",
-    "*.env",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "id_rsa*",
-    "id_ed25519*",
-    "id_ecdsa*",
-    ".netrc",
-    "_netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".npmrc",
-    "*credentials*",
-    "*secret*",
-    "token",
-    "stored_tokens",
-    "*.kdbx",
-)
+_SECRET_NAMES = """
+.env* *.env *.pem *.key *.p12 *.pfx *.kdbx id_rsa* id_ed25519* id_ecdsa* .netrc _netrc
+.git-credentials .pypirc .npmrc *credentials* *secret* token stored_tokens
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 _PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
 _TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -147,10 +131,10 @@ def push(
     if not _REPOSITORY.fullmatch(repository):
         raise ValueError(f"expected a repository such as organisation/name; got {repository!r}")
     folder = Path(folder)
-    files = plan_push(folder)
+    contents: dict[str, Any] = {file.path: folder / file.path for file in plan_push(folder)}
     provenance = read_provenance(folder) or {}
     source = provenance.get("source", {}).get("digest", "")[:12]
-    public = (json.dumps(published(provenance), indent=2) + "\n").encode()
+    contents[PROVENANCE] = (json.dumps(published(provenance), indent=2) + "\n").encode()
     try:
         with hub_session():
             api = HfApi()
@@ -159,12 +143,7 @@ def push(
                 api.create_branch(repository, branch=revision, exist_ok=True)
             done = api.create_commit(
                 repository,
-                [
-                    CommitOperationAdd(
-                        file.path, public if file.path == PROVENANCE else folder / file.path
-                    )
-                    for file in files
-                ],
+                [CommitOperationAdd(path, content) for path, content in contents.items()],
                 revision=revision,
                 commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
             )

@@ -3,13 +3,13 @@
 The source runs in the encoder-decoder's own class, under its own weight names; the export
 is loaded from disk by the stock class. Errors in renamed weights, configuration or tokenizer
 therefore show up as differences. Both models get texts of different lengths in padded
-batches. Only one of them is in memory at a time.
+batches. Only one of them is in memory at a time. An ONNX graph is compared likewise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,11 @@ import torch
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.extraction.onnx_graph import GRAPH
-from qwen3nb.extraction.verify_graph import GraphVerification, verify_graph
+from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool
-from qwen3nb.models.modeling.qwen3_encoder import causal_leak, pad_rows
+from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 
 if TYPE_CHECKING:
@@ -31,7 +30,12 @@ if TYPE_CHECKING:
 
     from qwen3nb.extraction.export import ExportOptions
 
+    _Run = Callable[[Tensor, Tensor], Tensor]
+
 MAX_DIFFERENCE = 1e-5
+# Of the largest state, for a graph. Another library adds up in another order, so its rounding
+# differs, and grows with the size of what is added up.
+MAX_PART = 1e-4
 # Short, long, in several scripts; none contains a special token.
 TEXTS = (
     "Hi.",
@@ -42,6 +46,23 @@ TEXTS = (
 )
 _RANDOM_LENGTHS = (2, 7, 33, 120, 1)
 _SIDES = ("right", "left")
+_TOGETHER = (1, 3)  # texts in a batch of a graph, besides all of them
+
+
+@dataclass(frozen=True)
+class GraphVerification:
+    """Differences between an ONNX graph and the source of the export.
+
+    Attributes:
+        max_difference: largest absolute difference of hidden states over all real tokens, divided
+            by the largest state of the source, or by 1 if that is smaller.
+        leak: change of the first state when only the last token changes.
+        batches: texts and tokens (B, T) of each compared batch.
+    """
+
+    max_difference: float
+    leak: float
+    batches: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +101,7 @@ class Verification:
             "texts": len(self.lengths),
             "tokens": list(self.lengths),
             "padding": list(_SIDES),
-            **({"onnx": self.graph.as_dict()} if self.graph else {}),
+            **({"onnx": {**asdict(self.graph), "bound": MAX_PART}} if self.graph else {}),
         }
 
 
@@ -105,44 +126,23 @@ def verify_export(
 
     Raises:
         CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in
-            float32, transformers loads the tokenizer with different tokens, or the export
-            runs causally; see `verify_graph` for an ONNX graph.
+            float32, or states of an ONNX graph by more than `MAX_PART`; transformers loads the
+            tokenizer with different tokens; or the export or its graph runs causally.
     """
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
-    exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
-    theirs = exact
+    exact = theirs = _source_states(source, embedding, rows, config, dtype=torch.float32)
     if options.dtype != "float32":
         dtype = torch_dtype(options.dtype)
         theirs = _source_states(source, embedding, rows, config, dtype=dtype)
-    rounding = max(
-        float((a - b).abs().max()) for a, b in zip(exact["right"], theirs["right"], strict=True)
-    )
+    both = zip(exact["right"], theirs["right"], strict=True)
+    rounding = max(float((a - b).abs().max()) for a, b in both)
     del exact
-    difference, leak, probe = _compare(export, rows, theirs, source)
-    vectors = torch.cat(
-        [
-            pool(
-                states[None],
-                torch.ones(1, len(states)),
-                how=options.pooling,
-                normalize=options.normalize,
-            )
-            for states in theirs["right"][: len(TEXTS)]
-        ]
-    )
-    other = _sentence_transformers_difference(export, vectors)
-    scale = 1.0 if options.normalize else max(1.0, float(vectors.abs().max()))
-    if not other <= MAX_DIFFERENCE * scale:
-        raise CheckpointError(
-            f"{source}: vectors that sentence-transformers computes from the export differ "
-            f"by {other:.2e}, more than {MAX_DIFFERENCE * scale:.0e}; nothing was written"
-        )
+    difference, leak, probe = _compare_states(export, rows, theirs, origin=source.path)
+    other = _compare_vectors(export, theirs["right"], options, origin=source.path)
     graph = None
-    if (export / GRAPH).is_file():
-        graph = verify_graph(
-            export / GRAPH, rows, theirs, vocabulary=config.vocab_size, origin=source.path
-        )
-    lengths = tuple(len(row) for row in rows)
+    if (file := export / GRAPH).is_file():
+        graph = verify_graph(file, rows, theirs, vocabulary=config.vocab_size, origin=source.path)
+    lengths = tuple(map(len, rows))
     return Verification(difference, other, rounding, leak, lengths, probe, graph)
 
 
@@ -167,9 +167,9 @@ def _inputs(
                 f"expected {row[:8]} (tokenizer.json), got {list(other)[:8]}; "
                 "check tokenizer_config.json"
             )
-    generator = torch.Generator().manual_seed(0)
+    draws = torch.Generator().manual_seed(0)
     random = [
-        torch.randint(0, vocabulary, (length,), generator=generator).tolist()
+        torch.randint(0, vocabulary, (length,), generator=draws).tolist()
         for length in _RANDOM_LENGTHS
     ]
     return [row for row in rows if row] + random + [[0, vocabulary - 1]]
@@ -198,24 +198,15 @@ def _source_model(
     source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
-    kept = (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "rms_norm_eps",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "max_position_embeddings",
-    )
+    kept = """
+    vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
+    num_key_value_heads max_position_embeddings
+    """.split()  # noqa: SIM905 - a list of words reads better as lines
     fields = {key: getattr(config, key) for key in kept}
-    theta = config.rope_parameters["rope_theta"]
+    fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
-        model = Qwen3ForSeq2SeqLM(
-            Qwen3Seq2SeqConfig(**fields, _head_dim=config.head_dim, rope_theta=theta)
-        )
-    encoder = model.model.encoder
-    prefix = "model.encoder."
+        model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
+    encoder, prefix = model.model.encoder, "model.encoder."
     state = {
         name.removeprefix(prefix): source.weights.read(name).to(dtype).float()
         for name in source.weights.tensors
@@ -227,37 +218,99 @@ def _source_model(
     return model.eval()
 
 
-def _compare(
+def _compare_states(
     export: Path,
     rows: Sequence[Sequence[int]],
-    theirs: dict[str, list[Tensor]],
-    source: ModelFolder,
+    theirs: Mapping[str, Sequence[Tensor]],
+    *,
+    origin: Path,
 ) -> tuple[float, float, dict[str, Any]]:
     """Return the largest difference, leak and probe of the export, loaded by the stock class."""
     from transformers import AutoModel
 
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
-    apart = []
-    for side in _SIDES:
-        ids, mask = pad_rows(rows, side=side)
-        with torch.inference_mode():
-            states = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        for row, expected in enumerate(theirs[side]):
-            ours = states[row][mask[row].bool()]
-            apart.append((ours - expected).abs().max())
-    difference = float(torch.stack(apart).max())  # NaN, if any is
+
+    def run(ids: Tensor, mask: Tensor) -> Tensor:
+        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+
+    difference, _ = _difference(run, rows, theirs, sizes=(len(rows),))
     if not difference <= MAX_DIFFERENCE:
         raise CheckpointError(
-            f"{source}: the export differs from its source by {difference:.2e}, "
+            f"{origin}: the export differs from its source by {difference:.2e}, "
             f"more than {MAX_DIFFERENCE:.0e}; nothing was written"
         )
-    leak = causal_leak(model, vocab_size=model.config.vocab_size)
+    leak = _leak(run, model.config.vocab_size)
     if not leak > 0:
         raise CheckpointError(
-            f"{source}: the export runs causally under this release of transformers; "
+            f"{origin}: the export runs causally under this release of transformers; "
             "install 5.2 or newer. Nothing was written"
         )
     return difference, leak, _probe(model)
+
+
+def verify_graph(
+    file: Path,
+    rows: Sequence[Sequence[int]],
+    theirs: Mapping[str, Sequence[Tensor]],
+    *,
+    vocabulary: int,
+    origin: Path,
+) -> GraphVerification:
+    """Compare the graph in ``file`` with the source's states (T, H) per padding side and row.
+
+    Raises:
+        CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
+    """
+    graph = OnnxGraph(file)
+    leak = _leak(graph, vocabulary)
+    if not leak > 0:
+        raise CheckpointError(
+            f"{origin}: the ONNX graph runs causally: its first state does not depend on the last "
+            "token. Nothing was written; install the newest transformers and PyTorch"
+        )
+    difference, batches = _difference(graph, rows, theirs, sizes=(len(rows), *_TOGETHER))
+    difference /= max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
+    if not difference <= MAX_PART:
+        raise CheckpointError(
+            f"{origin}: the states of the ONNX graph differ from the source's by {difference:.2e} "
+            f"of the largest, more than {MAX_PART:.0e}; nothing was written"
+        )
+    return GraphVerification(difference, leak, batches)
+
+
+@torch.inference_mode()
+def _difference(
+    run: _Run,
+    rows: Sequence[Sequence[int]],
+    theirs: Mapping[str, Sequence[Tensor]],
+    *,
+    sizes: Sequence[int],
+) -> tuple[float, tuple[tuple[int, int], ...]]:
+    """Return the largest difference of states, NaN if any is, and the batches (B, T).
+
+    ``run`` returns states (B, T, H) of ids and mask (B, T); every row is in a batch of each size.
+    """
+    apart, batches = [], []
+    for side, states in theirs.items():
+        for size in sizes:
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                ids, mask = pad_rows(rows[part], side=side)
+                batches.append((ids.shape[0], ids.shape[1]))
+                real = zip(run(ids, mask), mask.bool(), states[part], strict=True)
+                apart += [(ours[kept] - other).abs().max() for ours, kept, other in real]
+    return float(torch.stack(apart).max()), tuple(dict.fromkeys(batches))
+
+
+@torch.inference_mode()
+def _leak(run: _Run, vocabulary: int) -> float:
+    """Return the change of the first state when only the last token changes."""
+    ids = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
+    other = ids.clone()
+    other[0, -1] = (other[0, -1] + vocabulary // 2) % vocabulary
+    first, second = (run(each, torch.ones_like(each))[0, 0] for each in (ids, other))
+    return float((first - second).abs().max())
 
 
 @torch.inference_mode()
@@ -274,9 +327,17 @@ def _probe(model: Any) -> dict[str, Any]:
     }
 
 
-def _sentence_transformers_difference(export: Path, vectors: Tensor) -> float:
+def _compare_vectors(
+    export: Path, states: Sequence[Tensor], options: ExportOptions, *, origin: Path
+) -> float:
+    """Return the largest difference of sentence-transformers' vectors from the pooled states."""
     from sentence_transformers import SentenceTransformer
 
+    pooled = [
+        pool(each[None], torch.ones(1, len(each)), how=options.pooling, normalize=options.normalize)
+        for each in states[: len(TEXTS)]
+    ]
+    vectors = torch.cat(pooled)
     try:
         model = SentenceTransformer(
             str(export), device="cpu", model_kwargs={"dtype": torch.float32}
@@ -292,4 +353,11 @@ def _sentence_transformers_difference(export: Path, vectors: Tensor) -> float:
         convert_to_tensor=True,
         show_progress_bar=False,
     )
-    return float((theirs.float() - vectors).abs().max())
+    difference = float((theirs.float() - vectors).abs().max())
+    bound = MAX_DIFFERENCE * max(1.0, 0.0 if options.normalize else float(vectors.abs().max()))
+    if not difference <= bound:
+        raise CheckpointError(
+            f"{origin}: vectors that sentence-transformers computes from the export differ "
+            f"by {difference:.2e}, more than {bound:.0e}; nothing was written"
+        )
+    return difference

@@ -1,17 +1,18 @@
 """Download whole repositories, or nothing: into the hub's cache, or into a folder.
 
-Every file is compared with the hub's digest: while it comes, and in the hub's cache once
-more before it is first used, since another program, or a crash, may have left it there.
+Every file is compared with the hub's digest before it is first used: a SHA-256 of large files,
+of small ones the id that git gives their content. Some look-alikes of the hub make these ids up.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.hub.digests import FileFacts, file_digest
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.utils.files.digest_memory import remembered_digest
@@ -20,6 +21,34 @@ from qwen3nb.utils.files.digest_memory import remembered_digest
 MODEL_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 _COMMIT = re.compile("[0-9a-f]{40}")
 _DIGEST = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Size in bytes of a file on the hub, and its digest: SHA-256, or git's id of its content."""
+
+    size: int | None
+    digest: str | None
+
+    def problem(self, file: Path) -> str | None:
+        """Return how a file differs from these facts; None if it does not."""
+        if not file.is_file():
+            return "it is missing"
+        size, git = file.stat().st_size, len(self.digest or "") == 40
+        if self.size is not None and size != self.size:
+            return f"expected {self.size:,} bytes, got {size:,}"
+        if self.digest is None:
+            return None
+
+        def compute() -> str:
+            start = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+            digest = start if git else hashlib.sha256()
+            with file.open("rb") as stream:
+                hashlib.file_digest(stream, lambda: digest)
+            return digest.hexdigest()
+
+        got = remembered_digest([file], compute, kind="git" if git else "sha256")
+        return None if got == self.digest else f"expected {self.digest[:12]}…, got {got[:12]}…"
 
 
 def cached_snapshot(
@@ -40,30 +69,32 @@ def cached_snapshot(
     """
     from huggingface_hub import snapshot_download
 
-    options: dict[str, Any] = {"repo_type": kind, "revision": revision, "allow_patterns": files}
+    def snapshot(**more: Any) -> Path:
+        options: Any = {"repo_type": kind, "revision": revision, "allow_patterns": files, **more}
+        return Path(snapshot_download(id_, **options))
+
     with hub_session():
         try:
-            folder = Path(snapshot_download(id_, **options))
+            folder = snapshot()
             if check_cached(folder):  # and removed: once more
-                folder = Path(snapshot_download(id_, **options))
+                folder = snapshot()
                 _refuse(check_cached(folder))
             _check_some(folder)
-            return folder
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             final = hub_error(error)
-            if final.lasting and revision is None:
-                try:
-                    folder = Path(snapshot_download(id_, **options, local_files_only=True))
-                except Exception:  # noqa: BLE001 - likewise; the first error says more
-                    raise final from None
-                _refuse(check_cached(folder))
-                return folder
-            raise final from None
+            if not final.lasting or revision is not None:
+                raise final from None
+            try:
+                folder = snapshot(local_files_only=True)
+            except Exception:  # noqa: BLE001 - likewise; the first error says more
+                raise final from None
+            _refuse(check_cached(folder))
+    return folder
 
 
 def download_into(
     folder: Path, id_: str, *, kind: str, revision: str | None, files: list[str] | None = None
-) -> dict[str, FileFacts]:
+) -> set[str]:
     """Download the files of a repository into ``folder``, which may have some of them already.
 
     Returns:
@@ -74,28 +105,23 @@ def download_into(
     """
     from huggingface_hub import snapshot_download
 
+    options: Any = {"repo_type": kind, "local_dir": folder, "allow_patterns": files}
     with hub_session():
         try:
             commit, listed = listing(id_, kind=kind, revision=revision)
-            wanted = {
-                name: facts
-                for name, facts in listed.items()
-                if files is None or any(fnmatch(name, each) for each in files)
-            }
-            snapshot_download(
-                id_,
-                repo_type=kind,
-                revision=commit,
-                local_dir=folder,
-                allow_patterns=files,
-            )
+            snapshot_download(id_, revision=commit, **options)
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             raise hub_error(error) from None
-    problems = _problems({folder / name: facts for name, facts in wanted.items()})
+    wanted = {
+        folder / name: facts
+        for name, facts in listed.items()
+        if files is None or any(fnmatch(name, each) for each in files)
+    }
+    problems = _problems(wanted)
     for file in problems:
         file.unlink(missing_ok=True)
     _refuse({file.relative_to(folder): text for file, text in problems.items()})
-    return wanted
+    return {str(file.relative_to(folder)) for file in wanted}
 
 
 def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str, FileFacts]]:
@@ -104,22 +130,19 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
     To be called in a session; the errors are those of the hub's libraries.
     """
     from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
 
-    api = HfApi()
-    commit = revision or ""
+    api, commit = HfApi(), revision or ""
     if not _COMMIT.fullmatch(commit):
         commit = str(api.repo_info(id_, repo_type=kind, revision=revision).sha)
         if not _COMMIT.fullmatch(commit):
             raise HubError(NOT_A_HUB)
-    entries: Any = api.list_repo_tree(id_, repo_type=kind, revision=commit, recursive=True)
-    listed = {}
-    for entry in entries:
-        if not hasattr(entry, "blob_id"):
-            continue  # a folder
-        large = getattr(entry, "lfs", None)
-        sha256 = large.sha256 if large is not None else None
-        listed[entry.path] = FileFacts(entry.size, sha256, None if large else entry.blob_id)
-    return commit, listed
+    entries = api.list_repo_tree(id_, repo_type=kind, revision=commit, recursive=True)
+    return commit, {
+        each.path: FileFacts(each.size, each.lfs.sha256 if each.lfs else each.blob_id)
+        for each in entries
+        if isinstance(each, RepoFile)
+    }
 
 
 def check_cached(folder: Path) -> dict[Path, str]:
@@ -130,18 +153,10 @@ def check_cached(folder: Path) -> dict[Path, str]:
     Returns:
         The removed files, each with what was wrong.
     """
-    contents = {}
-    for file in sorted(folder.rglob("*")):
-        name = file.readlink().name if file.is_symlink() else ""
-        if not _DIGEST.fullmatch(name):
-            continue  # a cache without links has no digests
-        if not file.exists():
-            contents[file] = FileFacts(size=-1)
-        elif len(name) == 64:
-            contents[file] = FileFacts(sha256=name)
-        else:
-            contents[file] = FileFacts(file.stat().st_size, git=name)
-    problems = _problems(contents)
+    links = [file for file in sorted(folder.rglob("*")) if file.is_symlink()]
+    digests = {file: file.readlink().name for file in links}  # a cache without links has none
+    known = {f: FileFacts(None, name) for f, name in digests.items() if _DIGEST.fullmatch(name)}
+    problems = _problems(known)
     for file in problems:
         file.resolve().unlink(missing_ok=True)
         file.unlink(missing_ok=True)
@@ -149,30 +164,13 @@ def check_cached(folder: Path) -> dict[Path, str]:
 
 
 def _problems(files: dict[Path, FileFacts]) -> dict[Path, str]:
-    """Return what is wrong with files; ids that agree with none of them are made up."""
-    texts = {file: text for file, facts in files.items() if (text := _problem(file, facts))}
-    by_git = [file for file, facts in files.items() if not facts.sha256 and facts.git]
-    if by_git and all(file in texts and _same_size(file, files[file]) for file in by_git):
+    """Return what is wrong with files; git ids that agree with none of them are made up."""
+    texts = {file: text for file, facts in files.items() if (text := facts.problem(file))}
+    by_git = [file for file, facts in files.items() if len(facts.digest or "") == 40]
+    if all("…" in texts.get(file, "") for file in by_git):  # not another size
         for file in by_git:
             del texts[file]
     return texts
-
-
-def _problem(file: Path, facts: FileFacts) -> str | None:
-    if not file.is_file():
-        return "it is missing"
-    if facts.size is not None and file.stat().st_size != facts.size:
-        return f"expected {facts.size:,} bytes, got {file.stat().st_size:,}"
-    expected = facts.sha256 or facts.git
-    if expected is None:
-        return None
-    kind = "sha256" if facts.sha256 else "git"
-    got = remembered_digest([file], lambda: file_digest(file, facts).hexdigest(), kind=kind)
-    return None if got == expected else f"expected {expected[:12]}…, got {got[:12]}…"
-
-
-def _same_size(file: Path, facts: FileFacts) -> bool:
-    return file.is_file() and file.stat().st_size == facts.size
 
 
 def _refuse(problems: dict[Path, str]) -> None:

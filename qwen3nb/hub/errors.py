@@ -32,6 +32,10 @@ _BY_CLASS = {
     "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
     "LocalEntryNotFoundError": "it is not in the hub's cache, and the hub cannot be used",
 }
+_OTHER_SIZE = (
+    "a file is not what the hub lists (it has another size); it was removed; try again, and check "
+    "the proxy"
+)
 _PORTS = {"http": 80, "https": 443}
 _QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
 _USER = re.compile(r"(https?://)[^\s/@]*@")
@@ -52,7 +56,7 @@ class HubError(ValueError):
 
 def hub_reason(error: BaseException) -> str:
     """Return the cause of an error that the hub or one of its libraries raised, as one line."""
-    chain = list(_causes(error))
+    chain = list(causes(error))
     for each in chain:
         if isinstance(each, HubError):
             return str(each)
@@ -67,7 +71,13 @@ def hub_reason(error: BaseException) -> str:
     for name, reason in _BY_CLASS.items():
         if name in names:
             return reason
-    return _cleaned(next((each for each in _root_first(error) if str(each).strip()), error))
+    while error.__cause__ is not None and str(error.__cause__).strip():
+        error = error.__cause__
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if line.startswith("Consistency check failed"):
+        return _OTHER_SIZE
+    line = _USER.sub(r"\1", _QUERY.sub(r"\1\2", line))
+    return _CONTROL.sub(" ", known_secrets().without(line))[:200]
 
 
 def hub_error(error: BaseException) -> HubError:
@@ -77,7 +87,7 @@ def hub_error(error: BaseException) -> HubError:
     """
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)
-    names = {type(each).__name__ for each in _causes(error)}
+    names = {type(each).__name__ for each in causes(error)}
     lasting = getattr(error, "lasting", bool(names & {"OfflineModeIsEnabled"}))
     return HubError(hub_reason(error), lasting=lasting)
 
@@ -108,10 +118,10 @@ def server_name(address: str) -> str:
         )
     host = f"[{host}]" if ":" in host else host
     port = None if port == _PORTS[parts.scheme] else port
-    return _CONTROL.sub("", f"{parts.scheme}://{host}{f':{port}' if port else ''}")[:200]
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}"[:200]
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and those it came of, each once."""
     left, seen = [error], set[int]()
     while left:
@@ -120,17 +130,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(each))
             yield each
             left += [e for e in (each.__context__, each.__cause__) if e is not None]
-
-
-def _root_first(error: BaseException) -> list[BaseException]:
-    """Return an error and what it was deliberately raised from, the first cause first."""
-    chain = [error]
-    while (cause := chain[-1].__cause__) is not None and cause not in chain:
-        chain.append(cause)
-    return chain[::-1]
-
-
-def _cleaned(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    text = _USER.sub(r"\1", _QUERY.sub(r"\1\2", lines[0]))
-    return _CONTROL.sub(" ", known_secrets().without(text))[:200]

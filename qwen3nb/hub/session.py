@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qwen3nb.hub.errors import hub_reason
-from qwen3nb.hub.patience import silence_limit
+from qwen3nb.hub.errors import HubError, hub_reason
 
+_VARIABLE, _SECONDS = "QWEN3NB_HUB_TIMEOUT", 8.0
 _REMEMBERED = 30.0  # seconds for which the answer to a probe holds
 
 
@@ -20,7 +22,7 @@ def hub_session() -> Iterator[None]:
 
     A session within a session is part of it: a hub that could not be used is not asked again
     for a minute. The libraries' messages about their own retries are not shown, because these
-    have the addresses. Downloads go over HTTP, whose bytes can be checked, not through xet.
+    have the addresses. Downloads go over HTTP, whose silence is noticed, not through xet.
     A request raises a `HubError` if ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
     """
     from huggingface_hub import constants, set_client_factory
@@ -60,6 +62,22 @@ class _Guarded:
         from qwen3nb.hub.client import HubGuard
 
         return HubGuard(constants.ENDPOINT, limit=silence_limit())
+
+
+def silence_limit() -> float:
+    """Return the seconds that the hub may be silent in all, retries included; by default 8.
+
+    Raises:
+        HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
+    """
+    text = os.environ.get(_VARIABLE, "")
+    try:
+        seconds = float(text) if text else _SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise HubError(f"{_VARIABLE}: expected seconds, such as 60; got {text[:40]!r}")
+    return seconds
 
 
 def hub_reachable() -> bool:

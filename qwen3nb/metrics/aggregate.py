@@ -36,19 +36,13 @@ REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
 
 
-def _mean(values: Array) -> Array:
-    """Mean of the first column of (R, n, 1): (R,)."""
-    result: Array = values[..., 0].mean(axis=-1)
-    return result
-
-
 def _pearson(values: Array) -> Array:
     """Pearson correlation of the two columns of (R, n, 2): (R,); NaN where one is constant."""
     centred = values - values.mean(axis=-2, keepdims=True)
     covariance = (centred[..., 0] * centred[..., 1]).sum(axis=-1)
     spread = np.sqrt((centred**2).sum(axis=-2))
     with np.errstate(invalid="ignore", divide="ignore"):
-        result: Array = covariance / (spread[..., 0] * spread[..., 1])
+        result = covariance / (spread[..., 0] * spread[..., 1])
     # Centring a constant column leaves rounding errors, whose correlation is noise.
     constant = (np.ptp(values, axis=-2) == 0).any(axis=-1)
     return np.where(constant, np.nan, result)
@@ -73,13 +67,12 @@ def _macro_f1(values: Array) -> Array:
         size = actual.sum(axis=-1) + assigned.sum(axis=-1)
         total += 2 * (actual & assigned).sum(axis=-1) / np.maximum(size, 1)
         present += size > 0
-    result: Array = total / present
-    return result
+    return np.asarray(total / present)
 
 
 AGGREGATES: dict[str, Callable[[Array], Array]] = {
     "macro_f1": _macro_f1,
-    "mean": _mean,
+    "mean": lambda values: values[..., 0].mean(axis=-1),
     "pearson": _pearson,
     "spearman": _spearman,
 }
@@ -131,7 +124,6 @@ def aggregate(
     *,
     how: str,
     columns: Sequence[str],
-    seed: int = 0,
     parts: Sequence[str] = (),
 ) -> Aggregate:
     """Aggregate columns of ``per_query`` (value per column and query id).
@@ -142,7 +134,6 @@ def aggregate(
         per_query: value per column and query id.
         how: name in `AGGREGATES`.
         columns: the columns to aggregate.
-        seed: not used, as no interval draws.
         parts: the beginnings of query ids, such as ``test/en/``; the value is the mean of the
             aggregates of these parts, and the interval combines theirs.
 
@@ -152,6 +143,11 @@ def aggregate(
     """
     samples = [sample_of(per_query, columns, part) for part in parts or ("",)]
     return aggregate_samples(samples, how=how, columns=columns, parts=parts)
+
+
+def means(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, Aggregate]:
+    """Mean of each column, with its confidence interval."""
+    return {name: aggregate(per_query, how="mean", columns=(name,)) for name in per_query}
 
 
 def aggregate_samples(
@@ -176,9 +172,8 @@ def aggregate_samples(
     if len(ends) < len(samples):
         return replace(empty, value=value)
     low, high = mean_of_intervals(values, ends)
-    return replace(
-        empty, value=value, low=low, high=high, interval=max(name for name, _ in intervals)
-    )
+    method = max(name for name, _ in intervals)
+    return replace(empty, value=value, low=low, high=high, interval=method)
 
 
 def sample_of(

@@ -231,7 +231,8 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     from scipy.stats import rankdata
 
     ranked = how == "spearman"
-    a, b = (_standard(rankdata(each) if ranked else each) for each in (first, second))
+    pair = [rankdata(each) if ranked else each for each in (first, second)]
+    a, b = ((each - each.mean()) / each.std() for each in pair)
     r = max(-1.0, min(1.0, float((a * b).mean())))
     inner = _inside(r, len(a))
     if not ranked:
@@ -252,13 +253,7 @@ def _jackknife(a: Array, b: Array, r: float) -> Array:
     spread = np.sqrt(np.maximum(_TINY, (n - step * a**2) * (n - step * b**2)))
     without = (n * r - step * a * b) / spread
     bound = 1 - 1 / n**2
-    moved: Array = (n - 1) * (math.atanh(r) - np.arctanh(np.clip(without, -bound, bound)))
-    return moved
-
-
-def _standard(values: Array) -> Array:
-    scaled: Array = (values - values.mean()) / values.std()
-    return scaled
+    return np.asarray((n - 1) * (math.atanh(r) - np.arctanh(np.clip(without, -bound, bound))))
 
 
 def _rank_influence(ranks: Array, other: Array) -> Array:

@@ -27,10 +27,6 @@ UNJUDGED = -1
 _NAME = re.compile(r"(?P<name>[A-Za-z]+)@(?P<k>[1-9]\d*)")
 
 
-def _ndcg(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return _dcg(grades[:k]) / _dcg(ideal[:k])
-
-
 def _dcg(gains: Sequence[float]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain > 0)
 
@@ -43,19 +39,6 @@ def _ndcg_exponential(grades: Sequence[int], ideal: Sequence[int], k: int) -> fl
 
 def _mrr(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
     return next((1 / rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0), 0.0)
-
-
-def _recall(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return _relevant(grades[:k]) / len(ideal)
-
-
-def _precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return _relevant(grades[:k]) / k
-
-
-def _hit(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """1 if a relevant document is among the first k, else 0."""
-    return float(_relevant(grades[:k]) > 0)
 
 
 def _judged(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
@@ -73,24 +56,19 @@ def _relevant(grades: Sequence[int]) -> int:
 
 def _average_precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
     """Average precision, divided by the number of all relevant documents."""
-    relevant = 0
-    total = 0.0
-    for rank, grade in enumerate(grades[:k], start=1):
-        if grade > 0:
-            relevant += 1
-            total += relevant / rank
-    return total / len(ideal)
+    hits = [rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0]
+    return sum((count / rank for count, rank in enumerate(hits, start=1)), 0.0) / len(ideal)
 
 
 # Each takes the grades of the ranked documents (`UNJUDGED` if there is no judgement), the
 # grades of all relevant documents from best to worst, and k.
 METRICS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
-    "nDCG": _ndcg,
+    "nDCG": lambda grades, ideal, k: _dcg(grades[:k]) / _dcg(ideal[:k]),
     "MRR": _mrr,
-    "Recall": _recall,
-    "P": _precision,
+    "Recall": lambda grades, ideal, k: _relevant(grades[:k]) / len(ideal),
+    "P": lambda grades, ideal, k: _relevant(grades[:k]) / k,
     "MAP": _average_precision,
-    "Hit": _hit,
+    "Hit": lambda grades, ideal, k: float(_relevant(grades[:k]) > 0),
     "Judged": _judged,
     "nDCGexp": _ndcg_exponential,
 }

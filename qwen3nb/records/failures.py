@@ -53,10 +53,6 @@ class FailedRun:
         return f"{self.error}: {lines[-1]}" if lines else self.error
 
 
-def _file(page: str, folder: Path | None = None) -> Path:
-    return (folder or paths.results()) / "failed" / f"{page}.json"
-
-
 def note_failure(run: FailedRun) -> Path:
     """Store the note of a failed run; it replaces an earlier note of the same page."""
     return write_json(_file(run.page), asdict(run))
@@ -78,8 +74,12 @@ def failed_runs(folder: Path | str | None = None) -> list[FailedRun]:
 
     A note that is damaged is one of a run of which no more is known.
     """
-    files = _file("x", Path(folder) if folder else None).parent.glob("*.json")
+    files = (Path(folder or paths.results()) / "failed").glob("*.json")
     return [_read(file) for file in sorted(files) if file.is_file()]
+
+
+def _file(page: str) -> Path:
+    return paths.results() / "failed" / f"{page}.json"
 
 
 def _read(file: Path) -> FailedRun:

@@ -84,18 +84,9 @@ from qwen3nb.utils.secrets import known_secrets
 CHECKSUMS = "checksums.jsonl"
 SCHEMA = "qwen3nb.result/3"
 ONE_FILE = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
-_VERSIONS = (
-    "qwen3nb",
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "mteb",
-    "datasets",
-    "bm25s",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-)
+_VERSIONS = """
+    qwen3nb torch transformers sentence-transformers mteb datasets bm25s numpy scipy scikit-learn
+""".split()  # noqa: SIM905 - a list of words reads better as a line
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LARGEST = 1 << 29  # bytes of a record's JSON; one file may hold the scores of all queries
 _ALWAYS_IN_TASK = ("splits", "subsets", "languages", "mteb")
@@ -395,7 +386,10 @@ class Result:
         path = self.path(folder)
         value = {"schema": SCHEMA, **_without_rows(self)}
         _checked(json.loads(json.dumps(value)), path.name, per_query={})
-        _refuse_secrets(value, where=str(path))
+        secrets = known_secrets()
+        secrets.values.refuse(json.dumps(value), where=str(path))
+        # What a config holds of data may look like a secret.
+        secrets.refuse(json.dumps({**value, "config": None}), where=str(path))
         with turn(path):
             replaced = named_files(path)
             value |= _write_rows(self, path)
@@ -442,8 +436,7 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
         stored, best = (
             SideFile.of(file, each.file, each.sha256) if each else None for each in (scores, top)
         )
-        per_query = StoredScores(stored, scores) if stored else {}
-        result = _checked(value, file, per_query=per_query)
+        result = _checked(value, file, per_query=StoredScores(stored, scores) if stored else {})
         if best:
             result = replace(result, config={**result.config, "top": StoredTop(best, top)})
         return result, value
@@ -524,14 +517,13 @@ def _write_rows(result: Result, path: Path) -> dict[str, Any]:
     """Write what has a row per query to files beside ``path``; return what names them."""
     entries: dict[str, Any] = {"scores": None, "top": None}
     if scores := result.scores:
-        file = write_side_file(path, "scores", scores.encoded())
-        counts = dict(scores.counts)
-        entry = ScoresEntry(file.name, file.sha256, scores.size, scores.ids, counts)
-        entries["scores"] = asdict(entry)
+        name, digest = write_side_file(path, "scores", scores.encoded())
+        columns = dict(scores.counts)
+        entries["scores"] = asdict(ScoresEntry(name, digest, scores.size, scores.ids, columns))
     top = result.config.get("top")
     if isinstance(top, Mapping):
-        file = write_side_file(path, "top", encode_top(top))
-        entries["top"] = asdict(SideEntry(file.name, file.sha256, len(top)))
+        name, digest = write_side_file(path, "top", encode_top(top))
+        entries["top"] = asdict(SideEntry(name, digest, len(top)))
     return entries
 
 
@@ -556,13 +548,6 @@ def in_checksums(record: Path, digest: str) -> AbstractContextManager[None]:
     base = record.absolute().parents[2]
     name = record.absolute().relative_to(base).as_posix()
     return noted(base / CHECKSUMS, f"{name} {digest}")
-
-
-def _refuse_secrets(value: dict[str, Any], *, where: str) -> None:
-    """Raise if a record holds a secret; what a config holds of data may look like one."""
-    secrets = known_secrets()
-    secrets.values.refuse(json.dumps(value), where=where)
-    secrets.refuse(json.dumps({**value, "config": None}), where=where)
 
 
 def checksum(value: dict[str, Any]) -> str:

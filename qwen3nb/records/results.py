@@ -1,20 +1,31 @@
-"""A collection of records: count them, filter them, convert them to a DataFrame."""
+"""A collection of records: count them, filter them, convert them to a DataFrame or a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
 
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.format import inert_text
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
+_COLUMNS = """
+    model task type metric value low high n unit seed identity revision finished
+""".split()  # noqa: SIM905 - a list of words reads better as a line
+_SCORE_COLUMNS = """
+    model identity seed task type revision split subset query metric value finished record
+""".split()  # noqa: SIM905
 
 
 class Results(Sequence[Result]):
@@ -91,13 +102,14 @@ class Results(Sequence[Result]):
         """
         kept = self._records
         if model is not None:
-            wanted = _listed(model)
+            wanted = [model] if isinstance(model, str) else list(model)
             for name in wanted:
                 if not any(_is_model(record, name) for record in kept):
                     one_of("model", name, self.models)
             kept = tuple(r for r in kept if any(_is_model(r, name) for name in wanted))
         if task is not None:
-            tasks = {one_of("task", name, self.tasks) for name in _listed(task)}
+            names = [task] if isinstance(task, str) else task
+            tasks = {one_of("task", name, self.tasks) for name in names}
             kept = tuple(r for r in kept if r.task.key in tasks)
         if tier is not None:
             tasks = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
@@ -112,41 +124,101 @@ class Results(Sequence[Result]):
         """
         import pandas as pd
 
-        rows = [
-            _row(record, name)
-            for record in self
-            for name in (record.metrics if all_metrics else (record.task.main_metric,))
-        ]
+        rows = []
+        for each in self:
+            model, task = each.model, each.task
+            for name in each.metrics if all_metrics else (task.main_metric,):
+                value = each.metrics[name]
+                score = (value.value, value.low, value.high, value.n)
+                of_run = (each.seed, model.identity[:8], task.revision, each.finished)
+                rows.append((model.label, task.key, task.type, name, *score, task.unit, *of_run))
         return pd.DataFrame(rows, columns=_COLUMNS)
 
     def write_scores(self, file: Path | str) -> Path:
         """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.
 
-        Columns: see `qwen3nb.records.score_export`.
+        Every column of a record's scores is a metric, also those that an aggregate is computed
+        from, such as ``cosine`` and ``gold`` of STS. In CSV, a text that a spreadsheet would read
+        as a formula starts with an apostrophe; numbers and Parquet are as they are.
+
+            model, identity, seed     the model's label, its whole identity, and the seed
+            task, type, revision      name, type and data of the task
+            split, subset             of the query; empty where the record does not say
+            query, metric, value      the query's id without split and subset, and its score
+            finished, record          when the record was made, and its file below the folder
 
         Raises:
             ValueError: another ending; lists the two.
-            ResultError: the scores of a record are missing or changed.
+            ResultError: the scores of a record are missing or changed; ``file`` is left as it was.
         """
-        from qwen3nb.records.score_export import write_scores
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.parquet as pq
 
-        return write_scores(self, file)
+        target = Path(file)
+        ending = one_of("ending of the file", target.suffix, (".parquet", ".csv"))
+        kinds = {"seed": pa.int64(), "value": pa.float64()}
+        schema = pa.schema([(name, kinds.get(name, pa.large_string())) for name in _SCORE_COLUMNS])
+        with new_file(target) as handle:
+            writer = (
+                pa.csv.CSVWriter(handle, schema)
+                if ending == ".csv"
+                else pq.ParquetWriter(handle, schema, compression="zstd")
+            )
+            with writer:
+                for record in self:
+                    for table in _score_tables(record, formulas=ending != ".csv"):
+                        writer.write_table(table.cast(schema))
+        return target
 
 
-_COLUMNS = """
-    model task type metric value low high n unit seed identity revision finished
-""".split()  # noqa: SIM905 - a list of words reads better as a line
+def _score_tables(record: Result, *, formulas: bool) -> Iterator[pa.Table]:
+    """Yield a table of each column of a record's scores; without ``formulas``, texts are inert."""
+    import pyarrow as pa
+
+    def inert(value: Any) -> Any:
+        return inert_text(value) if isinstance(value, str) and not formulas else value
+
+    model, task, scores = record.model, record.task, record.scores
+    same = {
+        "model": model.label,
+        "identity": model.identity,
+        "seed": record.seed,
+        "task": task.key,
+        "type": task.type,
+        "revision": task.revision,
+        "finished": record.finished,
+        "record": record.path(Path()).as_posix(),
+    }
+    located = [tuple(map(inert, each)) for each in _located(record)]
+    queries = np.array(located, object).reshape(-1, 3)
+    for metric in scores:
+        values = scores.array(metric)
+        rows = np.flatnonzero(~np.isnan(values))
+        columns = {
+            name: pa.repeat(inert(value), len(rows))
+            for name, value in {**same, "metric": metric}.items()
+        }
+        for name, texts in zip(("split", "subset", "query"), queries[rows].T, strict=True):
+            columns[name] = pa.array(texts, pa.large_string())
+        columns["value"] = pa.array(values[rows])
+        yield pa.table({name: columns[name] for name in _SCORE_COLUMNS})
 
 
-def _row(record: Result, metric: str) -> tuple[object, ...]:
-    value, model, task = record.metrics[metric], record.model, record.task
-    score = (value.value, value.low, value.high, value.n)
-    of_run = (record.seed, model.identity[:8], task.revision, record.finished)
-    return (model.label, task.key, task.type, metric, *score, task.unit, *of_run)
-
-
-def _listed(names: Names) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _located(record: Result) -> Iterator[tuple[str, str, str]]:
+    """Yield split, subset and own id of each query of a record, in the order of its scores."""
+    task = record.task
+    pairs = [(part.split, part.subset) for part in record.parts] or [
+        (split, subset) for subset in task.subsets for split in task.splits
+    ]
+    # As `qwen3nb.evaluation.mteb.per_query` names queries: those of one whole task have no prefix.
+    alone = pairs[0] if len(pairs) == 1 else ("", "")
+    whole = len(pairs) == 1 and alone[1] == "default"
+    prefixes = {} if whole else {f"{split}/{subset}/": (split, subset) for split, subset in pairs}
+    longest = sorted(prefixes, key=len, reverse=True)
+    for query in record.scores.queries:
+        prefix = next((each for each in longest if query.startswith(each)), "")
+        yield (*prefixes.get(prefix, alone), query.removeprefix(prefix))
 
 
 def _is_model(record: Result, name: str) -> bool:

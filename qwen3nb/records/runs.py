@@ -10,7 +10,7 @@ about to be replaced keeps its run until then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +37,19 @@ def reranked_run_file(file: Path, config: Mapping[str, Any]) -> Path:
     return file.with_name(next(iter(config.get("runs") or ("",))) or f"{file.stem}.trec")
 
 
-def run_problems(file: Path, result: Result, *, known: dict[Path, str]) -> Iterator[str]:
-    """Yield what is wrong with the runs of the record in ``file``.
-
-    ``known`` holds the digests of runs that records share; new ones are added.
-    """
+def run_problems(
+    file: Path, result: Result, *, digest: Callable[[Path], str] = sha256_file
+) -> Iterator[str]:
+    """Yield what is wrong with the runs of the record in ``file``."""
     config = result.config
     named = {**(config.get("runs") or {}), **(config.get("qrels") or {})}
     digests = {file.with_name(name): digest for name, digest in named.items()}
     if first := config.get("first_run"):
         digests[first_run_file(file, config)] = first["sha256"]
-    for run, digest in digests.items():
+    for run, expected in digests.items():
         if not run.is_file():
             yield f"its run {run.name} is missing"
-            continue
-        if run not in known:
-            known[run] = sha256_file(run)
-        if known[run] != digest:
+        elif digest(run) != expected:
             yield f"its run {run.name} is not the one that was scored"
 
 
@@ -72,10 +68,11 @@ def rescored_problems(file: Path, result: Result) -> Iterator[str]:
     scored = ("nDCG",) if "relevance_threshold" in config else METRICS
     names = [name for name in result.per_query if name.partition("@")[0] in scored]
     for name, values in score_run(qrels, run, names, zeros=True).items():
+        stated = result.per_query[name]
         for query, value in values.items():
-            stated = result.per_query[name].get(query)
-            if stated is not None and not abs(stated - value) <= _ROUNDING:
-                yield f"{name} of query {query!r} is {stated}, its run and its qrels give {value}"
+            if query in stated and not abs(stated[query] - value) <= _ROUNDING:
+                ours = stated[query]
+                yield f"{name} of query {query!r} is {ours}, its run and its qrels give {value}"
                 break
 
 

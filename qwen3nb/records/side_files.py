@@ -26,7 +26,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -48,32 +49,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_KINDS = ("scores", "top")
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
 _RECENT_TOP = 32  # tables of best documents that do: about 10 MB of 6,980 queries each
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.({'|'.join(_KINDS)})\.parquet"
+_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
 _NAME = re.compile(_STEM + _END)
 _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
 _RUN = re.compile(_STEM + r"\.(trec|qrels)")
-_WRONG_IDS = (
-    "{}: its query ids are not those that its record names: one of them was changed after it was "
-    "written. Restore both, or run the task again with --fresh"
-)
 
 
 @dataclass(frozen=True)
 class SideEntry:
-    """What a record's JSON says of a file beside it.
-
-    Attributes:
-        file: its name.
-        sha256: its digest.
-        queries: number of its rows.
-    """
+    """What a record's JSON says of a file beside it: its name, digest and number of rows."""
 
     file: Text
     sha256: Name
@@ -95,12 +85,7 @@ class ScoresEntry(SideEntry):
 
 @dataclass(frozen=True)
 class SideFile:
-    """A file beside a record.
-
-    Attributes:
-        path: its path.
-        sha256: its digest, as the record states it.
-    """
+    """A file beside a record: its path, and its digest as the record states it."""
 
     path: str
     sha256: str
@@ -117,11 +102,6 @@ class SideFile:
                 f"{record}: {shortened(name)} is not the name of a file beside a record"
             )
         return cls(str(record.absolute().with_name(name)), sha256)
-
-    @property
-    def name(self) -> str:
-        """Name of the file."""
-        return Path(self.path).name
 
     @property
     def shown(self) -> str:
@@ -172,18 +152,17 @@ class SideFile:
         Raises:
             ResultError: as `open`, or a column is missing.
         """
-        table = self.open()
-        numbers = {name: number for number, name in enumerate(table.schema_arrow.names)}
-        wanted = list(names)
-        if missing := [name for name in wanted if name not in numbers]:
-            raise ResultError(f"{self.shown}: has no column {missing[0]!r}; it has {list(numbers)}")
+        table, wanted = self.open(), list(names)
+        stored = table.schema_arrow.names
+        if missing := [name for name in wanted if name not in stored]:
+            raise ResultError(f"{self.shown}: has no column {missing[0]!r}; it has {stored}")
         # By number: a name with a dot would be read as that of a field inside a column.
-        indices = sorted(numbers[name] for name in set(wanted))
-        read = table.reader.read_all(column_indices=indices, use_threads=False)
-        return [read[indices.index(numbers[name])] for name in wanted]
+        numbers = sorted({stored.index(name) for name in wanted})
+        read = table.reader.read_all(column_indices=numbers, use_threads=False)
+        return [read[numbers.index(stored.index(name))] for name in wanted]
 
 
-def encode_table(columns: dict[str, Any]) -> bytes:
+def _encoded(columns: dict[str, Any]) -> bytes:
     """Return Arrow arrays by name as the bytes of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -194,7 +173,7 @@ def encode_table(columns: dict[str, Any]) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def string_column(values: Iterable[str], *, what: str) -> pa.Array:
+def _texts(values: Iterable[str], what: str) -> pa.Array:
     """Return texts as an Arrow array.
 
     Raises:
@@ -202,12 +181,10 @@ def string_column(values: Iterable[str], *, what: str) -> pa.Array:
     """
     import pyarrow as pa
 
-    texts = list(values)
-    for text in texts:
-        if not isinstance(text, str):
-            raise ResultError(f"{what}: expected strings, got {text!r}")
     try:
-        return pa.array(texts, pa.large_string())
+        return pa.array(list(values), pa.large_string())
+    except pa.ArrowTypeError as error:
+        raise ResultError(f"{what}: expected strings ({error})") from None
     except UnicodeEncodeError as error:
         raise ResultError(
             f"{what} {error.object!r} has a lone surrogate, which is not valid Unicode; rename it"
@@ -221,18 +198,14 @@ class _Queries:
         self.ids = ids
         self._parts: dict[str, npt.NDArray[np.intp]] = {}
 
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        return {query: row for row, query in enumerate(self.ids)}
-
-    @cached_property
-    def _ordered(self) -> list[tuple[str, int]]:
-        return sorted(self.rows.items())
-
     def of_part(self, part: str) -> npt.NDArray[np.intp]:
         """Rows of the queries whose id begins with ``part``, by id."""
         if part not in self._parts:
-            rows = [row for query, row in self._ordered if query.startswith(part)]
+            rows = (
+                [row for row in self.of_part("") if self.ids[row].startswith(part)]
+                if part
+                else sorted(range(len(self.ids)), key=self.ids.__getitem__)
+            )
             self._parts[part] = np.array(rows, np.intp)
         return self._parts[part]
 
@@ -244,11 +217,6 @@ def _digest(ids: Iterable[str]) -> str:
     """SHA-256 of ids, each preceded by its length."""
     text = "".join(f"{len(query)}:{query}" for query in ids)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _shared(ids: tuple[str, ...], digest: str) -> _Queries:
-    queries = _Queries(ids)
-    return _known.setdefault(digest, queries)
 
 
 class QueryScores(Mapping[str, Mapping[str, float]]):
@@ -267,7 +235,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def __init__(self, queries: tuple[str, ...], arrays: Mapping[str, Array]) -> None:
         """Hold arrays of float64, a value per query, NaN for a query without one."""
         self.ids = _digest(queries)
-        self._queries = _shared(queries, self.ids)
+        self._queries = _known.setdefault(self.ids, _Queries(queries))
         self._arrays = {name: _read_only(array) for name, array in arrays.items()}
         self.counts = {name: _present(array) for name, array in self._arrays.items()}
 
@@ -284,17 +252,15 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         if wrong := [query for query in queries if not isinstance(query, str)]:
             raise ResultError(f"query ids: expected strings, got {shortened(wrong[0])}")
         rows = {query: row for row, query in enumerate(queries)}
-        return cls(queries, {name: _filled(name, scores[name], rows) for name in scores})
+        arrays = {name: np.full(len(queries), np.nan) for name in scores}
+        for name, column in scores.items():
+            arrays[name][[rows[query] for query in column]] = _numbers(name, column)
+        return cls(queries, arrays)
 
     @property
     def queries(self) -> tuple[str, ...]:
         """All query ids, in the order of the arrays."""
         return self._queries.ids
-
-    @property
-    def rows(self) -> Mapping[str, int]:
-        """The place of each query in `queries`."""
-        return self._queries.rows
 
     @property
     def size(self) -> int:
@@ -329,10 +295,13 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             raise ValueError(f"query {query!r} has a value that is not finite")
         return values
 
-    def __getitem__(self, column: str) -> _QueryColumn:
-        if column not in self.counts:
-            raise KeyError(column)
-        return _QueryColumn(self, column)
+    def __getitem__(self, column: str) -> dict[str, float]:
+        """Return the scores of a column by query, in the order of `queries`."""
+        pairs = zip(self.queries, self.array(column).tolist(), strict=True)
+        return {query: value for query, value in pairs if value == value}  # not NaN
+
+    def __contains__(self, column: object) -> bool:
+        return column in self.counts
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.counts)
@@ -340,23 +309,9 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, QueryScores) and self.ids == other.ids:
-            return self.counts == other.counts and all(
-                np.array_equal(self.array(name), other.array(name), equal_nan=True) for name in self
-            )
-        return super().__eq__(other)
-
-    __hash__ = None  # type: ignore[assignment]  # a mapping
-
     def __array__(self, *_: Any, **__: Any) -> Array:
+        # pandas would take any mapping but a dict for the list of its keys.
         raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
-
-    def __deepcopy__(self, memo: Any) -> QueryScores:
-        return self  # nothing in it can change
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return QueryScores, (self.queries, {name: self.array(name) for name in self})
 
     def __repr__(self) -> str:
         """Number of queries, and the columns."""
@@ -373,7 +328,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
     def plain(self) -> dict[str, dict[str, float]]:
         """Return everything as dictionaries."""
-        return {name: dict(self[name].items()) for name in self}
+        return dict(self)
 
     def encoded(self) -> bytes:
         """Return the scores as the bytes of a Parquet file.
@@ -388,9 +343,27 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             raise ResultError(
                 f"a column of scores is called {_QUERY_ID!r}, as is that of the query ids"
             )
-        string_column(self, what="column")
+        _texts(self, what="column")
         columns = {name: pa.array(self.array(name), from_pandas=True) for name in self}
-        return encode_table({_QUERY_ID: string_column(self.queries, what="query id")} | columns)
+        return _encoded({_QUERY_ID: _texts(self.queries, what="query id")} | columns)
+
+
+def _numbers(name: str, column: Mapping[str, float]) -> list[float]:
+    """Return the values of a column, which are finite 64-bit floats."""
+    try:
+        values: list[float] = np.array(list(column.values()), float).tolist()
+    except (TypeError, ValueError, OverflowError):
+        values = [np.nan] * len(column)
+    if values != list(column.values()) or not np.isfinite(values).all():
+        for query, value in column.items():
+            with suppress(TypeError, ValueError, OverflowError):
+                if float(value) == value and np.isfinite(float(value)):
+                    continue
+            raise ResultError(
+                f"column {name!r}: query {query!r} has the value {shortened(value)}; "
+                "expected a finite 64-bit float"
+            )
+    return values
 
 
 class StoredScores(QueryScores):
@@ -398,10 +371,8 @@ class StoredScores(QueryScores):
 
     def __init__(self, file: SideFile, entry: ScoresEntry) -> None:
         """Name the file and what the record says of it; nothing is read."""
-        self.file = file
-        self.stated = entry
-        self.ids = entry.ids
-        self.counts = entry.columns
+        self.file, self.stated = file, entry
+        self.ids, self.counts = entry.ids, entry.columns
 
     @cached_property
     def _queries(self) -> _Queries:  # type: ignore[override]  # read on first use
@@ -412,8 +383,12 @@ class StoredScores(QueryScores):
 
     def _named(self, ids: tuple[str, ...]) -> _Queries:
         if _digest(ids) != self.ids:
-            raise ResultError(_WRONG_IDS.format(self.file.shown))
-        return _shared(ids, self.ids)
+            raise ResultError(
+                f"{self.file.shown}: its query ids are not those that its record names: one of "
+                "them was changed after it was written. Restore both, or run the task again with "
+                "--fresh"
+            )
+        return _known.setdefault(self.ids, _Queries(ids))
 
     @property
     def size(self) -> int:
@@ -437,7 +412,7 @@ class StoredScores(QueryScores):
         """
         ids, *columns = self.file.columns((_QUERY_ID, *self.counts))
         arrays = {
-            name: _checked(self.file, name, column.to_numpy(), rows=self.size, count=count)
+            name: _as_stated(self.file, name, column.to_numpy(), rows=self.size, count=count)
             for (name, count), column in zip(self.counts.items(), columns, strict=True)
         }
         return QueryScores(self._named(tuple(ids.to_pylist())).ids, arrays)
@@ -446,24 +421,20 @@ class StoredScores(QueryScores):
         """Return the bytes of the file."""
         return self.file.read()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredScores, (self.file, self.stated)
-
 
 @lru_cache(maxsize=_RECENT)
 def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Array:
     (values,) = file.columns((column,))
-    return _checked(file, column, values.to_numpy(), rows=rows, count=count)
+    return _as_stated(file, column, values.to_numpy(), rows=rows, count=count)
 
 
-def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: int) -> Array:
-    array = _read_only(values)
-    if (len(array), _present(array)) != (rows, count):
+def _as_stated(file: SideFile, column: str, values: Array, *, rows: int, count: int) -> Array:
+    if (len(values), _present(values)) != (rows, count):
         raise ResultError(
-            f"{file.shown}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
+            f"{file.shown}: column {column!r} has {_present(values)} scores in {len(values)} rows; "
             f"its record says {count} in {rows}"
         )
-    return array
+    return _read_only(values)
 
 
 def _read_only(array: Array) -> Array:
@@ -476,83 +447,12 @@ def _present(array: Array) -> int:
     return int(len(array) - np.isnan(array).sum())
 
 
-def _filled(name: str, column: Mapping[str, float], rows: Mapping[str, int]) -> Array:
-    """The values of a column, in their rows."""
-    values = np.array([_number(value, name, query) for query, value in column.items()], float)
-    if not np.isfinite(values).all():
-        query = list(column)[int(np.argmin(np.isfinite(values)))]
-        raise ResultError(f"column {name!r}: query {query!r} has a value that is not finite")
-    array = np.full(len(rows), np.nan)
-    array[[rows[query] for query in column]] = values
-    return array
-
-
-def _number(value: float, name: str, query: str) -> float:
-    if type(value) is float:
-        return value
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if number != value:
-        raise ResultError(
-            f"column {name!r}: query {query!r} has the value {shortened(value)}; "
-            "expected a 64-bit float"
-        )
-    return number
-
-
-class _QueryColumn(Mapping[str, float]):
-    """Query id to score, of one column."""
-
-    def __init__(self, scores: QueryScores, name: str) -> None:
-        """Of the column ``name`` of ``scores``."""
-        self._scores = scores
-        self._name = name
-
-    def __getitem__(self, query: str) -> float:
-        value = float(self._scores.array(self._name)[self._scores.rows[query]])
-        if value != value:  # NaN: the query has no score in this column
-            raise KeyError(query)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        queries = self._scores.queries
-        if len(self) == len(queries):
-            return iter(queries)
-        present = ~np.isnan(self._scores.array(self._name))
-        return (query for query, is_there in zip(queries, present, strict=True) if is_there)
-
-    def __len__(self) -> int:
-        return self._scores.counts[self._name]
-
-    def items(self) -> ItemsView[str, float]:
-        """Pairs of query and score, in the order of the queries."""
-        return self._plain().items()
-
-    def values(self) -> ValuesView[float]:
-        """Scores in the order of the queries."""
-        return self._plain().values()
-
-    def _plain(self) -> dict[str, float]:
-        array = self._scores.array(self._name)
-        return dict(zip(self, array[~np.isnan(array)].tolist(), strict=True))
-
-    def __array__(self, *_: Any, **__: Any) -> Array:
-        # pandas would take any mapping but a dict for the list of its keys.
-        raise TypeError(f"{self!r} is a mapping; pass dict(…) of it, or array({self._name!r})")
-
-    def __repr__(self) -> str:
-        return f"<QueryColumn {self._name}: {len(self)} queries>"
-
-
 class StoredTop(Mapping[str, list[str]]):
     """Query id to the ids of its best documents, in the file beside a record."""
 
     def __init__(self, file: SideFile, entry: SideEntry) -> None:
         """Name the file and what the record says of it; nothing is read."""
-        self.file = file
-        self.stated = entry
+        self.file, self.stated = file, entry
 
     def __getitem__(self, query: str) -> list[str]:
         return list(_stored_lists(self.file)[query])
@@ -562,9 +462,6 @@ class StoredTop(Mapping[str, list[str]]):
 
     def __len__(self) -> int:
         return self.stated.queries
-
-    def __deepcopy__(self, memo: Any) -> StoredTop:
-        return self  # nothing in it can change
 
     def __repr__(self) -> str:
         return f"<StoredTop: {len(self)} queries>"
@@ -587,14 +484,13 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
     if isinstance(top, StoredTop):
         return top.file.read()
     lists = [list(each) for each in top.values()]
-    ends = np.cumsum([0, *map(len, lists)])
-    documents = string_column(chain.from_iterable(lists), what="document id")
-    return encode_table(
-        {
-            _QUERY_ID: string_column(top, what="query id"),
-            _DOCUMENTS: pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), documents),
-        }
-    )
+    ends = pa.array(np.cumsum([0, *map(len, lists)]), pa.int64())
+    documents = _texts(chain.from_iterable(lists), what="document id")
+    columns = {
+        _QUERY_ID: _texts(top, what="query id"),
+        _DOCUMENTS: pa.LargeListArray.from_arrays(ends, documents),
+    }
+    return _encoded(columns)
 
 
 def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
@@ -602,11 +498,10 @@ def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
     return record.with_name(f"{record.stem}.{digest[:_DIGITS]}.{kind}")
 
 
-def write_side_file(record: Path, kind: str, data: bytes) -> SideFile:
-    """Write a file beside ``record``, which does not name it yet."""
+def write_side_file(record: Path, kind: str, data: bytes) -> tuple[str, str]:
+    """Write a file beside ``record``, which does not name it yet; return its name and digest."""
     digest = hashlib.sha256(data).hexdigest()
-    file = record.with_name(f"{record.stem}.{digest[:_DIGITS]}.{kind}.parquet")
-    return SideFile(str(write_bytes(file, data)), digest)
+    return write_bytes(run_path(record, digest, kind=f"{kind}.parquet"), data).name, digest
 
 
 def named_files(record: Path) -> tuple[Path, ...]:
@@ -617,7 +512,7 @@ def named_files(record: Path) -> tuple[Path, ...]:
     """
     try:
         value = read_json(record)
-        entries = [value[kind] for kind in _KINDS if value.get(kind)]
+        entries = [value[kind] for kind in ("scores", "top") if value.get(kind)]
         tables = [SideFile.of(record, each["file"], each["sha256"]).path for each in entries]
         runs = [*value["config"].get("runs", ()), *value["config"].get("qrels", ())]
         named = [record.with_name(name) for name in runs if _RUN.fullmatch(name)]
@@ -627,23 +522,21 @@ def named_files(record: Path) -> tuple[Path, ...]:
 
 
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
-    """Remove files that the record on disk does not name.
+    """Remove files that the record on disk does not name, and those of writers that were killed.
 
     Args:
         record: path of the record, which has just been written.
         replaced: the files that the record before it named. Others are removed once they are an
             hour old: until then, another process may be about to write the record that names them.
     """
-    named = {file.name for file in named_files(record)}
-    old = {file.name for file in replaced}
-    own = re.compile(re.escape(record.stem) + f"({_END}|{_RUN_END})")
-    for file in record.parent.glob(f"{record.stem}.*"):
-        idle = file.name in old or _age(file) > _ABANDONED
-        if own.fullmatch(file.name) and file.name not in named and idle:
-            file.unlink(missing_ok=True)
-    for file in record.parent.glob(f".{record.stem}.*.tmp"):  # of writers that were killed
-        if _age(file) > _ABANDONED:
-            file.unlink(missing_ok=True)
+    named, old = ({file.name for file in files} for files in (named_files(record), replaced))
+    stem = re.escape(record.stem)
+    own = re.compile(rf"{stem}({_END}|{_RUN_END})|\.{stem}\..*\.tmp")
+    for file in record.parent.iterdir():
+        if own.fullmatch(file.name) and file.name not in named:
+            with suppress(FileNotFoundError):
+                if file.name in old or time.time() - file.stat().st_mtime > _ABANDONED:
+                    file.unlink()
 
 
 def side_file_problems(per_query: object, top: object) -> Iterator[str]:
@@ -652,34 +545,24 @@ def side_file_problems(per_query: object, top: object) -> Iterator[str]:
     Missing, changed, or not the table that the record describes; rows are not read.
     """
     for stored in (per_query, top):
-        if isinstance(stored, StoredScores | StoredTop):
-            try:
-                yield from _table_problems(stored)
-            except ResultError as error:
-                yield str(error)
-
-
-def _table_problems(stored: StoredScores | StoredTop) -> Iterator[str]:
-    """Compare rows and columns of a file with what its record says of them."""
-    table, shown = stored.file.open(), stored.file.shown
-    others = {_DOCUMENTS: "list"}
-    if isinstance(stored, StoredScores):
-        others = dict.fromkeys(stored.counts, "double")
-    expected = {_QUERY_ID: "string", **others}
-    columns = {
-        field.name: str(field.type).removeprefix("large_").partition("<")[0]
-        for field in table.schema_arrow
-    }
-    if columns != expected:
-        ours, theirs = shortened(columns), shortened(expected)
-        yield f"{shown}: its columns are {ours}; its record expects {theirs}"
-    rows, stated = table.metadata.num_rows, stored.stated.queries
-    if rows != stated:
-        yield f"{shown}: it has {rows} rows; its record says {stated}"
-
-
-def _age(file: Path) -> float:
-    try:
-        return time.time() - file.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+        if not isinstance(stored, StoredScores | StoredTop):
+            continue
+        try:
+            table, shown = stored.file.open(), stored.file.shown
+        except ResultError as error:
+            yield str(error)
+            continue
+        others = {_DOCUMENTS: "list"}
+        if isinstance(stored, StoredScores):
+            others = dict.fromkeys(stored.counts, "double")
+        expected = {_QUERY_ID: "string", **others}
+        columns = {
+            field.name: str(field.type).removeprefix("large_").partition("<")[0]
+            for field in table.schema_arrow
+        }
+        if columns != expected:
+            ours, theirs = shortened(columns), shortened(expected)
+            yield f"{shown}: its columns are {ours}; its record expects {theirs}"
+        rows, stated = table.metadata.num_rows, stored.stated.queries
+        if rows != stated:
+            yield f"{shown}: it has {rows} rows; its record says {stated}"

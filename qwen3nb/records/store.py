@@ -1,9 +1,9 @@
 """Find, load and verify the records on disk.
 
-Many records are verified on all cores, each in a process of its own. The processes are started as
-commands rather than forked: a kernel that verifies has threads and libraries that a fork would
-break, and a script needs no ``if __name__ == "__main__"``. They speak JSON lines: this module,
-run as a command, gets a list of files and answers with what is wrong with each.
+Many records are verified on all cores, by processes that are started as commands rather than
+forked: a kernel that verifies has threads and libraries that a fork would break, and a script needs
+no ``if __name__ == "__main__"``. This module, run as a command, reads a list of files and writes a
+line of JSON for each: what is wrong with it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any
+from typing import IO, Any, cast
 
 from qwen3nb import paths
 from qwen3nb.records.errors import ResultError
@@ -37,7 +35,6 @@ from qwen3nb.utils.hardware import cores
 # Seconds after which records are verified on all cores, if the rest would take this long on one.
 _PATIENCE = 1.0
 _START_UP = 3.0
-_CHUNK = 16  # records in a line to a process
 _CHECKSUMS_ONLY = "--checksums"
 
 # Settings by which one model gets several rows if its records differ in them, each with the
@@ -144,26 +141,26 @@ def check_files(
     Many records are verified on all cores: once the first have shown that the rest would take
     longer than processes take to start.
     """
+    with closing(_checks(files, checksums_only=checksums_only)) as checks:
+        for file, wrong in zip(files, checks, strict=True):
+            if wrong:
+                with turn(file):  # it may have been replaced meanwhile
+                    yield file, Verifier(checksums_only=checksums_only).check(file)
+            else:
+                yield file, wrong
+
+
+def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[str]]:
     verifier = Verifier(checksums_only=checksums_only)
     started = time.monotonic()
     for done, file in enumerate(files, start=1):
-        yield file, _settled(verifier.check(file), file, verifier)
+        yield verifier.check(file)
         spent = time.monotonic() - started
-        rest = files[done:]
-        if spent > _PATIENCE and spent / done * len(rest) > _START_UP and cores() > 1:
-            checked = checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
-            with closing(checked):
-                for other, wrong in zip(rest, checked, strict=True):
-                    yield other, _settled(wrong, other, verifier)
+        left = spent / done * (len(files) - done)
+        if spent > _PATIENCE and left > _START_UP and cores() > 1:
+            rest = files[done:]
+            yield from checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
             return
-
-
-def _settled(problems: list[str], file: Path, verifier: Verifier) -> list[str]:
-    """Check a record that has problems again, as it may have been replaced meanwhile."""
-    if not problems:
-        return problems
-    with turn(file):
-        return verifier.check(file)
 
 
 def checks_of_processes(
@@ -174,64 +171,42 @@ def checks_of_processes(
     Raises:
         ChildProcessError: a process ended early, such as one killed for lack of memory.
     """
-    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
-    workers = [_start(checksums_only=checksums_only) for _ in range(min(processes, len(chunks)))]
-    idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
-    threads = ThreadPoolExecutor(len(workers))
+    command = [sys.executable, "-m", "qwen3nb.records.store", *[_CHECKSUMS_ONLY] * checksums_only]
+    pipe, workers = subprocess.PIPE, list[subprocess.Popen[str]]()
     try:
-        for checks in threads.map(lambda chunk: _checks(chunk, idle), chunks):
-            yield from checks
+        for _ in range(min(processes, len(files))):
+            # In a session of its own: Ctrl-C ends this process, which ends it.
+            worker = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+            )
+            workers.append(worker)
+        for number, worker in enumerate(workers):
+            own = [str(file) for file in files[number :: len(workers)]]
+            with suppress(BrokenPipeError):
+                cast(IO[str], worker.stdin).write(json.dumps(own) + "\n")
+                cast(IO[str], worker.stdin).flush()
+        for number, file in enumerate(files):
+            worker = workers[number % len(workers)]
+            answer = cast(IO[str], worker.stdout).readline()
+            if not answer:
+                raise ChildProcessError(
+                    f"a process that verifies records ended with status {worker.wait()} before its "
+                    f"answer on {file}; verify that by itself"
+                )
+            yield json.loads(answer)
     finally:
         for worker in workers:
             worker.kill()
-        threads.shutdown(cancel_futures=True)
         for worker in workers:
-            worker.communicate()
-
-
-def _start(*, checksums_only: bool) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "qwen3nb.records.store"]
-    return subprocess.Popen(
-        [*command, _CHECKSUMS_ONLY] if checksums_only else command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C ends the command, which ends them
-    )
-
-
-def _checks(chunk: Sequence[Path], idle: SimpleQueue[subprocess.Popen[str]]) -> list[list[str]]:
-    """Let the next idle process check some files."""
-    worker = idle.get()
-    assert worker.stdin is not None  # noqa: S101 - both are pipes
-    assert worker.stdout is not None  # noqa: S101
-    try:
-        worker.stdin.write(json.dumps([str(file) for file in chunk]) + "\n")
-        worker.stdin.flush()
-        answer = worker.stdout.readline()
-    except BrokenPipeError:
-        answer = ""
-    finally:
-        idle.put(worker)
-    if not answer:
-        raise ChildProcessError(
-            f"a process that verifies records ended with status {worker.wait()} before its "
-            f"answer on {chunk[0]} and the {len(chunk) - 1} files after it; "
-            "verify these by themselves"
-        )
-    checks: list[list[str]] = json.loads(answer)
-    return checks
+            with suppress(BrokenPipeError):
+                worker.communicate()
 
 
 def _serve(*, checksums_only: bool) -> None:
-    """Answer each line of files with their checks, until there is no more."""
     verifier = Verifier(checksums_only=checksums_only)
-    for line in sys.stdin:
-        checks = [verifier.check(Path(file)) for file in json.loads(line)]
+    for file in json.loads(sys.stdin.readline()):
         try:
-            print(json.dumps(checks), flush=True)
+            print(json.dumps(verifier.check(Path(file))), flush=True)
         except BrokenPipeError:  # the command was killed
             os._exit(1)
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -33,9 +34,6 @@ SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # between two computations of one number
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
-_REMOVED = (
-    f"it was removed after it was written; if that was meant, delete its lines in {CHECKSUMS}"
-)
 _DAY = 86_400.0  # seconds: clocks of other machines differ by less
 _ROUND_TIME = 60.0  # seconds between two notes of one moment
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
@@ -62,16 +60,18 @@ class Verifier:
     def __init__(self, *, checksums_only: bool = False) -> None:
         """Check everything, or only checksums and the digests of the files beside the records."""
         self._checksums_only = checksums_only
-        self._digests: dict[Path, str] = {}  # of runs, which records may share
-        self._listed: dict[Path, dict[str, dict[str, bool]]] = {}
-        self._mteb_folders: dict[Path, list[Path]] = {}
-        self._mteb_files: dict[Path, tuple[str, str]] = {}  # a file's digest, and what is wrong
+        self._digest = cache(sha256_file)  # of runs, which records may share
+        self._listed = cache(listed_records)
+        self._mteb_folders = cache(lambda base: list(base.glob("*/*")))  # a model, its identity
+        self._mteb_file = cache(_mteb_file)
 
     def check(self, file: Path) -> list[str]:
         """Return what is wrong with the record in ``file``; an unreadable file is a problem."""
-        known = self._checksums_of(file)
+        base = file.absolute().parents[2]
+        known = self._listed(base).get(file.absolute().relative_to(base).as_posix(), {})
         if not os.path.lexists(file) and any(known.values()):
-            return [_REMOVED]
+            lines = f"if that was meant, delete its lines in {CHECKSUMS}"
+            return [f"it was removed after it was written; {lines}"]
         try:
             result, raw = read_record(file)
             wrong = _own_problems(raw)
@@ -83,7 +83,7 @@ class Verifier:
             wrong += lost
             if not (lost or self._checksums_only):
                 wrong += [*problems(result), *_location_problems(file, result)]
-                changed = list(run_problems(file, result, known=self._digests))
+                changed = list(run_problems(file, result, digest=self._digest))
                 wrong += changed or rescored_problems(file, result)
                 wrong += self._mteb_problems(file, result)
             if not result.model.settings:
@@ -92,13 +92,6 @@ class Verifier:
             return [str(error)]
         return wrong
 
-    def _checksums_of(self, file: Path) -> dict[str, bool]:
-        """Return the checksums that the list of its folder has of a record."""
-        base = file.absolute().parents[2]
-        if base not in self._listed:
-            self._listed[base] = listed_records(base)
-        return self._listed[base].get(file.absolute().relative_to(base).as_posix(), {})
-
     def _mteb_problems(self, file: Path, result: Result) -> Iterator[str]:
         """Yield what is wrong with MTEB's results of the record in ``file``.
 
@@ -106,34 +99,29 @@ class Verifier:
         """
         if result.task.mteb is None or result.task.selection:
             return
-        base = file.parent.parent.parent / "mteb" / "results"
-        if base not in self._mteb_folders:
-            self._mteb_folders[base] = list(base.glob("*/*"))  # a model, then its identity
-        for folder in self._mteb_folders[base]:
+        for folder in self._mteb_folders(file.parent.parent.parent / "mteb" / "results"):
             if folder.name.startswith(result.model.identity[:_IDENTITY]):
                 theirs = folder / f"{result.task.name}.json"
-                digest, wrong = self._mteb_digest(theirs)
-                yield from filter(None, (wrong, self._mteb_digest(folder / _META)[1]))
+                digest, wrong = self._mteb_file(theirs)
+                yield from filter(None, (wrong, self._mteb_file(folder / _META)[1]))
                 if digest and not wrong:
                     yield from _mteb_differences(theirs, result, digest)
 
-    def _mteb_digest(self, file: Path) -> tuple[str, str]:
-        """Return a file's digest, and whether it is not one of those that were written."""
-        if file in self._mteb_files:
-            return self._mteb_files[file]
-        digest, wrong = sha256_file(file) if file.is_file() else "", ""
-        checksums = file.with_name(CHECKSUMS)
-        journal = Journal(checksums)
-        known = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
-        if not digest:
-            if any(map(journal.get, known)):
-                wrong = f"MTEB's {paths.shown(file)} was removed after it was written"
-        elif not checksums.is_file():
-            wrong = f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
-        elif f"{file.name} {digest}" not in known:
-            wrong = f"MTEB's {paths.shown(file)} was changed after it was written"
-        self._mteb_files[file] = digest, wrong
-        return digest, wrong
+
+def _mteb_file(file: Path) -> tuple[str, str]:
+    """Return the digest of a file of MTEB's, and why it is not one that was written there."""
+    digest, checksums = sha256_file(file) if file.is_file() else "", file.with_name(CHECKSUMS)
+    journal = Journal(checksums)
+    known = [key for key in sorted(journal.keys()) if key.startswith(f"{file.name} ")]
+    wrong = ""
+    if not digest:
+        if any(map(journal.get, known)):
+            wrong = f"MTEB's {paths.shown(file)} was removed after it was written"
+    elif not checksums.is_file():
+        wrong = f"{paths.shown(checksums)}, the checksums of MTEB's results, is missing"
+    elif f"{file.name} {digest}" not in known:
+        wrong = f"MTEB's {paths.shown(file)} was changed after it was written"
+    return digest, wrong
 
 
 def problems(result: Result) -> list[str]:

@@ -18,8 +18,7 @@ from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
-from qwen3nb.report.comparison.conclusion import leaderboard_conclusion
-from qwen3nb.report.comparison.figures import lead_figure
+from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.studies.reranking import METRIC, rerank_differences
@@ -48,10 +47,7 @@ class Finding:
 def headline_lead(comparison: Comparison, *, task: str, folder: str = "") -> str:
     """Return who leads and how far the others are behind, as HTML: a sentence and a figure.
 
-    Args:
-        comparison: comparison of the models on the leaderboard.
-        task: task or benchmark the models are compared on.
-        folder: folder of all other pages, relative to the landing page.
+    On a task or benchmark; ``folder`` has all other pages, relative to the landing page.
     """
     sentence = leaderboard_conclusion(comparison, task=task)
     if comparison.records:
@@ -185,13 +181,9 @@ class _OnTask:
 
     results: Sequence[Result]
     comparison: Comparison
-    sources: Mapping[str, Mapping[str, Any]]  # the source of each extracted model, by identity
+    sources: Mapping[str, Mapping[str, Any]]  # of each extracted model on disk, by identity
     links: Mapping[str, str]
     where: str  # the task
-
-    def source(self, result: Result) -> Mapping[str, Any] | None:
-        """Return the source of an extracted model that is still on disk; None for any other."""
-        return self.sources.get(result.model.identity)
 
     def name(self, result: Result) -> str:
         return self.comparison.names[result.model.identity, result.seed]
@@ -212,16 +204,15 @@ class _OnTask:
         over a family of comparisons that has those of the other checkpoints, too.
         """
         keys = list(dict.fromkeys(result.task.key for result in self.results))
-        series = []
-        for each in trajectories(self.results, tasks=keys):
-            for steps in each.records.values():
-                start = min(steps)
-                later = [record for step, record in steps.items() if step > start]
-                if later:
-                    series.append((each.training, max(later, key=_value), steps[start]))
+        series = [
+            (max(later, key=_value), steps[min(steps)], each.training)
+            for each in trajectories(self.results, tasks=keys)
+            for steps in each.records.values()
+            if (later := [record for step, record in steps.items() if step > min(steps)])
+        ]
         if not series:
             return None
-        training, best, first = max(series, key=lambda each: _value(each[1]))
+        best, first, training = max(series, key=lambda each: _value(each[0]))
         gap = self.gap(best, first)
         if gap is None:
             return None
@@ -238,8 +229,8 @@ class _OnTask:
 
     def extracted(self) -> Finding | None:
         """Compare the best extracted encoder with the best other model."""
-        own = [each for each in self.results if self.source(each) is not None]
-        others = [each for each in self.results if self.source(each) is None]
+        own = [each for each in self.results if each.model.identity in self.sources]
+        others = [each for each in self.results if each.model.identity not in self.sources]
         gap = self.gap(own[0], others[0]) if own and others else None
         if gap is None:
             return None
@@ -255,20 +246,20 @@ class _OnTask:
     def averaging(self) -> Finding | None:
         """Compare an averaged model with the best of the checkpoints that went into it."""
         for result in self.results:
-            averaging = (self.source(result) or {}).get("averaging") or {}
+            averaging = self.sources.get(result.model.identity, {}).get("averaging") or {}
             digests = set(averaging.get("digests", {}).values())
             parts = [
                 each
                 for each in self.results
-                if (source := self.source(each)) and source.get("digest") in digests
+                if self.sources.get(each.model.identity, {}).get("digest", "") in digests
             ]
             gap = self.gap(result, parts[0]) if parts else None
-            if gap is None:
-                continue
-            verdict = self.verdict(gap, "helps", "hurts", "makes no significant difference")
-            return Finding(
-                f"Averaging {averaging['num_checkpoints']} checkpoints {verdict} on {self.where}",
-                f"{self.name(result)} against {self.name(parts[0])}, the best of them: {gap}.",
-                self.links.get(result.run, ""),
-            )
+            if gap is not None:
+                verdict = self.verdict(gap, "helps", "hurts", "makes no significant difference")
+                count = averaging["num_checkpoints"]
+                return Finding(
+                    f"Averaging {count} checkpoints {verdict} on {self.where}",
+                    f"{self.name(result)} against {self.name(parts[0])}, the best of them: {gap}.",
+                    self.links.get(result.run, ""),
+                )
         return None

@@ -19,21 +19,25 @@ from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.figures import (
+from qwen3nb.report.comparison.compare import (
     differences_figure,
+    differences_table,
+    overview_table,
     pairs_figure,
     task_differences_figure,
+    tasks_by_type,
     wins_figure,
 )
-from qwen3nb.report.comparison.tables import differences_table, overview_table, tasks_by_type
-from qwen3nb.report.leaderboard.figures import (
+from qwen3nb.report.leaderboard.board import (
     bars_figure,
     comparison_figure,
-    per_query_figure,
-    similarity_figure,
+    cost_table,
+    headline_table,
+    leaderboard,
+    task_tables,
 )
+from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
 from qwen3nb.report.leaderboard.ranking import rank_figure, standings
-from qwen3nb.report.leaderboard.tables import cost_table, headline_table, leaderboard, task_tables
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.format import not_shown
 from qwen3nb.report.render.latex import latex_text

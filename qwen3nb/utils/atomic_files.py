@@ -16,15 +16,11 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from qwen3nb.utils.files.turns import lock
-
-_BLOCK = 1 << 20
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -88,7 +84,9 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep_leftovers(path)
-    handle, work = _new_beside(path, partial(os.open, flags=_CREATE, mode=0o600))
+    work = _beside(path)
+    with named(path, instead_of=work):
+        handle = os.open(work, _CREATE, 0o600)
     try:
         with io.BufferedWriter(_NamedOutput(handle, path)) as file:
             yield file
@@ -121,66 +119,36 @@ class _NamedOutput(io.FileIO):
             return super().write(data)
 
 
-def _new_beside(path: Path, create: Callable[[Path], int]) -> tuple[int, Path]:
-    """Create a temporary file or folder next to ``path``; return it open and locked.
-
-    Raises:
-        OSError: it cannot be created; names ``path``.
-    """
-    while True:
-        work = path.with_name(f".{path.name}.{_machine()}{secrets.token_hex(2)}{_NEW}")
-        try:
-            with named(path, instead_of=work):
-                handle = create(work)
-        except FileExistsError:
-            continue
-        if lock(handle) is not False and os.fstat(handle).st_nlink:
-            return handle, work
-        os.close(handle)  # another process sweeps it
-
-
-def _create_folder(path: Path) -> int:
-    path.mkdir(mode=0o700)
-    return os.open(path if os.name == "posix" else os.devnull, os.O_RDONLY)
-
-
 def sweep_leftovers(path: Path) -> None:
     """Remove temporary files and folders of ``path`` whose writers are dead.
 
-    A writer locks what it writes, so on the same machine what is not locked is left over. What
-    another machine left, or what cannot be locked, is removed a week after its last change.
-    What cannot be removed stays; nothing reads it.
+    Their names have the machine and the process. What another machine left is removed a week after
+    its last change. What cannot be removed stays; nothing reads it.
     """
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - many names, few of them matter
             if name.startswith(f".{path.name}.") and name.endswith((_NEW, _OLD)):
-                _remove_if_abandoned(path.with_name(name))
+                work = path.with_name(name)
+                with suppress(OSError):
+                    old = time.time() - work.lstat().st_mtime > _ABANDONED
+                    if old or _writer_lives(work) is False:
+                        shutil.rmtree(work) if work.is_dir() else work.unlink()
 
 
-def _remove_if_abandoned(work: Path) -> None:
-    with suppress(OSError), _locked(work) as locked:
-        own = work.name.split(".")[-2].startswith(_machine())
-        old = time.time() - work.lstat().st_mtime > _ABANDONED
-        if locked is False or not ((own and locked) or old):
-            return
-        if work.is_dir():
-            shutil.rmtree(work)
-        else:
-            work.unlink()
+def _beside(path: Path) -> Path:
+    """Return a new name next to ``path`` for a temporary file or folder of this process."""
+    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{_NEW}")
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[bool | None]:
-    """Lock a file or folder for the block and yield whether that worked; see `lock`."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:  # a folder on Windows
-        yield None
-        return
-    try:
-        yield lock(handle)
-    finally:
-        os.close(handle)
+def _writer_lives(work: Path) -> bool | None:
+    """Return whether the process of a temporary file lives; None if that cannot be known here."""
+    machine, _, rest = work.name.split(".")[-2].partition("-")
+    pid = rest.partition("-")[0]
+    if machine != _machine() or not pid.isdecimal():
+        return None
+    import psutil
+
+    return psutil.pid_exists(int(pid))
 
 
 def _machine() -> str:
@@ -261,9 +229,10 @@ def new_folder(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     recover_folder(target)
     sweep_leftovers(target)
-    handle, work = _new_beside(target, _create_folder)
+    work = _beside(target)
     try:
         with named(target, instead_of=work):
+            work.mkdir(mode=0o700)
             yield work
             _sync_tree(work)
             work.chmod(0o755)
@@ -271,7 +240,6 @@ def new_folder(target: Path) -> Iterator[Path]:
         sync_folder(target.parent)
     finally:  # what failed, or by now the old folder; if it stays, it is swept later
         shutil.rmtree(work, ignore_errors=True)
-        os.close(handle)
 
 
 def _put(work: Path, target: Path) -> None:
@@ -280,14 +248,13 @@ def _put(work: Path, target: Path) -> None:
         work.rename(target)
     elif not _exchange(work, target):
         old = work.with_suffix(_OLD)
-        with _locked(target):
-            target.rename(old)
-            try:
-                work.rename(target)
-            except BaseException:
-                old.rename(target)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
+        target.rename(old)
+        try:
+            work.rename(target)
+        except BaseException:
+            old.rename(target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -309,11 +276,10 @@ def recover_folder(target: Path) -> None:
     if target.exists() or not target.parent.is_dir():
         return
     for old in target.parent.glob(f".*{_OLD}"):
-        if old.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}":
-            with _locked(old) as locked:
-                if locked is not False:
-                    old.rename(target)
-                    return
+        own = old.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"
+        if own and not _writer_lives(old):
+            old.rename(target)
+            return
 
 
 def _sync_tree(folder: Path) -> None:
@@ -350,20 +316,11 @@ def sha256_json(value: Any) -> str:
 
 def sha256_file(path: Path) -> str:
     """Hex digest of a file's bytes."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def file_stamp(file: Path) -> list[Any]:
     """Return a file's path, inode, size and times, which change whenever its content does."""
-    status = file.stat()
-    return [
-        str(file.resolve()),
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    ]
+    at = file.stat()
+    return [str(file.resolve()), at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns]

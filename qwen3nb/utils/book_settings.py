@@ -47,20 +47,17 @@ def book_settings(config: Path | None = None) -> BookSettings:
         raise ValueError(f"{file}: not YAML: {error}") from None
     if not isinstance(stated, dict):
         raise ValueError(f"{file}: expected `name: value` on each line")
-    ours, html = _section(stated, "qwen3nb"), _section(stated, "html")
+
+    def text(*path: str) -> str:
+        value: Any = stated
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return "" if value is None else " ".join(str(value).split())
+
     return BookSettings(
-        title=_text(stated.get("title")),
-        author=_text(stated.get("author")),
-        year=_text(stated.get("copyright")),
-        url=_text(ours.get("url")) or _text(html.get("baseurl")),
-        license=_text(ours.get("license")),
+        title=text("title"),
+        author=text("author"),
+        year=text("copyright"),
+        url=text("qwen3nb", "url") or text("html", "baseurl"),
+        license=text("qwen3nb", "license"),
     )
-
-
-def _section(stated: dict[str, Any], name: str) -> dict[str, Any]:
-    section = stated.get(name)
-    return section if isinstance(section, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else " ".join(str(value).split())

@@ -99,21 +99,10 @@ _FORMS = {
             rf"(?<=[?&;]{start.replace('_', '[^a-z]')}=)"
             r"(?P<secret>(?!(?:\[|%5B)removed)[^\s&\"'<>\\]{8,})",
         )
-        for start in (
-            "access_token",
-            "auth_token",
-            "token",
-            "api_key",
-            "apikey",
-            "sig",
-            "signature",
-            "Signature",
-            "X-Amz-Signature",
-            "X-Amz-Security-Token",
-            "X-Amz-Credential",
-            "password",
-            "secret",
-        )
+        for start in """
+        access_token auth_token token api_key apikey sig signature Signature X-Amz-Signature
+        X-Amz-Security-Token X-Amz-Credential password secret
+        """.split()  # noqa: SIM905 - a list of words reads better as lines
     ),
 }
 
@@ -221,7 +210,9 @@ def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
     environ = os.environ if environ is None else environ
     wanted: list[SecretPattern] = []
     for name, value in environ.items():
-        if _is_searched(name, value):
+        # Other settings of Weights & Biases are ordinary words.
+        plain = name.upper().startswith("WANDB_") and not is_secret_name(name[len("WANDB_") :])
+        if not plain and _is_secret(name, value):
             wanted += _encodings(f"the value of {name}", value)
     wanted += _encodings("the hub's stored token", _stored_token(environ))
     return Secrets((*wanted, *_forms()))
@@ -293,16 +284,6 @@ def _is_secret(name: str, value: str) -> bool:
     return is_secret_name(name) or any(_finds(form, value) for form in _forms())
 
 
-def _is_searched(name: str, value: str) -> bool:
-    """Whether a value is looked for; other settings of Weights & Biases are ordinary words."""
-    plain = name.upper().startswith("WANDB_") and not is_secret_name(name[len("WANDB_") :])
-    return not plain and _is_secret(name, value)
-
-
-def _distinctive(text: str) -> bool:
-    return len(text) >= _SHORTEST and text.lower() not in _ORDINARY
-
-
 def _stored_token(environ: Mapping[str, str]) -> str:
     """Return the token that ``hf auth login`` has stored; empty without one."""
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -327,7 +308,10 @@ def _parts(value: str) -> Iterator[str]:
 
 def _encodings(kind: str, value: str) -> Iterator[SecretPattern]:
     """Yield what finds a value or a telling part of it, plain or encoded; the longest first."""
-    for text in sorted(set(filter(_distinctive, _parts(value))), key=len, reverse=True):
+    telling = {
+        text for text in _parts(value) if len(text) >= _SHORTEST and text.lower() not in _ORDINARY
+    }
+    for text in sorted(telling, key=len, reverse=True):
         yield SecretPattern(kind, _longest(text), re.compile(_written(text)))
         data = text.encode(errors="replace")
         yield SecretPattern(kind, data.hex(), re.compile(data.hex()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,13 +17,12 @@ def first_duplicate(names: Iterable[str]) -> str | None:
     return None
 
 
-def parse_json(text: str, *, nan: bool = False, finite: bool = False) -> Any:
+def parse_json(text: str, *, nan: bool = False) -> Any:
     """Parse ``text``; a key may occur once in an object.
 
     Args:
         text: a whole JSON document.
         nan: whether NaN and infinities are allowed, which some programs write.
-        finite: whether numbers beyond the largest float, such as 1e999, are refused too.
 
     Raises:
         ValueError: not JSON, a key twice, nested too deeply, or an integer of more digits than
@@ -36,7 +34,7 @@ def parse_json(text: str, *, nan: bool = False, finite: bool = False) -> Any:
     ValueError: the key 'a' occurs twice in an object
     """
     try:
-        return (_LAX if nan else _FINITE if finite else _STRICT).decode(text)
+        return (_LAX if nan else _STRICT).decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -53,16 +51,7 @@ def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"the number {text:.60} is not finite")
-    return value
-
-
 # Made once: `json.loads` makes a decoder for every call with options, which takes as long as
 # parsing a short document.
 _STRICT = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refused)
 _LAX = json.JSONDecoder(object_pairs_hook=_without_duplicates)
-_FINITE = json.JSONDecoder(
-    object_pairs_hook=_without_duplicates, parse_constant=_refused, parse_float=_finite
-)

@@ -27,7 +27,6 @@ _CONTROL = re.compile(
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 # A progress bar, or the blanks that wipe one.
 _BAR = re.compile(r"[^\r\n]*(?:\d%\||\d(?:it|s|B)/|\d+/\d+ \[|\[\d\d:\d\d|\?it/s|\?B/s)|[ \r]*$")
-_MOVES = re.compile(r"(?:\n|\x1b\[A)+")  # between nested bars
 
 
 def uncoloured(text: str) -> str:
@@ -41,14 +40,7 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
     """
-    return _CONTROL.sub(_written_out, text)
-
-
-def _written_out(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def visible_progress(text: str) -> str:
@@ -58,15 +50,10 @@ def visible_progress(text: str) -> str:
     a later one replaces what they show.
     """
     parts = re.split(r"(\r\n|\r|(?:\n|\x1b\[A)+)", text)
-    return "".join(
-        part if index % 2 and _moves(part, parts[index + 1]) else visible(part)
-        for index, part in enumerate(parts)
-    )
-
-
-def _moves(separator: str, behind: str) -> bool:
-    """Whether a separator ends a line or belongs to the progress bar behind it."""
-    return separator != "\r" or _BAR.match(behind) is not None
+    for index, part in enumerate(parts):
+        moves = index % 2 and (part != "\r" or _BAR.match(parts[index + 1]))
+        parts[index] = part if moves else visible(part)
+    return "".join(parts)
 
 
 class GuardedStream:

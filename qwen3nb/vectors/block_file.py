@@ -35,19 +35,13 @@ def npy_header(rows: int, dimension: int) -> bytes:
 
 
 def _read_header(file: Path) -> tuple[int, int, int]:
-    """Return N, D and the offset of the data of a .npy file of float32 (N, D), from any program.
-
-    Raises:
-        ValueError: the file is not such a file.
-    """
-    readers: dict[tuple[int, int], Any] = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
+    """Return N, D and the offset of the data of a .npy file of float32, or raise ValueError."""
     with file.open("rb") as handle:
         try:
-            shape, column_major, dtype = readers[np.lib.format.read_magic(handle)](handle)
-        except (ValueError, KeyError, TypeError, SyntaxError, TokenError) as error:
+            major, _ = np.lib.format.read_magic(handle)
+            read: Any = getattr(np.lib.format, f"read_array_header_{major}_0")
+            shape, column_major, dtype = read(handle)
+        except (ValueError, AttributeError, TypeError, SyntaxError, TokenError) as error:
             raise ValueError(f"{file} is not a .npy file ({error})") from None
         offset = handle.tell()
     if len(shape) != 2 or column_major or dtype != np.dtype("<f4"):
@@ -56,11 +50,7 @@ def _read_header(file: Path) -> tuple[int, int, int]:
 
 
 def check_npy(file: Path, *, rows: int, dimension: int) -> None:
-    """Refuse anything but a whole .npy file of float32 (``rows``, ``dimension``).
-
-    Raises:
-        ValueError: no such file, another shape, or a size that is not the header's.
-    """
+    """Raise ValueError for all but a whole .npy file of float32 (``rows``, ``dimension``)."""
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
     *shape, offset = _read_header(file)
@@ -72,11 +62,7 @@ def check_npy(file: Path, *, rows: int, dimension: int) -> None:
 
 
 def read_blocks(file: Path, size: int) -> Iterator[Floats]:
-    """Yield blocks (size, D) of a .npy file of float32 (N, D).
-
-    Raises:
-        ValueError: the file is not such a file, or has fewer rows than its header says.
-    """
+    """Yield blocks (size, D) of a .npy file of float32 (N, D); raise ValueError for any other."""
     rows, dimension, offset = _read_header(file)
     truncated = f"{file} is truncated: expected {rows} rows of {dimension} float32"
     if file.stat().st_size < offset + 4 * rows * dimension:
@@ -115,11 +101,7 @@ def write_manifest_fields(file: Path, fields: Mapping[str, Any], *, replace: boo
 
 
 def read_manifest_fields(file: Path) -> dict[str, Any]:
-    """Return the fields of a manifest.
-
-    Raises:
-        ValueError: not a manifest of this release, or changed since it was written.
-    """
+    """Return the fields of a manifest; raise ValueError for a foreign or changed one."""
     value = read_json(file)
     schema = value.pop("schema", None) if isinstance(value, dict) else None
     if schema != SCHEMA:

@@ -117,12 +117,18 @@ class Segment:
         return max(0, min(MOST_ROWS, vectors, keys))
 
     def candidates(self, wanted: Entries) -> tuple[Rows, Rows]:
-        """Return (rows, positions in ``wanted``) of the rows that may have the wanted keys.
-
-        Args:
-            wanted: the first bits of the keys, ascending.
-        """
-        self._learn_new_rows()
+        """Return rows that may have the keys ``wanted``, ascending, and their positions in it."""
+        known, count = len(self._entries), len(self)
+        if count < known:  # cut or replaced by hand
+            known, self._entries = 0, np.empty(0, dtype=np.uint64)
+        if count > known:  # rows that were appended since the last call
+            offset = known * _ROW.itemsize
+            new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
+            numbers = np.arange(known, known + len(new), dtype=np.uint64)
+            entries = np.sort(_first_bits(new["key"]) | numbers)
+            if known:
+                entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
+            self._entries = entries
         left = np.searchsorted(self._entries, wanted)
         counts = np.searchsorted(self._entries, wanted | _NUMBER, side="right") - left
         positions = np.repeat(np.arange(len(wanted)), counts)
@@ -131,26 +137,10 @@ class Segment:
         order = np.argsort(rows)
         return rows[order], positions[order]
 
-    def _learn_new_rows(self) -> None:
-        """Add the entries of the rows that were appended since the last call."""
-        known, count = len(self._entries), len(self)
-        if count < known:  # cut or replaced by hand
-            known, self._entries = 0, np.empty(0, dtype=np.uint64)
-        if count == known:
-            return
-        offset = known * _ROW.itemsize
-        new = np.fromfile(self.keys_file, dtype=_ROW, count=count - known, offset=offset)
-        numbers = np.arange(known, known + len(new), dtype=np.uint64)
-        entries = np.sort(_first_bits(new["key"]) | numbers)
-        if known:
-            entries = np.insert(self._entries, self._entries.searchsorted(entries), entries)
-        self._entries = entries
-
     def read(self, rows: Rows) -> Iterator[tuple[slice, Keys, Floats, Bools]]:
         """Yield (part of ``rows``, keys, vectors, which are sound) of ascending ``rows``.
 
-        Keys and vectors are valid until the next part. Ends early where a file does; rows that
-        are near each other are read at once.
+        Keys and vectors are valid until the next part. It ends early where a file does.
         """
         size = 4 * self.dimension
         most = max(1, _BLOCK // size)
@@ -239,12 +229,7 @@ class SegmentWriter:
     def open(cls, folder: Path, dimension: int, *, full: int) -> SegmentWriter:
         """Continue a segment of this machine that nobody writes, or begin a new one.
 
-        Without locks, every writer begins a new one.
-
-        Args:
-            folder: where the segments are.
-            dimension: of the vectors.
-            full: bytes from which a segment is full.
+        A segment of ``full`` bytes is full. Without locks, every writer begins a new one.
         """
         name = _BOOT.read_text(encoding="ascii") if _BOOT.is_file() else platform.node()
         machine = hashlib.sha256(name.encode()).hexdigest()[:8]  # another one after a restart
@@ -263,12 +248,13 @@ class SegmentWriter:
         sync_folder(folder)
         return cls(segment, handle)
 
-    def append(self, keys: Keys, vectors: Floats) -> None:
-        """Write rows, all or none, of which there are at most `room`.
+    @property
+    def size(self) -> int:
+        """The bytes of the file of vectors."""
+        return HEADER + 4 * self.rows * self.segment.dimension
 
-        Raises:
-            OSError: the disk is full, or fails.
-        """
+    def append(self, keys: Keys, vectors: Floats) -> None:
+        """Write rows, all or none, at most `MOST_ROWS` in all; raise OSError if the disk fails."""
         heads = np.empty(len(keys), dtype=_ROW)
         heads["key"], heads["crc"] = keys, self.segment.checksums(keys, vectors)
         try:
@@ -286,20 +272,10 @@ class SegmentWriter:
             raise
         self.rows += len(heads)
 
-    @property
-    def size(self) -> int:
-        """The bytes of the file of vectors."""
-        return HEADER + 4 * self.rows * self.segment.dimension
-
-    @property
-    def room(self) -> int:
-        """The number of rows that still fit."""
-        return MOST_ROWS - self.rows
-
-    @property
-    def removed(self) -> bool:
-        """Whether the file was deleted in the meantime."""
-        return os.fstat(self._vectors.fileno()).st_nlink == 0
+    def fits(self, dimension: int) -> bool:
+        """Return whether the file is still there, and takes vectors of this length."""
+        there = os.fstat(self._vectors.fileno()).st_nlink > 0
+        return there and self.segment.dimension == dimension
 
     def close(self) -> None:
         """Let other processes write the segment."""
@@ -316,6 +292,7 @@ class EmbeddingCache:
         folder: its files; created on the first write.
         about: description of the encoder, stored as the manifest.
         damaged: number of stored vectors that failed their checksum so far.
+        limit: the bytes that the vectors of all models may fill, or None.
     """
 
     def __init__(self, folder: Path, *, about: Mapping[str, Any] | None = None) -> None:
@@ -327,7 +304,14 @@ class EmbeddingCache:
         self.folder = folder
         self.about = dict(about) if about is not None else None
         self.damaged = 0
-        self._budget = CacheBudget(folder.parent)
+        text = os.environ.get(LIMIT, "")
+        try:
+            self.limit = parse_size(text) if text else None
+        except ValueError as error:
+            raise ValueError(f"{LIMIT}: {error}") from None
+        # Bytes from which a segment is full, and that may be written until the next measuring.
+        self._full = min(MOST_BYTES, (self.limit or MOST_BYTES * _PARTS) // _PARTS)
+        self._granted = 0
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
         self._stay_open = False
@@ -345,9 +329,7 @@ class EmbeddingCache:
     def fill(self, keys: Sequence[bytes], vectors: Floats) -> Bools:
         """Copy stored vectors into the rows of ``vectors`` (N, D); return which were filled, (N,).
 
-        Args:
-            keys: N distinct keys.
-            vectors: changed in place.
+        The N keys are distinct.
         """
         filled = np.zeros(len(keys), dtype=bool)
         if vectors.size:
@@ -385,10 +367,10 @@ class EmbeddingCache:
             self.damaged += count
 
     def put(self, vectors: Mapping[bytes, Floats]) -> bool:
-        """Store vectors durably, beside damaged ones of the same keys.
+        """Store vectors durably; return whether they were stored.
 
-        Returns whether they were stored. After an error such as a full disk, a read-only
-        folder or a limit that is reached, which is logged once, nothing more is stored.
+        After an error such as a full disk, a read-only folder or a limit that is reached, which
+        is logged once, nothing more is stored.
         """
         if not vectors:
             return True
@@ -396,37 +378,56 @@ class EmbeddingCache:
         return self._attempt("store", lambda: self._store(keys, values), False)
 
     def _store(self, keys: Keys, vectors: Floats) -> bool:
-        self._budget.reserve(len(keys) * bytes_per_vector(vectors.shape[1]))
+        dimension = vectors.shape[1]
+        self._reserve(len(keys) * bytes_per_vector(dimension))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
         while len(keys):
-            writer = self._opened(vectors.shape[1])
-            part = slice(writer.room)
-            writer.append(keys[part], vectors[part])
-            keys, vectors = keys[part.stop :], vectors[part.stop :]
-            if not writer.room or writer.size >= self._budget.segment_bytes:
+            if self._writer is not None and not self._writer.fits(dimension):
+                self._close()
+            if self._writer is None:
+                self._writer = SegmentWriter.open(self.folder, dimension, full=self._full)
+            writer = self._writer
+            room = MOST_ROWS - writer.rows
+            writer.append(keys[:room], vectors[:room])
+            keys, vectors = keys[room:], vectors[room:]
+            if writer.rows == MOST_ROWS or writer.size >= self._full:
                 self._close()
         return True
-
-    def _opened(self, dimension: int) -> SegmentWriter:
-        if self._writer is not None and (
-            self._writer.removed or self._writer.segment.dimension != dimension
-        ):
-            self._close()
-        if self._writer is None:
-            full = self._budget.segment_bytes
-            self._writer = SegmentWriter.open(self.folder, dimension, full=full)
-        return self._writer
 
     def _close(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    @property
-    def limit(self) -> int | None:
-        """The bytes that the vectors of all models may fill, or None."""
-        return self._budget.limit
+    def _reserve(self, size: int) -> None:
+        """Make room for ``size`` bytes, removing what was unused for longest if needed.
+
+        Raise OSError if there is none; nothing that this process uses is removed.
+        """
+        folder = self.folder.parent
+        disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
+        reserve = min(RESERVE, int(SHARE * disk.total))
+        if disk.free - size < reserve:
+            raise OSError(
+                f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, and "
+                f"{reserve / 1e9:.2f} GB stay so"
+            )
+        if self.limit is None:
+            return
+        if size > self._granted:
+            import psutil
+
+            step = max(size, self.limit // _STEP)
+            began = min(float(psutil.Process().create_time()), time.time())
+            total = shrink(folder, to=self.limit - step, before=began)
+            self._granted = min(step, self.limit - total)
+        if size > self._granted:
+            raise OSError(
+                f"what this run uses fills the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
+                "--cache-limit)"
+            )
+        self._granted -= size
 
     @property
     def manifest(self) -> Path:
@@ -480,72 +481,14 @@ def _described(folder: Path) -> dict[str, Any]:
         return {"label": "unknown: its description is damaged"}
 
 
-class CacheBudget:
-    """The bytes that may still be written to a cache's folder.
-
-    Attributes:
-        limit: bytes, or None.
-        segment_bytes: bytes from which a segment is full; a limit makes segments smaller.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Bound ``folder``, which holds the folders of all models.
-
-        Raises:
-            ValueError: ``QWEN3NB_CACHE_LIMIT`` is not a size.
-        """
-        text = os.environ.get(LIMIT, "")
-        try:
-            self.limit = parse_size(text) if text else None
-        except ValueError as error:
-            raise ValueError(f"{LIMIT}: {error}") from None
-        self.segment_bytes = min(MOST_BYTES, (self.limit or MOST_BYTES * _PARTS) // _PARTS)
-        self._folder = folder
-        self._granted = 0  # bytes that may be written before the folder is measured again
-
-    def reserve(self, size: int) -> None:
-        """Make room for ``size`` bytes, removing what was unused for longest if needed.
-
-        Raises:
-            OSError: there is none; nothing was removed that this process uses.
-        """
-        folder = self._folder
-        disk = shutil.disk_usage(next(p for p in (folder, *folder.resolve().parents) if p.exists()))
-        reserve = min(RESERVE, int(SHARE * disk.total))
-        if disk.free - size < reserve:
-            raise OSError(
-                f"the disk is nearly full: {disk.free / 1e9:.2f} GB are free, and "
-                f"{reserve / 1e9:.2f} GB stay so"
-            )
-        if self.limit is None:
-            return
-        if size > self._granted:
-            import psutil
-
-            step = max(size, self.limit // _STEP)
-            began = min(float(psutil.Process().create_time()), time.time())
-            total = shrink(folder, to=self.limit - step, before=began)
-            self._granted = min(step, self.limit - total)
-        if size > self._granted:
-            raise OSError(
-                f"what this run uses fills the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
-                "--cache-limit)"
-            )
-        self._granted -= size
-
-
 def shrink(folder: Path, *, to: int, before: float | None = None) -> int:
-    """Remove segments, least recently used first, until ``folder`` holds at most ``to`` bytes.
+    """Remove segments, least recently used first, until at most ``to`` bytes are left.
 
-    Those that a process is writing are kept. Files of other names, but manifests, go like segments.
-
-    Args:
-        folder: holds the folders of all models.
-        to: bytes.
-        before: keep what was used since this time, in seconds since 1970.
+    Those that a process is writing are kept, and all that were used since ``before`` (seconds
+    since 1970). Files of other names, but manifests, go like segments.
 
     Returns:
-        The bytes that are left.
+        The bytes that are left in ``folder``, which holds the folders of all models.
     """
     files = {}
     for parent, _, names in os.walk(folder):
@@ -622,16 +565,13 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
 
 def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     """Return the number of intact vectors, and the problems, each naming its file."""
-    problems, intact = [], 0
-    for segment in find_segments(cache.path):
-        sound = segment.sound()
-        intact += sound
-        if damaged := len(segment) - sound:
-            problems.append(
-                f"{segment.file.name}: {damaged} vectors fail their checksum and will be computed "
-                "again"
-            )
-    return intact, problems
+    counts = {each.file.name: (each.sound(), len(each)) for each in find_segments(cache.path)}
+    problems = [
+        f"{name}: {total - sound} vectors fail their checksum and will be computed again"
+        for name, (sound, total) in counts.items()
+        if sound < total
+    ]
+    return sum(sound for sound, _ in counts.values()), problems
 
 
 def to_prune(
@@ -644,12 +584,8 @@ def to_prune(
 ) -> list[ModelVectors]:
     """Return what meets all given conditions.
 
-    Args:
-        caches: what to select from.
-        older_than: days since the last use.
-        label: label of the model.
-        everything: all of it, without a condition.
-        damaged: of each model, the segments with damaged vectors.
+    ``damaged`` selects, of each model, the segments with damaged vectors; ``everything`` stands for
+    no condition; ``older_than`` are days since the last use.
 
     Raises:
         ValueError: no condition, or ``everything`` combined with a condition.
@@ -660,19 +596,17 @@ def to_prune(
             "or --to SIZE"
         )
     oldest = time.time() - (older_than or 0) * _DAY
-    selected = [
-        cache
-        for cache in caches
-        if label in (None, cache.label) and (older_than is None or cache.used < oldest)
-    ]
-    return [part for each in selected for part in _damaged(each)] if damaged else selected
-
-
-def _damaged(cache: ModelVectors) -> Iterator[ModelVectors]:
-    """Yield the damaged segments of a model, if there are any."""
-    bad = {each.file.stem for each in find_segments(cache.path) if each.sound() < len(each)}
-    if files := tuple(file for file in cache.files if file.stem in bad):
-        yield replace(cache, files=files, bytes=sum(file.stat().st_size for file in files))
+    selected = []
+    for cache in caches:
+        if label not in (None, cache.label) or (older_than is not None and cache.used >= oldest):
+            continue
+        if damaged:
+            bad = {s.file.stem for s in find_segments(cache.path) if s.sound() < len(s)}
+            files = tuple(file for file in cache.files if file.stem in bad)
+            cache = replace(cache, files=files, bytes=sum(file.stat().st_size for file in files))
+        if cache.files:
+            selected.append(cache)
+    return selected
 
 
 def prune(caches: Iterable[ModelVectors]) -> int:
@@ -686,13 +620,13 @@ def prune(caches: Iterable[ModelVectors]) -> int:
     return freed
 
 
-def prune_to(size: int, *, folder: Path | None = None) -> int:
+def prune_to(size: int) -> int:
     """Remove the segments unused for longest until ``size`` bytes are left; return those freed.
 
     What a process is writing is kept.
     """
-    folder = folder or cache_folder()
-    before = sum(cache.bytes for cache in list_caches(folder))
+    folder = cache_folder()
+    before = sum(cache.bytes for cache in list_caches())
     freed = before - shrink(folder, to=size)
     for path in folder.iterdir() if folder.is_dir() else ():
         _remove_empty(path)

@@ -4,15 +4,10 @@
 writes them to a .npy file.
 
 `encode_shards` writes a folder of parts, laid out as in `qwen3nb.vectors.shards`; it can stop
-and resume anywhere. The folder may be written by several processes of several machines at once
-if they share a file system: a part is written under a name of its own and appears, whole, under
-its final one, which the first writer gets. Object storage is not supported, as it cannot rename.
-
-    done = encode_shards(encoder, Path("texts.jsonl"), Path("vectors"), shards=8)
-
-The plan is made in one reading of the input, which checks every line, and one that computes
-its digests; neither holds it in memory. A later call keeps the plan, refuses another model,
-role or input, and encodes only the parts that are not there.
+and resume anywhere. Several processes of several machines may write the folder at once if they
+share a file system: a part is written under a name of its own and appears, whole, under its final
+one, which the first writer gets. Object storage is not supported, as it cannot rename. A later call
+keeps the plan, refuses another model, role or input, and encodes only the parts that are not there.
 
 Vectors are those of `encode_to_file`, to the last bit, however many parts there are. The last
 bits of a vector may depend on its neighbours in a batch (not those of BERT on this package's
@@ -24,13 +19,15 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import ROLES
@@ -56,6 +53,17 @@ TEXTS_PER_SHARD = 65_536  # by default
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
 _MOST = 32_768  # texts of a block, which are in memory too
 _LONGEST = 64 << 20  # bytes of a line; longer lines are refused
+Cuts = tuple[ShardSource, tuple[Shard, ...]]
+
+
+class _Line(TypedDict):
+    """A line of a file of texts; what else it has is not read."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+    text: str
+
+
+_LINE = TypeAdapter(_Line)
 
 
 def block_size(dimension: int) -> int:
@@ -110,14 +118,12 @@ class EncodedFile:
     """The file that `encode_to_file` wrote.
 
     Attributes:
-        file: the .npy file.
         rows: number of rows, one per text.
         dimension: number of columns.
         hits: texts read from the cache; equal texts count once per 4,096.
         misses: texts computed by the model.
     """
 
-    file: Path
     rows: int
     dimension: int
     hits: int
@@ -156,36 +162,27 @@ def encode_to_file(
     """
     before = (encoder.stats.cached, encoder.stats.encoded)
     rows = 0
-    with new_file(file, replace=replace) as handle, _progress(encoder, total, advance) as done:
-        handle.write(npy_header(0, encoder.dimension))
-        for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, role=role):
-            write_all(vectors, handle)
-            rows += len(vectors)
-            done(len(vectors))
-        if total not in (None, rows):
-            raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
-        handle.seek(0)
-        handle.write(npy_header(rows, encoder.dimension))
+    shown, encoder.show_progress = encoder.show_progress, False  # one bar for all texts
+    bar = text_bar(encoder.label, total, show=shown and advance is None)
+    try:
+        with new_file(file, replace=replace) as handle, bar:
+            handle.write(npy_header(0, encoder.dimension))
+            for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, role=role):
+                write_all(vectors, handle)
+                rows += len(vectors)
+                (advance or bar.update)(len(vectors))
+            if total not in (None, rows):
+                raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
+            handle.seek(0)
+            handle.write(npy_header(rows, encoder.dimension))
+    finally:
+        encoder.show_progress = shown
     return EncodedFile(
-        file=file,
         rows=rows,
         dimension=encoder.dimension,
         hits=encoder.stats.cached - before[0],
         misses=encoder.stats.encoded - before[1],
     )
-
-
-@contextmanager
-def _progress(
-    encoder: Encoder, total: int | None, advance: Callable[[int], object] | None
-) -> Iterator[Callable[[int], object]]:
-    """Show one bar for all texts instead of the encoder's bar for each part, or none."""
-    shown, encoder.show_progress = encoder.show_progress, False
-    try:
-        with text_bar(encoder.label, total, show=shown and advance is None) as bar:
-            yield advance or bar.update
-    finally:
-        encoder.show_progress = shown
 
 
 def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:
@@ -194,11 +191,7 @@ def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:
 
 
 def read_texts(file: Path) -> Iterator[str]:
-    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse empty lines.
-
-    Raises:
-        ValueError: any other line; names the line number.
-    """
+    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse other lines."""
     with file.open("rb") as handle:
         yield from _texts_from(handle, file)
 
@@ -210,33 +203,18 @@ def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
             line = handle.readline(_LONGEST + 1)
             if not line:
                 return
-            yield _text(line, where=f"{file}:{number}")
-
-
-def _text(line: bytes, *, where: str) -> str:
-    if len(line) > _LONGEST:
-        raise ValueError(f"{where}: a line of more than {_LONGEST >> 20} MiB")
-    try:
-        value = json.loads(line.decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{where}: not JSON ({error})") from None
-    text = value.get("text") if isinstance(value, dict) else None
-    if not isinstance(text, str):
-        kind = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
-        raise ValueError(f'{where}: expected {{"text": "…"}}; got {kind}')
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError(f"{where}: the text is not valid Unicode (a lone surrogate)") from None
-    return text
+            if len(line) > _LONGEST:
+                raise ValueError(f"{file}:{number}: a line of more than {_LONGEST >> 20} MiB")
+            try:
+                yield _LINE.validate_json(line)["text"]
+            except ValidationError as error:
+                raise ValueError(
+                    f'{file}:{number}: expected {{"text": "…"}}; {error.errors()[0]["msg"]}'
+                ) from None
 
 
 def check_texts(file: Path) -> int:
-    """Read and check every line of ``file``; return the number of texts.
-
-    Raises:
-        ValueError: no such file, no texts, or a malformed line; names the line number.
-    """
+    """Return the number of texts of ``file``; refuse one without any, or a malformed line."""
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
     count = sum(1 for _ in read_texts(file))
@@ -246,11 +224,7 @@ def check_texts(file: Path) -> int:
 
 
 def check_output(file: Path) -> None:
-    """Refuse an output file that cannot be written, before any work is done.
-
-    Raises:
-        ValueError: not a .npy file, a folder, or in a folder that is missing or read-only.
-    """
+    """Raise ValueError for an output file that cannot be written, before any work is done."""
     if file.suffix != ".npy" or file.is_dir():
         raise ValueError(f"{file}: expected the name of a .npy file")
     if not file.parent.is_dir():
@@ -261,25 +235,11 @@ def check_output(file: Path) -> None:
 
 @dataclass(frozen=True)
 class EncodedShards:
-    """The folder that was written.
-
-    Attributes:
-        folder: its path.
-        vectors: its manifest.
-        kept: number of parts that were there before.
-    """
+    """The folder that was written, its manifest, and the number of parts that were there before."""
 
     folder: Path
     vectors: ShardedVectors
     kept: int
-
-
-@dataclass(frozen=True)
-class TextCuts:
-    """A file of texts and where it is cut."""
-
-    source: ShardSource
-    shards: tuple[Shard, ...]
 
 
 def encode_shards(
@@ -320,11 +280,7 @@ def encode_shards(
 
 
 def model_of(encoder: Encoder, role: str | None) -> ShardModel:
-    """Return what a plan says of ``encoder`` and ``role``.
-
-    Raises:
-        ValueError: an unknown role.
-    """
+    """Return what a plan says of ``encoder`` and ``role``; raise ValueError for an unknown role."""
     if role is not None:
         one_of("role", role, ROLES)
     return ShardModel(
@@ -337,11 +293,7 @@ def model_of(encoder: Encoder, role: str | None) -> ShardModel:
 
 
 def check_folder(folder: Path) -> None:
-    """Create the folder; refuse one that holds other things than vectors in parts.
-
-    Raises:
-        ValueError: it does, or it cannot be written.
-    """
+    """Create the folder; raise ValueError if it holds other things than vectors in parts."""
     if folder.suffix == ".npy" or (folder.exists() and not folder.is_dir()):
         raise ValueError(f"{folder}: expected the name of a folder, for vectors in parts")
     if not folder.absolute().parent.is_dir():
@@ -355,11 +307,12 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"{folder}: this folder is not writable")
 
 
-def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> TextCuts:
+def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> Cuts:
     """Check the input and cut it into ``shards`` parts, or as the plan of ``folder`` says.
 
     Without a number or a plan, a part has 65,536 texts, and there are ``at_least`` so many. In
-    any case, there is at most one per 4,096 texts.
+    any case, there is at most one per 4,096 texts. One reading of the input checks every line, and
+    a second one computes the digests.
 
     Raises:
         ValueError: a malformed line; a plan of another input, or with other parts.
@@ -377,10 +330,28 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
                 f"{folder} is planned in {len(plan.shards)} parts; got --shards {shards}. Leave "
                 "it out to resume, or choose a new folder"
             )
-        return TextCuts(plan.source, plan.shards)
+        return plan.source, plan.shards
     texts = check_texts(source)
     wanted = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
-    return _with_digests(source, [*_firsts(texts, wanted, grain=AT_ONCE), texts])
+    bounds = [*_firsts(texts, wanted, grain=AT_ONCE), texts]
+    whole, parts = hashlib.sha256(), []
+    with source.open("rb") as handle:
+        for number, (first, end) in enumerate(itertools.pairwise(bounds)):
+            own, offset = hashlib.sha256(), handle.tell()
+            for line in itertools.islice(handle, end - first):
+                whole.update(line)
+                own.update(line)
+            part = Shard(
+                file=f"part-{number:06d}.npy",
+                first=first,
+                texts=end - first,
+                offset=offset,
+                bytes=handle.tell() - offset,
+                source_sha256=own.hexdigest(),
+            )
+            parts.append(part)
+        size = handle.tell()
+    return ShardSource(source.name, size, whole.hexdigest(), texts), tuple(parts)
 
 
 def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
@@ -394,36 +365,12 @@ def _firsts(texts: int, shards: int, *, grain: int) -> list[int]:
     return [grain * (number * grains // shards) for number in range(shards)]
 
 
-def _with_digests(source: Path, bounds: Sequence[int]) -> TextCuts:
-    """Read the input once more for its digest and those of its parts."""
-    whole, shards = hashlib.sha256(), []
-    with source.open("rb") as handle:
-        for number, (first, end) in enumerate(itertools.pairwise(bounds)):
-            own, offset = hashlib.sha256(), handle.tell()
-            for line in itertools.islice(handle, end - first):
-                whole.update(line)
-                own.update(line)
-            shards.append(
-                Shard(
-                    file=f"part-{number:06d}.npy",
-                    first=first,
-                    texts=end - first,
-                    offset=offset,
-                    bytes=handle.tell() - offset,
-                    source_sha256=own.hexdigest(),
-                )
-            )
-        size = handle.tell()
-    return TextCuts(ShardSource(source.name, size, whole.hexdigest(), bounds[-1]), tuple(shards))
-
-
-def start_shards(folder: Path, cuts: TextCuts, model: ShardModel) -> ShardedVectors:
+def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
     """Write the plan if there is none yet; return that of the folder, with digests if finished.
 
-    Raises:
-        ValueError: the folder is planned for another model, role or input.
+    Raise ValueError if the folder is planned for another model, role or input.
     """
-    own = ShardedVectors(source=cuts.source, model=model, shards=cuts.shards)
+    own = ShardedVectors(cuts[0], model, cuts[1])
     if not (folder / PLAN).is_file():
         own.write(folder / PLAN, replace=False)
     plan = read_shard_plan(folder)
@@ -437,7 +384,7 @@ def start_shards(folder: Path, cuts: TextCuts, model: ShardModel) -> ShardedVect
             f"{folder} holds vectors of another model: expected {expected}; got {got}. "
             "Choose a new folder"
         )
-    if plan != replace(own, source=plan.source) or plan.source.sha256 != own.source.sha256:
+    if plan.shards != own.shards or plan.source.sha256 != own.source.sha256:
         raise ValueError(f"{folder}: planned for another input at the same time; choose a new one")
     digests = stored_digests(folder)
     shards = tuple(replace(each, sha256=digests.get(each.file, "")) for each in plan.shards)
@@ -456,44 +403,31 @@ def encode_shard(
     """Encode a part unless it is there; return its SHA-256 and whether it was there.
 
     A part that is there but not whole, or not what the manifest says, was damaged later; it is
-    moved aside.
-
-    Raises:
-        ValueError: the texts are not those of the plan.
+    moved aside. Raise ValueError if the texts are not those of the plan.
     """
     file = folder / shard.file
-    was_there = _is_whole(vectors, shard, folder)
-    if was_there:
-        advance(shard.texts)
-    else:
-        try:
-            encode_to_file(
-                encoder,
-                _texts_of(shard, source),
-                file,
-                role=vectors.model.role,
-                total=shard.texts,
-                first=shard.first,
-                replace=False,
-                advance=advance,
-            )
-        except FileNotFoundError:  # a faster writer finished the folder and cleared it
+    if file.exists():
+        with suppress(ValueError):
             vectors.check(shard, folder)
-    return sha256_file(file), was_there
-
-
-def _is_whole(vectors: ShardedVectors, shard: Shard, folder: Path) -> bool:
-    file = folder / shard.file
-    if not file.exists():
-        return False
-    try:
-        vectors.check(shard, folder)
-        whole = shard.sha256 in ("", sha256_file(file))
-    except ValueError:
-        whole = False
-    if not whole:
+            digest = sha256_file(file)
+            if shard.sha256 in ("", digest):
+                advance(shard.texts)
+                return digest, True
         file.replace(file.with_name(f"{file.name}.damaged"))
-    return whole
+    try:
+        encode_to_file(
+            encoder,
+            _texts_of(shard, source),
+            file,
+            role=vectors.model.role,
+            total=shard.texts,
+            first=shard.first,
+            replace=False,
+            advance=advance,
+        )
+    except FileNotFoundError:  # a faster writer finished the folder and cleared it
+        vectors.check(shard, folder)
+    return sha256_file(file), False
 
 
 def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
@@ -515,11 +449,7 @@ def _texts_of(shard: Shard, source: Path) -> Iterator[str]:
 def finish_shards(
     folder: Path, vectors: ShardedVectors, digests: Mapping[str, str]
 ) -> ShardedVectors:
-    """Write the manifest, after a look at every part, and remove what killed writers left.
-
-    Raises:
-        ValueError: a part that is missing or not whole.
-    """
+    """Write the manifest, if every part is whole, and remove what killed writers left."""
     shards = tuple(replace(each, sha256=digests[each.file]) for each in vectors.shards)
     for shard in shards:
         vectors.check(shard, folder)

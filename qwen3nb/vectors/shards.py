@@ -6,14 +6,8 @@
       part-000001.npy
       manifest.json      the plan and the SHA-256 of every part; written last
 
-A folder without a manifest is not finished, and is not read. To write one, see
-`qwen3nb.vectors.encode_file`; to search one, give its path to
-`qwen3nb.models.search.exact.search`, as you would a .npy file.
-
-    vectors = read_manifest(folder)             # refuses missing and truncated parts by name
-    vectors.texts, vectors.dimension, vectors.model.identity, vectors.model.similarity
-    for block in shard_blocks(folder, 8192):    # float32 (n, D), n <= 8192, in order
-        ...
+A folder without a manifest is not finished, and is not read. `qwen3nb.vectors.encode_file` writes
+such folders; `qwen3nb.models.search.exact.search` takes them like a .npy file.
 
 Shapes: N texts, D dimensions.
 """
@@ -51,14 +45,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardSource:
-    """The file of texts.
-
-    Attributes:
-        file: its name.
-        bytes: its size.
-        sha256: its digest.
-        texts: N.
-    """
+    """The file of N texts: its name, size and digest."""
 
     file: str
     bytes: _Count
@@ -87,14 +74,13 @@ class ShardModel:
 
 @dataclass(frozen=True, config=_STRICT)
 class Shard:
-    """A part: its texts in the input, and its file.
+    """A part: its file, and its texts in the input.
 
     Attributes:
         file: name of the .npy file.
         first: position of its first text.
         texts: number of texts, n.
-        offset: where its lines begin in the input.
-        bytes: their length.
+        offset: where its lines begin in the input; ``bytes`` is their length.
         source_sha256: their digest.
         sha256: digest of the .npy file; empty in a plan.
     """
@@ -110,13 +96,7 @@ class Shard:
 
 @dataclass(frozen=True, config=_STRICT)
 class ShardedVectors:
-    """What a plan or a manifest says.
-
-    Attributes:
-        source: the file of texts.
-        model: the model.
-        shards: the parts, in order.
-    """
+    """What a plan or a manifest says: the input, the model, and the parts in order."""
 
     source: ShardSource
     model: ShardModel
@@ -137,11 +117,7 @@ class ShardedVectors:
         write_manifest_fields(file, asdict(self), replace=replace)
 
     def check(self, shard: Shard, folder: Path) -> None:
-        """Refuse a part whose file is missing, truncated or of another shape.
-
-        Raises:
-            ValueError: it is; names the file.
-        """
+        """Raise ValueError if the file of a part is missing, truncated or of another shape."""
         check_npy(folder / shard.file, rows=shard.texts, dimension=self.dimension)
 
 
@@ -173,11 +149,7 @@ def read_manifest(folder: Path) -> ShardedVectors:
 
 
 def read_shard_plan(folder: Path) -> ShardedVectors:
-    """Return the plan of a folder.
-
-    Raises:
-        ValueError: not a plan of this release.
-    """
+    """Return the plan of a folder, or raise ValueError."""
     return _read(folder / PLAN)
 
 
@@ -197,6 +169,17 @@ def _read(file: Path) -> ShardedVectors:
         raise ValueError(
             f"{file}: {where}: {first['msg']}; expected parts named such as part-000000.npy"
         ) from None
+
+
+def stored_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each part by the manifest; of an unfinished folder, none."""
+    if not (folder / MANIFEST).is_file():
+        return {}
+    try:
+        return {each.file: each.sha256 for each in _read(folder / MANIFEST).shards}
+    except ValueError as error:
+        log.warning("%s; it is written again", error)
+        return {}
 
 
 def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
@@ -220,22 +203,15 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
         for block in read_blocks(file, size):
             digest.update(block.data)
             yield block
-        _require_digest(shard, file, digest.hexdigest())
+        check_content(shard, folder, digest.hexdigest())
         if file_stamp(file) == stamp:
             remember_digest([file], digest.hexdigest())
 
 
-def check_content(shard: Shard, folder: Path) -> None:
-    """Refuse a part whose content is not what the manifest says; read it unless that was done.
-
-    Raises:
-        ValueError: it is not; names the file.
-    """
+def check_content(shard: Shard, folder: Path, digest: str = "") -> None:
+    """Raise ValueError if the digest of a part, computed if it is empty, is not the manifest's."""
     file = folder / shard.file
-    _require_digest(shard, file, remembered_digest([file], lambda: sha256_file(file)))
-
-
-def _require_digest(shard: Shard, file: Path, digest: str) -> None:
+    digest = digest or remembered_digest([file], lambda: sha256_file(file))
     if digest != shard.sha256:
         raise ValueError(
             f"{file}: expected SHA-256 {shard.sha256[:12]}… ({MANIFEST}), got {digest[:12]}…; "
@@ -243,22 +219,7 @@ def _require_digest(shard: Shard, file: Path, digest: str) -> None:
         )
 
 
-def stored_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each part by the manifest; of an unfinished folder, none."""
-    if not (folder / MANIFEST).is_file():
-        return {}
-    try:
-        return {each.file: each.sha256 for each in _read(folder / MANIFEST).shards}
-    except ValueError as error:
-        log.warning("%s; it is written again", error)
-        return {}
-
-
 def damaged_shards(folder: Path) -> list[str]:
-    """Return the parts whose content is not what the manifest says.
-
-    Raises:
-        ValueError: see `read_manifest`.
-    """
+    """Return the parts of a finished folder whose content is not what the manifest says."""
     shards = read_manifest(folder).shards
     return [each.file for each in shards if sha256_file(folder / each.file) != each.sha256]

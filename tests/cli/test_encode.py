@@ -2,15 +2,8 @@
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from qwen3nb.cli.main import main
 from qwen3nb.vectors import encode_file as shards_module
-
-
-@pytest.fixture
-def cli():
-    return lambda *arguments: CliRunner().invoke(main, [str(each) for each in arguments])
 
 
 @pytest.fixture
@@ -46,11 +39,12 @@ def test_a_damaged_part_is_named(encode, cli, tmp_path):
     assert "7 vectors; 1 of 2 parts damaged" in done.output
 
 
-def test_more_parts_than_there_can_be_are_fewer(encode):
-    assert "in 4 parts, one per 4,096 texts, not 9" in encode("--shards", 9).output
-
-
-def test_threads_need_workers(encode):
-    done = encode("--shards", 2, "--threads", 2)
-    assert done.exit_code == 2
-    assert "--threads is for the workers of --ray" in done.output
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--shards", 9), "in 4 parts, one per 4,096 texts, not 9"),
+        (("--shards", 2, "--threads", 2), "--threads is for the workers of --ray"),
+    ],
+)
+def test_what_does_not_fit_is_named(encode, options, message):
+    assert message in encode(*options).output

@@ -20,6 +20,7 @@ from qwen3nb.utils.terminal import say
 HOSTILE = (
     "h\x1b[31mR\x1b]0;t\x07\x1b]52;c;YQ==\x07\x1b]8;;http://e\x1b\\l\r\b\x9b2J\u202eevil\u2066"
 )
+QUOTED = json.dumps(HOSTILE)
 IN_FILE_NAME = HOSTILE.replace("/", ":")
 DANGEROUS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?![ \n])"
@@ -80,38 +81,25 @@ def with_damaged_record(folder, _):
     file.write_text(json.dumps(stored))
 
 
-def with_damaged_json(folder, _):
-    file = make("m").save()
-    file.write_text(f'{{"{HOSTILE}": }}')
-
-
 def documents(folder, _):
     lines("d.jsonl", {"id": HOSTILE, "text": "one"}, {"id": "b", "text": "two"})(folder, _)
-    queries = [{"id": HOSTILE, "query": "q", "relevance_grades": {HOSTILE: 2, "missing": 1}}]
     (folder / "q.toml").write_text(
-        "".join(
-            f'[[queries]]\nid = {json.dumps(q["id"])}\nquery = "q"\n'
-            f"relevance_grades = {{ {json.dumps(HOSTILE)} = 2, {json.dumps('x' + HOSTILE)} = 1 }}\n"
-            for q in queries
-        )
+        f'[[queries]]\nid = {QUOTED}\nquery = "q"\n'
+        f"relevance_grades = {{ {QUOTED} = 2, {json.dumps('x' + HOSTILE)} = 1 }}\n"
     )
 
 
 NOTHING = text_file("nothing", "")
-QUOTED = json.dumps(HOSTILE)
+DOMAIN = ["domain", "--queries", "q.toml", "--documents", "d.jsonl", "--model"]
 # What is written first, and the arguments.
 CASES = {
     "command": (NOTHING, [HOSTILE]),
-    "option": (NOTHING, ["book", f"--{HOSTILE}"]),
     "choice": (NOTHING, ["book", "--tier", HOSTILE]),
-    "number": (NOTHING, ["demo", "--at-once", HOSTILE]),
     "path": (NOTHING, ["verify", HOSTILE]),
     "model": (NOTHING, ["quick", HOSTILE]),
-    "notebook": (NOTHING, ["run", HOSTILE]),
     "parameter": (NOTHING, ["run", "eval", "-p", HOSTILE, HOSTILE]),
     "variable": (NOTHING, ["book", "--pass-env", HOSTILE]),
     "sweep key": (text_file("s.toml", f"{QUOTED} = 1\n"), ["sweep", "s.toml"]),
-    "sweep value": (text_file("s.toml", f"tiers = {QUOTED}\n"), ["sweep", "s.toml"]),
     "sweep checkpoint": (
         text_file("s.toml", f'checkpoints = [{QUOTED}]\ntiers = ["smoke"]\n'),
         ["sweep", "s.toml", "--dry-run"],
@@ -119,39 +107,14 @@ CASES = {
     "no TOML": (text_file("s.toml", HOSTILE), ["sweep", "s.toml"]),
     "sweep file": (text_file(f"{IN_FILE_NAME}.toml", "x = 1"), ["sweep", f"{IN_FILE_NAME}.toml"]),
     "config type": (with_config("model_type", HOSTILE), ["quick", "model"]),
-    "config dtype": (with_config("torch_dtype", HOSTILE), ["quick", "model"]),
     "tensor": (with_tensor, ["quick", "model"]),
-    "tensor of a source": (with_tensor, ["extract", "model", "out"]),
     "file of an upload": (with_file, ["push", "model", "lab/x", "--dry-run"]),
     "repository": (with_file, ["push", "model", HOSTILE]),
-    "facts": (
-        text_file("f.toml", f"{QUOTED} = 1"),
-        ["card", "--model", "model", "--facts", "f.toml"],
-    ),
-    "metric": (NOTHING, ["average", "model", "out", "--best", "2", "--metric", HOSTILE]),
     "damaged record": (with_damaged_record, ["verify"]),
-    "damaged JSON": (with_damaged_json, ["verify"]),
-    "labels": (with_records, ["compare", "--current", "now", "--candidate", HOSTILE]),
-    "report": (with_records, ["report", "--tier", "smoke"]),
+    "labels": (with_records, ["compare", "--baseline", "now", "--resamples", "100"]),
     "task": (NOTHING, ["fetch", "--tasks", HOSTILE, "--list"]),
-    "own data": (
-        documents,
-        [
-            "domain",
-            "--queries",
-            "q.toml",
-            "--documents",
-            "d.jsonl",
-            "--model",
-            "random",
-            "--validate",
-        ],
-    ),
-    "own data, evaluated": (
-        documents,
-        ["domain", "--queries", "q.toml", "--documents", "d.jsonl", "--model", "bm25"],
-    ),
-    "pairs": (lines("p.jsonl", {"query": HOSTILE, HOSTILE: 1}), ["rerank", "model", "p.jsonl"]),
+    "own data": (documents, [*DOMAIN, "random", "--check"]),
+    "own data, evaluated": (documents, [*DOMAIN, "bm25"]),
 }
 
 

@@ -4,7 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from helpers.command_tree import commands, options
+from helpers.command_tree import having, named
 from helpers.records import make, own
 
 # Of these a program reads the answer; what writes files a program reads writes them as JSON.
@@ -28,13 +28,7 @@ def answer(cli):
 
 
 def test_these_commands_have_it(checkout):
-    named = {tuple(each.split()) for each in WITH_JSON.replace("\n", " ").strip().split(", ")}
-    has = {
-        words
-        for words, command in commands().items()
-        if any("--json" in spellings for spellings in options(command).values())
-    }
-    assert has == named
+    assert having("--json") == named(WITH_JSON)
 
 
 def test_verify(answer, home):

@@ -24,14 +24,15 @@ CELL = (
 
 @pytest.fixture
 def runs(checkout, monkeypatch):
-    """What would have run: name of the notebook, parameters, and whether fresh."""
+    """What would have run: name of the notebook, parameters, whether fresh, name of the page."""
     calls = []
 
     def run_notebook(notebook, parameters, *, fresh, name):
-        calls.append((str(notebook).rpartition("/")[2], parameters, fresh))
+        calls.append((str(notebook).rpartition("/")[2], parameters, fresh, name))
         return checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
+    save(notebook_of("pass", parameters=CELL), "small")
     return calls
 
 
@@ -56,21 +57,10 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     assert options(done.output) - own == expected - {"--fresh"}
 
 
-def test_eval_has_the_parameters_of_its_notebook_and_seven_options_of_its_own(cli, checkout):
+def test_eval_has_options_of_its_own(cli, checkout):
     listed = options(cli("eval", "--help").output)
-    declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
-    no = {"--no-append-eos", "--no-bidirectional", "--no-cache", "--no-runs"}
-    own = {
-        "--cache-limit",
-        "--config",
-        "--dry-run",
-        "--fresh",
-        "--mirror",
-        "--pass-env",
-        "--rehearse",
-    }
-    assert listed == {*map(spelled, declared), *no, *own, "--help"}
-    assert {"--types", "--languages", "--benchmark"} <= listed
+    own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--rehearse"}
+    assert {"--types", "--languages", "--benchmark", *own} <= listed
 
 
 def test_help_shows_comment_default_and_choices(cli, checkout):
@@ -83,53 +73,36 @@ def test_help_shows_comment_default_and_choices(cli, checkout):
     assert "--note TEXT text -p" in text
 
 
-def test_only_given_parameters_are_passed_with_their_types(cli, checkout, runs):
-    save(notebook_of("pass", parameters=CELL), "small")
-    done = cli("run", "small", "--max-length", "7", "--no-verify", "--half", "1", "-p", "note", "x")
+@pytest.mark.parametrize(
+    ("line", "notebook", "given", "fresh", "page"),
+    [
+        (
+            "run small --max-length 7 --no-verify --half 1 -p note x",
+            "small.ipynb",
+            {"max_length": 7, "verify": False, "half": 1.0, "note": "x"},
+            False,
+            "",
+        ),
+        ("run small --page short", "small.ipynb", {}, False, "short"),
+        ("run -p note x --fresh small", "small.ipynb", {"note": "x"}, True, ""),
+        ("run {small} --fresh -p note y", "small.ipynb", {"note": "y"}, True, ""),
+        ("run calibration --fresh", "calibration.ipynb", {}, True, ""),
+        (
+            "eval --checkpoint bm25 --types STS --fresh --append-eos --batch-size 8",
+            "eval",
+            {"checkpoint": "bm25", "types": "STS", "append_eos": True, "batch_size": 8},
+            True,
+            "",
+        ),
+    ],
+)
+def test_only_given_parameters_are_passed_with_their_types(
+    cli, checkout, runs, line, notebook, given, fresh, page
+):
+    small = checkout / "notebooks" / "small.ipynb"
+    done = cli(*line.format(small=small).split())
     assert done.exit_code == 0, done.output
-    given = {"max_length": 7, "verify": False, "half": 1.0, "note": "x"}
-    assert runs == [("small.ipynb", given, False)]
-
-
-def test_a_page_gets_the_name_that_is_given_and_no_path(cli, checkout, monkeypatch):
-    save(notebook_of("pass", parameters=CELL), "small")
-    names = []
-    monkeypatch.setattr(
-        "qwen3nb.execution.notebook.run_notebook",
-        lambda *_, name, **__: names.append(name) or checkout / "page.ipynb",
-    )
-    assert cli("run", "small", "--page", "short").exit_code == 0
-    assert cli("run", "small").exit_code == 0
-    assert names == ["short", ""]
-    refused = cli("run", "small", "--page", "../short")
-    assert refused.exit_code == 2
-    assert "--page: expected letters, digits" in refused.output
-
-
-def test_options_before_the_notebook_and_a_path_hold_too(cli, checkout, runs):
-    path = save(notebook_of("pass", parameters=CELL), "small")
-    assert cli("run", "-p", "note", "x", "--fresh", "small").exit_code == 0
-    assert cli("run", path, "--fresh", "-p", "note", "y").exit_code == 0
-    assert runs == [("small.ipynb", {"note": "x"}, True), ("small.ipynb", {"note": "y"}, True)]
-
-
-def test_eval_passes_what_is_given(cli, checkout, runs):
-    done = cli(
-        "eval",
-        "--checkpoint",
-        "bm25",
-        "--types",
-        "STS",
-        "--languages",
-        "eng",
-        "--fresh",
-        "--append-eos",
-        "--batch-size",
-        8,
-    )
-    assert done.exit_code == 0, done.output
-    given = {"checkpoint": "bm25", "types": "STS", "languages": "eng", "append_eos": True}
-    assert runs == [("eval", {**given, "batch_size": 8}, True)]
+    assert runs == [(notebook, given, fresh, page)]
 
 
 def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout, monkeypatch):
@@ -166,44 +139,35 @@ def test_parameters_come_from_a_file_and_options_override_them(cli, checkout, ru
     (checkout / name).write_text(text)
     assert cli("eval", "--config", checkout / name).exit_code == 0
     assert cli("eval", "--config", checkout / name, "--limit", 8).exit_code == 0
-    assert [given for _, given, _ in runs] == [
+    assert [given for _, given, *_ in runs] == [
         {"checkpoint": "bm25", "limit": 7},
         {"checkpoint": "bm25", "limit": 8},
     ]
 
 
-def test_a_file_without_parameters_is_refused(cli, checkout, runs):
-    for name, text in (("a.yaml", "- 1"), ("b.toml", "x ="), ("c.yaml", "a: [")):
-        (checkout / name).write_text(text)
-        done = cli("eval", "--config", checkout / name)
-        assert done.exit_code != 0
-        assert name in done.output
-        assert "Traceback" not in done.output
-    assert runs == []
-
-
-def test_fresh_runs_a_page_again(cli, checkout, runs):
-    assert cli("run", "calibration", "--fresh").exit_code == 0
-    assert runs == [("calibration.ipynb", {}, True)]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("line", "message"),
     [
-        (("run", "small", "--tier", "smok"), "'smok' is not one of 'smoke'"),
-        (("run", "small", "--max-length", "-1"), "x>=0"),
-        (("run", "small", "--teir", "smoke"), "--tier"),
-        (("run", "small", "-p", "x", "1"), "unknown parameter 'x'"),
-        (("run", "small", "-p", "max_length", "one"), "max_length is 'one'; expected int"),
-        (("run", "smal"), "no notebook 'smal'"),
-        (("run", "broken"), "broken.ipynb"),
-        (("eval", "--typse", "STS"), "--types"),
+        ("run small --tier smok", "'smok' is not one of 'smoke'"),
+        ("run small --max-length -1", "x>=0"),
+        ("run small --teir smoke", "--tier"),
+        ("run small -p x 1", "unknown parameter 'x'"),
+        ("run small -p max_length one", "max_length is 'one'; expected int"),
+        ("run small --page ../short", "--page: expected letters, digits"),
+        ("run smal", "no notebook 'smal'"),
+        ("run broken", "broken.ipynb"),
+        ("eval --typse STS", "--types"),
+        ("eval --config {home}/a.yaml", "a.yaml"),
+        ("eval --config {home}/b.toml", "b.toml"),
+        ("eval --config {home}/c.yaml", "c.yaml"),
     ],
 )
-def test_what_no_notebook_takes_is_refused(cli, checkout, arguments, message):
+def test_what_no_notebook_takes_is_refused(cli, checkout, line, message):
     save(notebook_of("pass", parameters=CELL), "small")
     (checkout / "notebooks" / "broken.ipynb").write_text("{")
-    done = cli(*arguments)
+    for name, text in (("a.yaml", "- 1"), ("b.toml", "x ="), ("c.yaml", "a: [")):
+        (checkout / name).write_text(text)
+    done = cli(*line.format(home=checkout).split())
     assert done.exit_code == 2
     assert message in done.output
     assert isinstance(done.exception, SystemExit)
@@ -214,7 +178,7 @@ def test_a_parameter_of_a_common_spelling_keeps_it(cli, checkout, runs):
     save(notebook_of("pass", parameters=f'{two}output_dir: str = ""  # text'), "two")
     done = cli("run", "two", "--model", "x", "--checkpoint", "y", "--out", "z")
     assert done.exit_code == 0, done.output
-    assert runs == [("two.ipynb", {"checkpoint": "y", "model": "x", "out": "z"}, False)]
+    assert runs == [("two.ipynb", {"checkpoint": "y", "model": "x", "out": "z"}, False, "")]
 
 
 def test_without_notebooks_the_message_says_where_they_were_looked_for(cli, home):

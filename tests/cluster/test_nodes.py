@@ -6,10 +6,16 @@ import types
 
 import pytest
 
-from qwen3nb.cluster import facts
 from qwen3nb.cluster.connect import ClusterError
-from qwen3nb.cluster.facts import Question, facts_here
-from qwen3nb.cluster.nodes import agree, node_environment, nodes_of, sent_environment
+from qwen3nb.cluster.nodes import (
+    Question,
+    agree,
+    answer_question,
+    facts_here,
+    node_environment,
+    nodes_of,
+    sent_environment,
+)
 from qwen3nb.utils.files.digest_memory import known_digests
 
 SAME = {"python": "3.11.9", "torch": "2.13.0", "code": "0f3a", "model demo": "77aa"}
@@ -79,7 +85,7 @@ def test_a_question_is_answered_in_a_file(checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
     question, answer = tmp_path / "question.json", tmp_path / "answer.json"
     question.write_text(json.dumps({"models": ["bm25"], "adapters": [], "digests": {"a": "b"}}))
-    facts.answer_question(str(question), str(answer))
+    answer_question(str(question), str(answer))
     assert json.loads(answer.read_text()) == facts_here(Question(models=("bm25",)))
     assert known_digests() == {"a": "b"}
 

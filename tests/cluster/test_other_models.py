@@ -5,18 +5,13 @@ import json
 import os
 import shutil
 import tarfile
-import threading
-import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.beir import write_words
-from helpers.notebooks import notebook_of, save
 from helpers.one_process_ray import OneProcessRay
 from helpers.records import make
-from helpers.two_nodes import two_nodes
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.types import CheckpointError
@@ -26,10 +21,8 @@ from qwen3nb.cluster.nodes import Node
 from qwen3nb.cluster.runs import Delivery, Expected, foreign_records
 from qwen3nb.cluster.search import search_shard
 from qwen3nb.execution.executors import Command, NodeShare, RayExecutor
-from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.records.store import load_results, verify
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors.encode_file import encode_shards
 from qwen3nb.vectors.shards import read_manifest
@@ -154,7 +147,7 @@ def test_nothing_of_a_node_with_another_model_is_published(model, another, tmp_p
     ended = executor.run(Command("eval-m", ("run",), page, models=(str(model),)), log=log)
     (request,) = ray.requests
     assert json.loads(request.environment[EXPECTED]) == expected.folders
-    assert (ended.status, ended.node) == (int(not same), "late")
+    assert (ended.exit_status, ended.node) == (int(not same), "late")
     assert page.is_file() is same
     assert len(list(paths.results().glob("*/seed_*/*"))) == (2 if same else 0)
     if not same:
@@ -213,65 +206,3 @@ def test_other_vectors_under_the_same_path_are_refused_by_the_node(tmp_path):
     np.save(tmp_path / "v" / shard.file, np.ones((2, 8), np.float32))
     with pytest.raises(ValueError, match=rf"node {os.uname().nodename}: .*expected SHA-256"):
         search_shard(queries, shard, tmp_path / "v", vectors, 1, {})
-
-
-PARAMETERS = """\
-checkpoint: str = "bm25"  # a model
-data: str = ""  # a folder"""
-# A run says that it has begun, and evaluates when it may.
-WAITING = """\
-import time, uuid
-from pathlib import Path
-gate = Path(data).parent
-(gate / f"begun-{uuid.uuid4().hex}").touch()
-while not (gate / "go").exists():
-    time.sleep(0.1)
-from qwen3nb.evaluation.evaluate import evaluate
-evaluate(checkpoint, data=Path(data), show_progress=False)"""
-
-
-@pytest.mark.integration
-def test_a_node_that_joins_later_with_another_model_is_refused(
-    checkout, make_checkpoint, tmp_path, monkeypatch
-):
-    """Three runs; two nodes were checked, the third joins while they run, with another disk."""
-    names = ("one", "two", "three")
-    for home, seed in (("here", 1), ("there", 9)):
-        for number, name in enumerate(names):
-            make_checkpoint(tmp_path / home / name, seed=seed + number)
-    monkeypatch.setenv("HOME", str(tmp_path / "here"))
-    gate = checkout / "gate"
-    write_words(gate / "words")
-    save(notebook_of(WAITING, parameters=PARAMETERS), "waiting")
-    data = str(gate / "words")
-    jobs = [Job("waiting", {"checkpoint": f"~/{name}", "data": data}) for name in names]
-    with two_nodes() as cluster:
-
-        def begun(count):
-            while len(list(gate.glob("begun-*"))) < count:
-                time.sleep(0.05)
-
-        def join():
-            begun(2)
-            cluster.add("late", environment={"HOME": str(tmp_path / "there")})
-            begun(3)
-            (gate / "go").touch()
-
-        joining = threading.Thread(target=join, daemon=True)
-        joining.start()
-        outcomes = sweep(jobs, ray=cluster.address, show_progress=False)
-        joining.join(60)
-    late = [each for each in outcomes if each.node == "late"]
-    assert [each.status for each in outcomes if each not in late] == ["done", "done"], outcomes
-    (refused,) = late
-    assert refused.status == "failed"
-    assert "node late: words: " in refused.reason
-    assert "expected the model of identity" in refused.reason
-    records = load_results()
-    assert {each.model.spec for each in records} == {
-        str(tmp_path / "here" / each.job.parameters["checkpoint"].removeprefix("~/"))
-        for each in outcomes
-        if each not in late
-    }
-    assert not refused.job.finished()
-    assert verify() == []

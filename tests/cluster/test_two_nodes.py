@@ -4,17 +4,21 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
+import uuid
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from click.testing import CliRunner
 from helpers import REPOSITORY
 from helpers.beir import write_words
 from helpers.notebooks import notebook_of, save
-from helpers.two_nodes import two_nodes
 
 from qwen3nb import paths
 from qwen3nb.cli.main import main
@@ -31,6 +35,93 @@ from qwen3nb.vectors.encode_file import encode_to_file, read_texts
 from qwen3nb.vectors.shards import damaged_shards, read_manifest
 
 pytestmark = pytest.mark.integration
+
+MARK = "QWEN3NB_TEST_CLUSTER"
+STORE = 80 << 20  # bytes of shared memory of a node, near the least that Ray takes
+# A node that no longer answers counts as dead after about a second, not after 30.
+QUICK = {
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 300,
+    "health_check_failure_threshold": 3,
+}
+
+
+class TwoNodes:
+    """A cluster on this machine: ``left`` is its head, to which we connect; ``right`` may die."""
+
+    def __init__(self, folder):
+        from ray.cluster_utils import Cluster
+
+        self.folder, self.mark, self.dead = folder, uuid.uuid4().hex, []
+        self.cluster = Cluster(shutdown_at_exit=False)
+
+    def start(self):
+        self.left = self.add("left", include_dashboard=False, no_monitor=True, _system_config=QUICK)
+        self.right = self.add("right")
+
+    @property
+    def address(self):
+        return self.cluster.address
+
+    def add(self, name, environment=None, **options):
+        """Add a node, such as one in the place of a dead one, with variables of its own."""
+        own = {
+            MARK: self.mark,
+            "QWEN3NB_CACHE": str(self.folder / f"cache-{name}"),
+            "RAY_TMPDIR": str(self.folder),  # all of the cluster, with the note of its address
+            **(environment or {}),
+        }
+        options |= {"node_name": name, "num_cpus": 1, "include_log_monitor": False}
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in own.items():
+                patch.setenv(variable, value)  # inherited by all that the node starts
+            try:
+                return self.cluster.add_node(object_store_memory=STORE, **options)
+            except Exception as error:
+                if "timed out during startup" not in str(error):
+                    raise
+                return self.cluster.add_node(object_store_memory=STORE, **options)
+
+    def kill(self, node):
+        """Kill the raylet of a node as a lost machine would: at once, without a word."""
+        from ray._private.ray_constants import PROCESS_TYPE_RAYLET
+
+        for info in node.all_processes[PROCESS_TYPE_RAYLET]:
+            info.process.send_signal(signal.SIGKILL)
+            info.process.wait()  # reaped: a zombie would seem to live to its workers
+        self.cluster.worker_nodes.discard(node)
+        self.dead.append(node)
+
+    def alive(self, *words):
+        """What the cluster started, directly or not, and still runs; with one of the words."""
+        running = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                ours = process.environ().get(MARK) == self.mark
+                line = " ".join(process.cmdline())
+                named = not words or any(word in line for word in words)
+                if ours and named and process.status() != psutil.STATUS_ZOMBIE:
+                    running.append(process)
+        return running
+
+    def runs(self):
+        """Guards, commands and kernels."""
+        return self.alive("-m qwen3nb.", "ipykernel")
+
+    def workers(self):
+        return self.alive("ShardWorker")
+
+    def shut_down(self):
+        """End every process of the cluster at once; it has nothing left to save."""
+        for node in (*self.cluster.list_all_nodes(), *self.dead):
+            node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
+        for process in self.alive():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        deadline = time.monotonic() + 10
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
 
 MODEL = "random:64"
 PARTS = 12
@@ -51,8 +142,15 @@ evaluate(checkpoint, data=Path(data), show_progress=False)"""
 
 @pytest.fixture(scope="module")
 def cluster():
-    with two_nodes() as cluster:
+    # Short: the path of a Unix socket has at most 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))
+    cluster = TwoNodes(folder)
+    try:
+        cluster.start()
         yield cluster
+    finally:
+        cluster.shut_down()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -133,20 +231,9 @@ def kill_in_the_middle(cluster, folder, parts):
     """Kill a node while both have parts to encode; note how many there were."""
     while len(list(folder.glob("part-*.npy"))) < 3:
         time.sleep(0.01)
-    assert len(workers(cluster)) == 2
+    assert len(cluster.workers()) == 2
     cluster.kill(cluster.right)
     parts.append(len(list(folder.glob("part-*.npy"))))
-
-
-def workers(cluster):
-    return [each for each in cluster.alive() if "ShardWorker" in " ".join(each.cmdline())]
-
-
-def gone(processes, *, within):
-    deadline = time.monotonic() + within
-    while processes() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not processes()
 
 
 def test_a_node_dies_and_all_parts_are_there_once(both, source, tmp_path):
@@ -157,7 +244,7 @@ def test_a_node_dies_and_all_parts_are_there_once(both, source, tmp_path):
     done = encode(source, folder, both.address, "--shards", PARTS)
     assert done.exit_code == 0, done.output
     assert parts[0] < PARTS
-    assert gone(lambda: workers(both), within=5)
+    until(lambda: not both.workers(), seconds=5)
     encoder = load_encoder(MODEL, cache=False, show_progress=False)
     encode_to_file(encoder, read_texts(source), file)
     vectors = np.load(file)
@@ -185,7 +272,7 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_
     begun = [file.read_text() for file in waiting.glob("begun-*")]
     assert len(begun) == 4  # one of them twice: its node died
     assert sum("cache-right" in each for each in begun) == 1
-    check_published(outcomes)
+    check_published(jobs, outcomes)
     for job in jobs:
         evaluate(
             job.parameters["checkpoint"],
@@ -200,13 +287,14 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_
     assert {each.status for each in sweep(jobs, show_progress=False)} == {"reused"}
 
 
-def check_published(outcomes):
+def check_published(jobs, outcomes):
     """Every page, record and log is there once, and nothing else."""
     assert verify() == []
     assert failed_runs() == []
-    assert all(outcome.log.is_file() and outcome.job.finished() for outcome in outcomes)
+    assert all(outcome.log.is_file() for outcome in outcomes)
+    assert all(job.finished() for job in jobs)
     pages = {file.name for file in paths.book_runs().iterdir()}
-    assert pages == {outcome.job.page.name for outcome in outcomes}
+    assert pages == {job.page.name for job in jobs}
     records = [file for file in paths.results().glob("*/seed_0/*") if file.suffix == ".json"]
     assert len(records) == len(outcomes)
     assert not [each for each in paths.results().rglob("*") if each.name.startswith(".sweep-")]

@@ -30,7 +30,6 @@ from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.hub.session import hub_problem, hub_reachable
 from qwen3nb.models.load import load_encoder
-from qwen3nb.records.store import verify
 from qwen3nb.utils.atomic_files import sha256_file
 
 
@@ -121,9 +120,7 @@ def test_a_download_that_was_cut_off_is_missing(mirror):
 
 def test_a_silent_hub_is_given_up(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
         monkeypatch.setenv("QWEN3NB_HUB_TIMEOUT", "0.3")
@@ -150,8 +147,6 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     sts_folder(mirror, scores=(5.0, 0.0, 1.0))
     again = evaluate(encoder, tasks="STSBenchmark", show_progress=False)
     assert again.reused == ()
-    from qwen3nb.utils.atomic_files import sha256_file
-
     note = {"revision": pinned, "files": {"test.jsonl": sha256_file(folder / "test.jsonl")}}
     (folder / ".qwen3nb-fetched.json").write_text(json.dumps(note))
     assert data_revision(task) == pinned
@@ -203,11 +198,9 @@ configs:
 """
 
 
-@pytest.mark.parametrize("card", ["", CARD])
-def test_changed_rows_are_loaded_even_if_name_card_and_time_stay(mirror, card):
+def test_changed_rows_are_loaded_even_if_name_card_and_time_stay(mirror):
     folder = sts_folder(mirror)
-    if card:
-        (folder / "README.md").write_text(card)
+    (folder / "README.md").write_text(CARD)
     file, times = folder / "test.jsonl", (1_700_000_000, 1_700_000_000)
     os.utime(file, times)
 
@@ -277,37 +270,25 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
         "HF_HOME": str(tmp_path / "hf"),
         "QWEN3NB_MIRROR": str(tmp_path / "mirror"),
     }
-    command = [sys.executable, "-m", "qwen3nb.cli.main"]
-    fetch_ = [*command, "fetch", "--tasks", "STSBenchmark"]
-    question = "from qwen3nb.hub.session import hub_reachable as ask; print(ask())"
-    answer = subprocess.run(
-        [sys.executable, "-c", question],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert answer.stdout == "True\n"
-    listed = subprocess.run(
-        [*fetch_, "--list"], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "mteb/stsbenchmark-sts" in listed.stdout
-    assert "0.4 MB" in listed.stdout
-    done = subprocess.run(fetch_, env=environment, capture_output=True, text=True, check=True)
-    assert "1 of 1 are in" in done.stdout
-    again = subprocess.run(fetch_, env=environment, capture_output=True, text=True, check=True)
-    assert "present  mteb/stsbenchmark-sts" in again.stderr
+
+    def run(*command, **changes):
+        command = [sys.executable, *command]
+        own = environment | changes
+        return subprocess.run(command, env=own, capture_output=True, text=True, check=True).stdout
+
+    fetch_ = ("-m", "qwen3nb.cli.main", "fetch", "--tasks", "STSBenchmark")
+    listed = run(*fetch_, "--list")
+    assert "mteb/stsbenchmark-sts" in listed
+    assert "0.4 MB" in listed
+    assert "1 of 1 are in" in run(*fetch_)
     code = (
         "from qwen3nb.evaluation.embeddings.sts import sts_pairs;"
         "from qwen3nb.datasets.mirror import data_revision;"
         "from qwen3nb.evaluation.mteb.select import select_tasks as select;"
         "print(len(sts_pairs('STS-B').gold), data_revision(select(names=['STSBenchmark'])[0]))"
     )
-    alone = {**environment, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=alone, capture_output=True, text=True, check=True
-    )
-    count, revision = done.stdout.split()
+    done = run("-c", code, HF_HUB_OFFLINE="1", HF_ENDPOINT="http://127.0.0.1:9")
+    count, revision = done.split()
     assert count == "1379"
     assert len(revision) == 40
 
@@ -319,36 +300,6 @@ def test_a_copy_that_cannot_be_loaded_is_named(mirror, encoder_folder):
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
     with pytest.raises(EvaluationError, match="stsbenchmark-sts cannot be loaded"):
         evaluate(encoder, tasks="STSBenchmark", show_progress=False)
-
-
-def test_types_without_scores_per_query_run_too(mirror):
-    """Pairs to classify and summaries: MTEB's value, no interval, and the record says so."""
-    texts = [f"sentence {index} of {index % 5}" for index in range(40)]
-    pairs = {"sent1": texts[:20], "sent2": texts[20:], "labels": [0, 1] * 10}
-    scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
-    summaries = [
-        {
-            "text": texts[i],
-            "human_summaries": texts[i : i + 3],
-            "id": str(i),
-            **scores,
-            "machine_summaries": texts[i + 5 : i + 9],
-            "consistency": [1.0, 3.0, 2.0, 4.0],
-        }
-        for i in range(10)
-    ]
-    names = {"SprintDuplicateQuestions": [pairs], "SummEvalSummarization.v2": summaries}
-    for name, rows in names.items():
-        folder = mirror / select_tasks(names=[name])[0].metadata.dataset["path"]
-        folder.mkdir(parents=True)
-        (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    encoder = load_encoder("random", cache=False, show_progress=False)
-    results = evaluate(encoder, tasks=list(names), show_progress=False).results
-    for result in results:
-        assert result.main.how == "reported"
-        assert result.main.low is None
-        assert result.main.value == pytest.approx(result.task.mteb.value)
-        assert verify(result) == []
 
 
 def _fetched(mirror):
@@ -363,10 +314,6 @@ def _fetched(mirror):
 ROW = json.dumps({"sentence1": "one", "sentence2": "more", "score": 1.0}) + "\n"
 CHANGES = {
     "a file beside": lambda folder: (folder / "test-2.jsonl").write_text(ROW),
-    "a file below": lambda folder: (
-        (folder / "data").mkdir(),
-        (folder / "data" / "test.jsonl").write_text(ROW),
-    ),
     "a linked folder": lambda folder: (
         (folder.parent / "b").mkdir(),
         (folder.parent / "b" / "test.jsonl").write_text(ROW),
@@ -376,13 +323,8 @@ CHANGES = {
         (folder / "data" / ".cache").mkdir(parents=True),
         (folder / "data" / ".cache" / "test.jsonl").write_text(ROW),
     ),
-    "another note": lambda folder: (
-        (folder / "data").mkdir(),
-        (folder / "data" / NOTE).write_text(ROW),
-    ),
     "a file less": lambda folder: (folder / "test.jsonl").unlink(),
     "a changed file": lambda folder: (folder / "test.jsonl").write_text(ROW),
-    "a renamed file": lambda folder: (folder / "test.jsonl").rename(folder / "train.jsonl"),
 }
 
 
@@ -399,7 +341,7 @@ def test_a_copy_has_its_revision_only_with_the_files_that_were_fetched(mirror, c
     assert current_revision(name, pinned="b" * 40) == first
 
 
-def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror):
+def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror, monkeypatch):
     folder = _fetched(mirror)
     encoder = load_encoder("random", cache=False, show_progress=False)
     task = select_tasks(names=["STSBenchmark"])[0]
@@ -408,15 +350,11 @@ def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror):
     result = evaluate_task(encoder, task)
     assert (result.main.n, result.task.revision) == (4, data_revision(task))
 
-
-def test_data_that_change_while_they_load_are_refused(mirror, monkeypatch):
-    folder = _fetched(mirror)
-
     def load(task):
         task.load_data()
-        (folder / "test-2.jsonl").write_text(ROW)
+        (folder / "test-3.jsonl").write_text(ROW)
 
     monkeypatch.setattr("qwen3nb.evaluation.mteb.evaluate.load_data", load)
     task = select_tasks(names=["STSBenchmark"])[0]
-    with pytest.raises(EvaluationError, match="changed while they were loaded, from aaaa"):
-        evaluate_task(load_encoder("random", cache=False), task)
+    with pytest.raises(EvaluationError, match="changed while they were loaded, from local"):
+        evaluate_task(encoder, task)

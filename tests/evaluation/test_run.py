@@ -1,23 +1,40 @@
 """The loop over items, what it returns, and when a record is reused."""
 
+import json
 from dataclasses import dataclass, replace
+from datetime import date
 from types import SimpleNamespace
 
 import pytest
+from helpers.beir import write_beir
+from helpers.mteb_tasks import loaded, search_data
 from helpers.records import make
+from helpers.rerankers import write_reranker
+from helpers.trec_files import by_trec_eval, lines, written
 
-from qwen3nb.evaluation.recording import Work, assemble, stored
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.custom.load import load_domain
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.plan import task_statuses
+from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.run import (
     EvaluationError,
     EvaluationRun,
     Run,
     UnsupportedError,
+    Work,
+    assemble,
     evaluate_each,
+    stored,
 )
 from qwen3nb.models.counters import Stats
+from qwen3nb.models.load import load_model
+from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.record import Environment, Result, TaskInfo
 from qwen3nb.records.results import Results
-from qwen3nb.records.store import load_failures, load_results
+from qwen3nb.records.side_files import named_files
+from qwen3nb.records.store import load_failures, load_results, verify_files
 
 MODEL = make("one").model
 
@@ -116,25 +133,26 @@ def test_an_item_is_evaluated_again_if_data_or_measures_are_others(home, caplog)
 
 
 @pytest.mark.parametrize(
-    ("question", "versions", "reused"),
+    ("identity", "versions", "item", "reused"),
     [
-        ({}, {}, True),
-        ({"identity": "0" * 64}, {}, False),
-        ({"metrics": ("nDCG@10", "Hit@5")}, {}, False),
-        ({"same": lambda _: False}, {}, False),
-        ({}, {"torch": "1.0.0"}, False),
-        ({}, {"another": "1.0.0"}, False),
+        (MODEL.identity, {}, Item("T"), True),
+        ("0" * 64, {}, Item("T"), False),
+        (MODEL.identity, {}, Item("T", measures=("nDCG@10", "Hit@5")), False),
+        (MODEL.identity, {}, Item("T", revision="s"), False),
+        (MODEL.identity, {"torch": "1.0.0"}, Item("T"), False),
+        (MODEL.identity, {"another": "1.0.0"}, Item("T"), False),
     ],
 )
-def test_a_record_is_reused_only_if_all_is_as_wanted(home, question, versions, reused):
+def test_a_record_is_reused_only_if_all_is_as_wanted(home, identity, versions, item, reused):
     installed = Environment.current().versions | versions
-    result = make(environment=Environment(versions=installed))
+    result = make("one", task="T", revision="r", environment=Environment(versions=installed))
     file = result.save()
-    own = {"identity": result.model.identity, "metrics": ("nDCG@10",), "same": lambda _: True}
-    question = own | question
-    assert (stored(file, **question) == result) is reused
+    model = SimpleNamespace(label="one", identity=identity)
+    if identity != MODEL.identity:  # whose records have the same folder
+        model.identity = identity = MODEL.identity[:8] + identity[8:]
+    assert (stored(model, item, Run()) == result) is reused
     file.write_text(file.read_text().replace('"seed": 0', '"seed": 1'))
-    assert stored(file, **question) is None
+    assert stored(model, item, Run()) is None
 
 
 @pytest.mark.parametrize(
@@ -162,5 +180,173 @@ def test_a_record_names_the_library_that_multiplied(
     settings = {"dtype": precision}
     model = SimpleNamespace(**own, parameters=parameters, device=device, settings=settings)
     work, task = Work(model), TaskInfo("x", "Retrieval", "m")
-    result = assemble(work, task, {"m": {"q1": 1.0, "q2": 0.0}}, config={}, seed=0)
+    result = assemble(work, task, {"m": {"q1": 1.0, "q2": 0.0}}, Run(), config={})
     assert Result.load(result.save(tmp_path)).environment.linear == linear
+
+
+# Runs and qrels of searches: other programs get the record's score of every query from them.
+
+
+COMPARED = ("nDCG@10", "MRR@10", "Recall@10", "Recall@20", "Recall@100", "MAP@100")
+
+
+def with_runs(model, data=None, **options):
+    return evaluate(model, data, runs=True, show_progress=False, **options)
+
+
+def agree(record, *, level=1):
+    """The record's scores are those of trec_eval from its files; the names of what was compared."""
+    result, theirs = Result.load(record), by_trec_eval(record, level=level)
+    compared = [name for name in COMPARED if name in result.per_query]
+    for name in compared:
+        assert dict(result.per_query[name]) == pytest.approx(theirs[name], abs=1e-9)
+    assert verify_files([record]) == {}
+    return compared
+
+
+@pytest.fixture
+def tied(tmp_path):
+    """A BEIR folder in which every text occurs five times, under ids in no order."""
+    folder = write_beir(tmp_path / "tied", documents=30)
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    copies = [row | {"_id": f"{'cab'[n % 3]}{n}{row['_id']}"} for row in rows for n in range(4)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(r) + "\n" for r in (*rows, *copies)))
+    return folder
+
+
+@pytest.mark.parametrize("model", ["bm25", "random", "bm25+random"])
+def test_a_collection_with_ties(tied, model):
+    (result,) = with_runs(model, tied)
+    assert len(agree(result.path())) == 5
+    assert result.task.size["documents"] == 150
+
+
+@pytest.mark.parametrize("name", ["PyDocsSampleRetrieval", "PyDocsSampleReranking"])
+def test_a_task_of_mteb(name):
+    (result,) = with_runs("bm25", tasks=name, limit=30)
+    assert len(agree(result.path())) == 5
+
+
+def test_the_splits_and_subsets_of_a_task_are_in_one_run():
+    texts = {"d1": "rain and wind", "d2": "snow and frost", "d3": "rain and frost", "d4": "hail"}
+
+    def part(qrels):
+        queries = {name: texts[next(iter(grades))] for name, grades in qrels.items()}
+        return {"validation": search_data(texts, queries, qrels)}
+
+    data = {
+        "ara-ara": part({"q1": {"d1": 1, "d3": 2}, "q2": {"d2": 0, "d4": -1}}),
+        "ara-deu": part({"q1": {"d2": 1}, "d4": {"d4": 1, "d2": 1}}),
+    }
+    task = loaded("MLQARetrieval", data, hf_subsets=list(data), eval_splits=["validation"])
+    (result,) = with_runs("random", tasks=[task])
+    queries = {line[0] for line in lines(written(result.path())[1])}
+    assert queries == set(result.per_query["nDCG@10"])
+    assert "validation/ara-deu/q1" in queries
+    assert agree(result.path())
+
+
+def test_grades_below_zero_are_written_as_they_count(tied):
+    collection = TestCollection.from_beir(tied)
+    first = next(iter(collection.qrels))
+    collection.qrels[first]["d20"] = -3
+    (result,) = with_runs("bm25", collection)
+    grades = {tuple(line[:3:2]): line[3] for line in lines(written(result.path())[1])}
+    assert grades[first, "d20"] == "0"
+    assert agree(result.path())
+
+
+def test_own_data_with_a_threshold(tmp_path):
+    queries = "".join(
+        f'[[queries]]\nid = "q{n}"\nquery = "alpha {n} beta"\n'
+        f"relevance_grades = {{ d{n} = 3, d{n + 1} = 1, d{n + 9} = 2 }}\n"
+        for n in range(5)
+    )
+    (tmp_path / "queries.toml").write_text(f"[settings]\nrelevance_threshold = 2\n{queries}")
+    rows = [{"id": f"d{n}", "text": f"alpha {n % 7} beta {n % 2}"} for n in range(40)]
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    domain = load_domain(tmp_path / "queries.toml", tmp_path / "docs.jsonl", on=date(2026, 1, 1))
+    assert domain.threshold == 2
+    options = {"show_progress": False}
+    before = evaluate_domain(["bm25", "random"], domain, **options)
+    done = evaluate_domain(["bm25", "random"], domain, runs=True, **options)
+    assert len(done.reused) == 2
+    for old, new in zip(before, done, strict=True):
+        assert len(agree(new.path(), level=2)) == 4
+        assert (old.finished, old.cost, old.run) == (new.finished, new.cost, new.run)
+
+
+def test_a_reranking(tied, tmp_path):
+    reranker = load_reranker(write_reranker(tmp_path / "tiny"), device="cpu")
+    (result,) = evaluate(reranker, tied, show_progress=False)
+    assert "qrels" not in result.config
+    again = with_runs(reranker, tied)
+    assert again.reused == ("tied",)
+    record = again.results[0].path()
+    assert again.results[0].config["runs"] == result.config["runs"]
+    assert (written(record)[1]) in named_files(record)
+    assert verify_files([record]) == {}
+    assert len(list(record.parent.glob("*.trec"))) == 1
+
+
+def test_a_record_gets_its_run_later_and_nothing_is_encoded_again(tied, monkeypatch):
+    model = load_model("random", show_progress=False)
+    task = {"tasks": [embedded_task("PyDocsSampleReranking")], "limit": 20}
+    for data, options in ((tied, {}), (None, task)):
+        (before,) = evaluate(model, data, show_progress=False, **options)
+        assert not list(before.path().parent.glob(f"{before.task.key}*.trec"))
+        with monkeypatch.context() as patch:
+            patch.setattr(model, "_embed", lambda texts: pytest.fail("encoded again"))
+            done = with_runs(model, data, **options)
+        assert done.reused == (before.task.key,)
+        (after,) = done
+        names = {"runs": after.config["runs"], "qrels": after.config["qrels"]}
+        assert {**before.config, **names} == after.config
+        assert after.per_query == before.per_query
+        assert (after.finished, after.run, after.cost) == (before.finished, before.run, before.cost)
+        assert agree(after.path())
+        with monkeypatch.context() as patch:
+            patch.setattr("mteb.evaluate", lambda *_, **__: pytest.fail("ran again"))
+            patch.setattr("qwen3nb.evaluation.evaluate.CollectionItem.evaluate", pytest.fail)
+            assert with_runs(model, data, **options).results[0] == after
+            plain = evaluate(model, data, show_progress=False, **options)
+            assert plain.results[0].config == after.config
+    assert task_statuses(model, **task, run=Run(runs=True)) == ["there"]
+    written(after.path())[0].unlink()
+    assert task_statuses(model, **task, run=Run(runs=True)) == ["to run"]
+    assert task_statuses(model, **task, run=Run()) == ["there"]
+
+
+def test_a_lost_or_changed_file_is_noticed_and_written_again(tied):
+    (result,) = with_runs("bm25", tied)
+    for file in written(result.path()):
+        content = file.read_bytes()
+        for damage in (file.unlink, lambda file=file: file.write_text("q0 0 d0 1\n")):
+            damage()
+            assert file.name in str(verify_files([result.path()]))
+            assert with_runs("bm25", tied).reused == ("tied",)
+            assert file.read_bytes() == content
+    fresh = evaluate("bm25", tied, fresh=True, show_progress=False)
+    assert "runs" not in fresh.results[0].config
+    assert not list(result.path().parent.glob("tied.*.trec"))
+    assert not list(result.path().parent.glob("tied.*.qrels"))
+
+
+def test_a_repetition_with_other_scores_is_not_added(tied, monkeypatch):
+    from qwen3nb.evaluation import evaluate as module
+
+    evaluate("bm25", tied, show_progress=False)
+    real = module.CollectionItem.evaluate
+    other = load_model("random", show_progress=False)
+    monkeypatch.setattr(
+        module.CollectionItem, "evaluate", lambda self, _, *a: real(self, other, *a)
+    )
+    with pytest.raises(EvaluationError, match="other scores than its repetition"):
+        with_runs("bm25", tied)
+
+
+def test_an_id_with_a_blank_is_refused_by_name():
+    documents = {"d 1": "rain and wind", "d2": "snow"}
+    collection = TestCollection.from_texts({"q": "rain"}, documents, {"q": ["d2"]})
+    with pytest.raises(EvaluationError, match="the id 'd 1' is empty or has white space"):
+        with_runs("bm25", collection)

@@ -21,12 +21,7 @@ from qwen3nb.book.build import build_book
 from qwen3nb.book.status import runs_table
 from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
 from qwen3nb.execution.publish import NotebookRun
-from qwen3nb.records.failures import (
-    failed_run,
-    failed_runs,
-    forget_failure,
-    note_failure,
-)
+from qwen3nb.records.failures import failed_run, failed_runs, forget_failure, note_failure
 from qwen3nb.records.store import load_results
 
 
@@ -58,11 +53,8 @@ def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(chec
     assert "0.123" not in page.read_text()
     assert node.metadata.qwen3nb.parameters == {"verify": False}
     note = failed_run("small")
-    assert (note.error, note.message, note.parameters) == (
-        "ZeroDivisionError",
-        "division by zero",
-        {"verify": False},
-    )
+    assert note.reason == "ZeroDivisionError: division by zero"
+    assert note.parameters == {"verify": False}
     assert finished_page(path, {"verify": False}) is None
     (partial,) = (checkout / "results" / "partial").iterdir()
     assert "before" in partial.read_text()
@@ -81,9 +73,8 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
     page = run_notebook(path, {"verify": True}, show_progress=False)
     before = shown(page)
     for attempt in (1, 2):
-        done = call(
-            "small.ipynb", "-p", "verify", "False", folder=path.parent, stdin=subprocess.DEVNULL
-        )
+        typed = ("small.ipynb", "-p", "verify", "False")
+        done = call(*typed, folder=path.parent, stdin=subprocess.DEVNULL)
         assert done.returncode == 1, attempt
         sources, outputs, node = shown(page)
         assert sources.startswith("# A page\n:::{admonition} A later run failed")
@@ -105,22 +96,17 @@ def test_a_run_that_only_raises_what_failed_at_its_end_shows_everything_else(che
     node.cells[0].source = "# A page\n\nWhat it is about."
     node.cells[-1].metadata["tags"] = ["raises-failures"]
     path = save(node, "small")
-    with pytest.raises(
-        NotebookError, match="the rest is in .*small.ipynb\nT: broken\n  U: <b>lost</b>$"
-    ):
+    named = "the rest is in .*small.ipynb\nT: broken\n  U: <b>lost</b>$"
+    with pytest.raises(NotebookError, match=named):
         run_notebook(path, {"verify": False}, show_progress=False)
     page = checkout / "book" / "runs" / "small.ipynb"
     sources, outputs, published = shown(page)
     assert sources.startswith("# A page\n:::{admonition} Some of it failed")
     assert "What it is about." in sources
-    assert outputs.index("AssertionError: T: broken\n  U: <b>lost</b>") < outputs.index(
-        "done 0.123"
-    )
-    assert not any(
-        output.output_type == "error"
-        for cell in published.cells
-        for output in cell.get("outputs", ())
-    )
+    error = "AssertionError: T: broken\n  U: <b>lost</b>"
+    assert outputs.index(error) < outputs.index("done 0.123")
+    of_cells = [output for cell in published.cells for output in cell.get("outputs", ())]
+    assert not any(output.output_type == "error" for output in of_cells)
     ours = published.metadata.qwen3nb
     assert ours.finished == ours.failed
     assert "finished, with failures" in runs_table().to_html()
@@ -141,7 +127,8 @@ def test_a_killed_kernel_is_a_failure(checkout):
     path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
     with pytest.raises(NotebookError, match="the kernel died"):
         run_notebook(path, {}, show_progress=False)
-    _, outputs, _ = shown(checkout / "book" / "runs" / "small.ipynb")
+    sources, outputs, _ = shown(checkout / "book" / "runs" / "small.ipynb")
+    assert "This run failed" in sources
     assert "DeadKernelError: the kernel died" in outputs
 
 
@@ -163,9 +150,8 @@ def test_a_message_is_cut_in_the_middle_without_colours_and_secrets(checkout, mo
     secret = 'hf_"secret"\\secret'  # noqa: S105 - made up
     monkeypatch.setenv("MY_PAT", secret)
     run = attempt(checkout)
-    run.fail(
-        notebook_of("1"), "OSError", f"\x1b[31m401 for {secret}\x1b[0m" + "x" * 99_999 + "last"
-    )
+    long = f"\x1b[31m401 for {secret}\x1b[0m" + "x" * 99_999 + "last"
+    run.fail(notebook_of("1"), "OSError", long)
     message = failed_run("eval-x-smoke").message
     assert message.startswith("401 for [removed]")
     assert message.endswith("last")
@@ -223,13 +209,9 @@ def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(ch
     assert "(failed)" in (index.parent / "index.html").read_text()
     for name in ("interference", "compare", "training"):
         page = nbformat.read(checkout / "book" / "runs" / f"{name}.ipynb", as_version=4)
-        assert "No " in shown_tables(page), name
-
-
-def shown_tables(page):
-    """The tables that the cells of a page have shown."""
-    outputs = [each for cell in page.cells for each in cell.get("outputs", ())]
-    return "".join(each.get("data", {}).get("text/html", "") for each in outputs)
+        outputs = [each for cell in page.cells for each in cell.get("outputs", ())]
+        tables = "".join(each.get("data", {}).get("text/html", "") for each in outputs)
+        assert "No " in tables, name
 
 
 @pytest.mark.integration

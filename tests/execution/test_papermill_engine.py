@@ -1,9 +1,6 @@
 """The papermill command on our notebooks and on others, and its completed command line."""
 
-import os
 import subprocess
-import threading
-import time
 from pathlib import Path
 
 import nbformat
@@ -30,18 +27,11 @@ def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
-def test_the_bare_command_works_at_the_top_of_the_checkout(checkout, output):
+def test_the_bare_command_works_at_the_top_of_the_checkout(checkout):
     save(notebook_of("print('hello', x)"), "small")
-    done = call("small.ipynb", *output, "-p", "x", "7", folder=checkout)
+    done = call("small.ipynb", "-p", "x", "7", folder=checkout)
     assert done.returncode == 0, done.stderr
-    made = checkout / (output[0] if output else "book/runs/small-x-7.ipynb")
-    assert "hello 7" in made.read_text()
-
-
-@pytest.mark.integration
-def test_a_notebook_that_is_missing_fails_at_the_top_of_the_checkout(checkout):
-    assert call("missing.ipynb", folder=checkout).returncode != 0
+    assert "hello 7" in (checkout / "book" / "runs" / "small-x-7.ipynb").read_text()
 
 
 @pytest.mark.integration
@@ -81,26 +71,6 @@ def test_other_peoples_notebooks_run_as_ever(tmp_path):
     done = call("theirs.ipynb", "out.ipynb", "-p", "undeclared", "3", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert '"3\\n"' in (tmp_path / "out.ipynb").read_text()
-
-
-@pytest.mark.integration
-def test_a_kernel_killed_from_outside(checkout):
-    """Out of memory: the kernel dies, the command fails, and the page reports it."""
-    flag = checkout / "pid"
-    code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    save(notebook_of(code), "small")
-
-    def kill():
-        while not (flag.is_file() and flag.read_text()):
-            time.sleep(0.1)
-        os.kill(int(flag.read_text()), 9)
-
-    threading.Thread(target=kill, daemon=True).start()
-    done = call("small.ipynb", folder=checkout / "notebooks", stdin=subprocess.DEVNULL)
-    assert done.returncode != 0
-    page = (checkout / "book" / "runs" / "small.ipynb").read_text()
-    assert "This run failed" in page
-    assert "the kernel died" in page
 
 
 def test_our_table_of_papermills_options_is_complete():

@@ -71,13 +71,7 @@ def test_a_page_says_what_it_was_made_with(home):
     NotebookRun("p", {}, home / "book" / "runs" / "p.ipynb").succeed(node, key="k")
     ours = nbformat.read(home / "book" / "runs" / "p.ipynb", as_version=4).metadata.qwen3nb
     assert ours.versions["torch"] == Environment.current().versions["torch"]
-    assert set(ours.versions) == {
-        "qwen3nb",
-        "torch",
-        "transformers",
-        "sentence-transformers",
-        "mteb",
-    }
+    assert set(ours.versions) >= {"qwen3nb", "transformers", "sentence-transformers", "mteb"}
     assert ours.commit == ""  # not a checkout
 
 

@@ -8,7 +8,6 @@ import pytest
 from helpers import TEXTS
 from helpers.flips import flipped, flips, refusal
 
-from qwen3nb.checkpoints.averaging import average_checkpoints, averaged, select_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -28,7 +27,7 @@ def vectors_of(folder):
 
 def test_a_flipped_byte_in_an_export_is_refused_or_harmless(export):
     expected, refused = vectors_of(export), 0
-    for flip in flips(export, count=400, leave_out=("README.md",)):
+    for flip in flips(export, count=150, leave_out=("README.md",)):
         with flipped(*flip):
             text = refusal(lambda: fingerprint(find_source(str(export))))
             if text is None:
@@ -36,7 +35,7 @@ def test_a_flipped_byte_in_an_export_is_refused_or_harmless(export):
             else:
                 assert str(export) in text
                 refused += 1
-    assert refused > 380
+    assert refused > 140
     fingerprint(find_source(str(export)))
 
 
@@ -65,28 +64,13 @@ def test_a_missing_file_is_refused_and_the_readme_is_the_authors(export):
         load_encoder(export, cache=False)
 
 
-def test_without_checksums_as_older_releases_wrote_it_an_export_is_loaded(export):
+def test_without_its_checksums_an_export_is_loaded(export):
     file = export / "qwen3nb.json"
     fields = json.loads(file.read_text())
     del fields["checksums"]
     file.write_text(json.dumps(fields))
     (export / "check_encoder.py").write_text("changed")
     load_encoder(export, cache=False)
-
-
-def test_a_damaged_average_is_refused_and_in_the_cache_made_again(make_checkpoint, tmp_path):
-    for step in (1, 2):
-        make_checkpoint(tmp_path / "run" / f"checkpoint-{step}", seed=step)
-    selection = select_checkpoints(tmp_path / "run", last=2)
-    kept = averaged(selection)
-    weights = kept / "model.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: changed since"):
-        fingerprint(find_source(str(kept)))
-    assert averaged(selection) == kept
-    assert weights.read_bytes() == whole
-    assert average_checkpoints(selection, tmp_path / "mean").is_dir()
 
 
 @pytest.mark.parametrize(

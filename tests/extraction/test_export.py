@@ -7,64 +7,46 @@ import sys
 import numpy as np
 import pytest
 from helpers import TEXTS
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
 
 
-def test_the_export_describes_itself(encoder_folder, checkpoint):
-    config = json.loads((encoder_folder / "config.json").read_text())
+def json_of(folder, name):
+    return json.loads((folder / name).read_text())
+
+
+def test_the_export_describes_itself(encoder_folder, checkpoint, caplog):
+    config = json_of(encoder_folder, "config.json")
     assert config["model_type"] == "qwen3"
     assert config["is_causal"] is False
     assert config["use_bidirectional_attention"] is True
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
     assert config["architectures"] == ["Qwen3Model"]
-    modules = [
-        m["type"].rsplit(".", 1)[1]
-        for m in json.loads((encoder_folder / "modules.json").read_text())
-    ]
-    assert modules == ["Transformer", "Pooling", "Normalize"]
-    pooling = json.loads((encoder_folder / "1_Pooling" / "config.json").read_text())
-    assert pooling["pooling_mode"] == "mean"
-    assert pooling["pooling_mode_mean_tokens"] is True
-    assert pooling["pooling_mode_lasttoken"] is False
-    provenance = json.loads((encoder_folder / "qwen3nb.json").read_text())
+    kinds = [m["type"].rpartition(".")[2] for m in json_of(encoder_folder, "modules.json")]
+    assert kinds == ["Transformer", "Pooling", "Normalize"]
+    provenance = json_of(encoder_folder, "qwen3nb.json")
     assert provenance["verification"]["max_difference"] <= 1e-5
     assert provenance["source"]["step"] == 10
-    assert provenance["verification"]["sentence_transformers_difference"] <= 1e-5
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (encoder_folder / name).read_bytes() == (checkpoint / name).read_bytes()
     assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse(
-    checkpoint, tmp_path, dtype
-):
-    """transformers 4 loads "pt", "tf", "flax" and "mlx", and shows any other in its error."""
-    from safetensors import safe_open
-
-    done = extract(checkpoint, tmp_path / "out", dtype=dtype)
-    with safe_open(done.folder / "model.safetensors", "pt") as weights:
-        layout = weights.metadata()["format"]
-    assert layout not in ("pt", "tf", "flax", "mlx")
-    assert "transformers 5.2" in layout
-    assert "causal" in layout
-
-
-def test_the_releases_that_load_an_export_are_named_and_do_not_warn(encoder_folder, caplog):
-    """An identity by content must not depend on what was installed at extraction."""
-    file = encoder_folder / "config_sentence_transformers.json"
-    needed = json.loads(file.read_text())["__version__"]
+    # An identity by content must not depend on what was installed at extraction.
+    needed = json_of(encoder_folder, "config_sentence_transformers.json")["__version__"]
     assert needed == {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
     SentenceTransformer(str(encoder_folder), device="cpu")
     assert "created with" not in caplog.text
+    # transformers 4 loads "pt", "tf", "flax" and "mlx", and shows any other in its error.
+    with safe_open(encoder_folder / "model.safetensors", "pt") as weights:
+        layout = weights.metadata()["format"]
+    assert "transformers 5.2" in layout
+    assert "causal" in layout
 
 
 @pytest.mark.parametrize(("normalize", "similarity"), [(True, "cosine"), (False, "dot")])
@@ -77,10 +59,10 @@ def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(enco
     """A second name of the dimension would be a deprecation line at every load."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    written = json.loads((encoder_folder / "1_Pooling" / "config.json").read_text())
+    written = json_of(encoder_folder, "1_Pooling/config.json")
     flags = {name for name in written if name.startswith("pooling_mode_")}
     assert len(flags) == len(Pooling.POOLING_MODES)
-    assert sum(written[name] for name in flags) == 1
+    assert [name for name in flags if written[name]] == ["pooling_mode_mean_tokens"]
     read = Pooling.load_config(str(encoder_folder), subfolder="1_Pooling")
     assert set(read) == set(Pooling.config_keys)
 
@@ -88,10 +70,7 @@ def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(enco
 def test_the_tokenizer_has_the_maximum_length_of_the_export(checkpoint, tmp_path):
     done = extract(checkpoint, tmp_path / "short", max_length=24)
     assert AutoTokenizer.from_pretrained(done.folder).model_max_length == 24
-    before, after = (
-        json.loads((each / "tokenizer_config.json").read_text())
-        for each in (checkpoint, done.folder)
-    )
+    before, after = (json_of(each, "tokenizer_config.json") for each in (checkpoint, done.folder))
     assert before["model_max_length"] == 512
     assert after == before | {"model_max_length": 24}
     whole = (done.folder / "tokenizer.json").read_bytes()
@@ -102,32 +81,25 @@ def test_the_tokenizer_has_the_maximum_length_of_the_export(checkpoint, tmp_path
     np.testing.assert_allclose(ours.encode([long]), theirs.encode([long]), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", ["last", "mean"])
 def test_the_last_column_is_the_last_token_where_that_is_pooled(checkpoint, tmp_path, pooling):
     """transformers.js pools the last column of a batch, whatever the mask says."""
     done = extract(checkpoint, tmp_path / "out", pooling=pooling)
     batch = AutoTokenizer.from_pretrained(done.folder)(TEXTS, padding=True)
     assert all(row[-1] for row in batch["attention_mask"]) is (pooling == "last")
-    theirs = SentenceTransformer(str(done.folder), device="cpu").encode(TEXTS)
-    ours = load_encoder(done.folder, cache=False).encode(TEXTS)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
     """As in Qwen3-0.6B: 16 heads of 128 on a hidden size of 1024."""
-    fields = json.loads((checkpoint / "config.json").read_text())
+    fields = json_of(checkpoint, "config.json")
     config = Qwen3Seq2SeqConfig(**fields | {"_head_dim": 24, "rope_theta": 12345.0})
     Qwen3ForSeq2SeqLM(config).save_pretrained(tmp_path / "wide")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(checkpoint / name, tmp_path / "wide" / name)
     done = extract(tmp_path / "wide", tmp_path / "out")
-    written = json.loads((done.folder / "config.json").read_text())
-    assert (written["head_dim"], written["hidden_size"], written["num_attention_heads"]) == (
-        24,
-        32,
-        4,
-    )
-    assert written["rope_parameters"]["rope_theta"] == 12345.0
+    written = json_of(done.folder, "config.json")
+    assert (written["head_dim"], written["hidden_size"]) == (24, 32)
+    assert (written["num_attention_heads"], written["rope_theta"]) == (4, 12345.0)
 
 
 def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
@@ -146,8 +118,8 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
     cut = loaded(long, truncation=True, max_length=12)["input_ids"]
     assert cut == [*mode, *plain.encode(long).ids[: 11 - len(mode)], end]
 
-    before = json.loads((checkpoint / "tokenizer.json").read_text())
-    after = json.loads((done.folder / "tokenizer.json").read_text())
+    before = json_of(checkpoint, "tokenizer.json")
+    after = json_of(done.folder, "tokenizer.json")
     assert {key for key in before if before[key] != after[key]} == {"post_processor"}
     texts = [*TEXTS, long, ""]
     theirs = SentenceTransformer(str(done.folder), device="cpu")

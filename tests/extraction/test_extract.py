@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 
 import pytest
@@ -27,36 +28,14 @@ def broken(checkpoint, tmp_path):
     return make
 
 
-def drop(name):
-    return lambda tensors, config, folder: tensors.pop(name)
+LAYER, DECODER = "model.encoder.layers.0", "model.decoder"
 
 
-def reshape(tensors, config, folder):
-    tensors["model.encoder.norm.weight"] = torch.ones(7)
-
-
-def poison(tensors, config, folder):
-    tensors["model.encoder.layers.0.mlp.up_proj.weight"][3, 2] = float("nan")
-
-
-def more_layers(tensors, config, folder):
-    config["num_hidden_layers"] = 3
-
-
-def extra(tensors, config, folder):
-    tensors["model.encoder.layers.0.self_attn.q_proj.bias"] = torch.zeros(4)
-
-
-def another_type(tensors, config, folder):
-    config["model_type"] = "t5"
-
-
-def no_theta(tensors, config, folder):
-    del config["rope_theta"]
-
-
-def no_tokenizer(tensors, config, folder):
-    (folder / "tokenizer.json").unlink()
+def broken_decoder(tensors, config, folder):
+    """Also what does not belong to the model."""
+    tensors["model.projection.weight"] = torch.ones(2, 2)
+    tensors.pop(f"{DECODER}.layers.1.mlp.up_proj.weight")
+    tensors[f"{DECODER}.norm.weight"][0] = float("inf")
 
 
 def few_rows(tensors, config, folder):
@@ -64,64 +43,76 @@ def few_rows(tensors, config, folder):
     config |= {"vocab_size": 100, "pad_token_id": 0, "eos_token_id": 0}
 
 
-def pad_beyond(tensors, config, folder):
-    config["pad_token_id"] = 9999
+def with_tensor(name, value):
+    return lambda tensors, config, folder: tensors.update({name: value})
 
 
-def stranger(tensors, config, folder):
-    tensors["model.projection.weight"] = torch.ones(2, 2)
-
-
-def broken_decoder(tensors, config, folder):
-    tensors.pop("model.decoder.layers.1.mlp.up_proj.weight")
-
-
-def poisoned_decoder(tensors, config, folder):
-    tensors["model.decoder.norm.weight"][0] = float("inf")
+def without_tensor(name):
+    return lambda tensors, config, folder: tensors.pop(name)
 
 
 def set_to(field, value):
+    return lambda tensors, config, folder: config.update({field: value})
+
+
+def tokenizer_config(**changes):
     def change(tensors, config, folder):
-        config[field] = value
+        file = folder / "tokenizer_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
     return change
 
 
-def no_words(tensors, config, folder):
-    (folder / "tokenizer.json").write_text("{}")
-
-
-def no_padding(tensors, config, folder):
-    fields = json.loads((folder / "tokenizer_config.json").read_text())
-    (folder / "tokenizer_config.json").write_text(json.dumps(fields | {"pad_token": None}))
-
-
 BREAK = {
-    "padding": (no_padding, "names no pad_token"),
-    "stranger": (stranger, r"model\.projection\.weight: unexpected"),
-    "decoder": (broken_decoder, r"decoder\.layers\.1\.mlp\.up_proj\.weight: missing"),
-    "inf": (poisoned_decoder, r"decoder\.norm\.weight contains NaN"),
+    "padding": (tokenizer_config(pad_token=None), "names no pad_token"),
+    "stranger": (
+        with_tensor("model.projection.weight", torch.ones(2, 2)),
+        r"model\.projection\.weight: unexpected",
+    ),
+    "decoder": (
+        without_tensor(f"{DECODER}.layers.1.mlp.up_proj.weight"),
+        r"decoder\.layers\.1\.mlp\.up_proj\.weight: missing",
+    ),
+    "inf": (
+        with_tensor(f"{DECODER}.norm.weight", torch.full((32,), float("inf"))),
+        r"decoder\.norm\.weight contains NaN",
+    ),
     "many layers": (set_to("num_hidden_layers", 10**7), "num_hidden_layers is 10000000"),
     "no head": (set_to("num_attention_heads", 0), "num_attention_heads is 0; expected a number"),
     "half head": (set_to("_head_dim", 7), "the odd size 7"),
     "kv": (set_to("num_key_value_heads", 3), "4 attention heads cannot share 3 key-value heads"),
     "text": (set_to("hidden_size", "32"), "hidden_size is '32'; expected a number"),
     "eps": (set_to("rms_norm_eps", -1.0), r"rms_norm_eps is -1\.0; it should be greater"),
-    "nan eps": (
-        set_to("rms_norm_eps", float("nan")),
-        r"config\.json: .* \(NaN is not JSON",
+    "nan eps": (set_to("rms_norm_eps", float("nan")), r"config\.json: .* \(NaN is not JSON"),
+    "no words": (
+        lambda tensors, config, folder: (folder / "tokenizer.json").write_text("{}"),
+        "tokenizer.json: not a valid tokenizer",
     ),
-    "no words": (no_words, "tokenizer.json: not a valid tokenizer"),
-    "missing": (drop("model.encoder.norm.weight"), "Missing key.*norm.weight"),
-    "embedding": (drop("model.shared.weight"), "Missing key.*embed_tokens"),
-    "shape": (reshape, r"size mismatch for .*norm\.weight"),
-    "nan": (poison, "up_proj.weight contains NaN"),
-    "layers": (more_layers, r"Missing key.*layers\.2"),
-    "extra": (extra, "Unexpected key.*q_proj.bias"),
-    "type": (another_type, "model_type is 't5'"),
-    "theta": (no_theta, "config.json lacks 'rope_theta'"),
-    "tokenizer": (no_tokenizer, "no tokenizer.json"),
-    "pad": (pad_beyond, "pad_token_id is 9999 but the embedding has 448 rows"),
+    "tokenizer": (
+        lambda tensors, config, folder: (folder / "tokenizer.json").unlink(),
+        "no tokenizer.json",
+    ),
+    "missing": (without_tensor("model.encoder.norm.weight"), "Missing key.*norm.weight"),
+    "embedding": (without_tensor("model.shared.weight"), "Missing key.*embed_tokens"),
+    "shape": (
+        with_tensor("model.encoder.norm.weight", torch.ones(7)),
+        r"size mismatch for .*norm\.weight",
+    ),
+    "nan": (
+        lambda tensors, config, folder: tensors[f"{LAYER}.mlp.up_proj.weight"][3].fill_(math.nan),
+        "up_proj.weight contains NaN",
+    ),
+    "layers": (set_to("num_hidden_layers", 3), r"Missing key.*layers\.2"),
+    "extra": (
+        with_tensor(f"{LAYER}.self_attn.q_proj.bias", torch.zeros(4)),
+        "Unexpected key.*q_proj.bias",
+    ),
+    "type": (set_to("model_type", "t5"), "model_type is 't5'"),
+    "theta": (
+        lambda tensors, config, folder: config.pop("rope_theta"),
+        "config.json lacks 'rope_theta'",
+    ),
+    "pad": (set_to("pad_token_id", 9999), "pad_token_id is 9999 but the embedding has 448 rows"),
     "rows": (few_rows, "the tokenizer has the id .*only 100 rows"),
 }
 
@@ -155,12 +146,7 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
 
 
 def test_allowances_accept_known_defects(broken, tmp_path):
-    def change(tensors, config, folder):
-        stranger(tensors, config, folder)
-        broken_decoder(tensors, config, folder)
-        poisoned_decoder(tensors, config, folder)
-
-    folder = broken(change)
+    folder = broken(broken_decoder)
     done = extract_encoder(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
     assert done.max_difference <= 1e-5
     with pytest.raises(ValueError, match="unknown allowance 'missing'; choose one of: decoder"):
@@ -226,11 +212,7 @@ def test_two_ends_of_text_are_warned_of(broken, tmp_path, configured):
 
 @pytest.mark.parametrize("end", [None, {"__type": "AddedToken", "content": "<|endoftext|>"}])
 def test_an_end_of_text_that_is_not_named_is_warned_of(broken, tmp_path, end):
-    def change(tensors, config, folder):
-        file = folder / "tokenizer_config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"eos_token": end}))
-
-    source = broken(change)
+    source = broken(tokenizer_config(eos_token=end))
     done = extract_encoder(source, tmp_path / "out")
     assert any("names no eos_token" in each for each in done.warnings) is (end is None)
     if end is None:

@@ -1,25 +1,22 @@
 """The ONNX graph of an export: what it computes, where it lies, and what refuses a wrong one."""
 
 import json
-import re
-import shlex
 import shutil
 import sys
+from dataclasses import asdict
 
 import numpy as np
 import onnxruntime
 import pytest
 import torch
-from helpers import REPOSITORY, TEXTS
 from helpers.flips import flipped
 from transformers import AutoModel
 
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.cli.main import main
 from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
-from qwen3nb.extraction.verify_graph import MAX_PART, verify_graph
+from qwen3nb.extraction.verify import MAX_PART, verify_graph
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
@@ -63,7 +60,6 @@ def test_the_graph_takes_batches_and_texts_of_any_length(export, rows, states):
     session = onnxruntime.InferenceSession(export.folder / GRAPH)
     shapes = {each.name: each.shape for each in session.get_inputs()}
     assert shapes == {name: ["batch", "sequence"] for name in ("input_ids", "attention_mask")}
-    assert [each.name for each in session.get_outputs()] == ["last_hidden_state"]
     for side in ("right", "left"):
         for part in (slice(0, 5), slice(1, 3), *(slice(n, n + 1) for n in range(5))):
             ids, mask = pad_rows(rows[part], side=side)
@@ -81,15 +77,7 @@ def test_it_is_verified_with_the_export_and_its_verification_is_kept(export):
     assert {size for size, _ in graph.batches} >= {1, 3, 11}
     assert {length for size, length in graph.batches if size == 1} >= {1, 2, 120}
     written = json.loads((export.folder / "qwen3nb.json").read_text())["verification"]["onnx"]
-    assert written == json.loads(json.dumps(graph.as_dict()))
-
-
-def test_a_later_token_moves_the_first_state(export):
-    graph = OnnxGraph(export.folder / GRAPH)
-    ids = torch.tensor([[5, 6, 7, 8]])
-    other = torch.tensor([[5, 6, 7, 9]])
-    first, second = (graph(each, torch.ones_like(each))[0, 0] for each in (ids, other))
-    assert (first - second).abs().max() > 1e-4
+    assert written == json.loads(json.dumps({**asdict(graph), "bound": MAX_PART}))
 
 
 def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, monkeypatch):
@@ -126,26 +114,18 @@ def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
     np.testing.assert_array_equal(OnnxGraph(file)(*batch), whole(*batch))
 
 
-def test_the_graph_names_no_file_of_this_machine(export):
-    raw = (export.folder / GRAPH).read_bytes()
-    assert b".py" not in raw
-    assert b"site-packages" not in raw
-
-
-def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder):
+def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder, tmp_path):
     files = {path.relative_to(export.folder).as_posix() for path in export.folder.rglob("*")}
     plain = {path.relative_to(encoder_folder).as_posix() for path in encoder_folder.rglob("*")}
     assert files - plain == {"onnx", GRAPH}
-    for name in plain - {"qwen3nb.json", "README.md"}:
-        if (file := encoder_folder / name).is_file():
-            assert (export.folder / name).read_bytes() == file.read_bytes()
+    for name in plain - {"qwen3nb.json", "README.md", "1_Pooling", "2_Normalize"}:
+        assert (export.folder / name).read_bytes() == (encoder_folder / name).read_bytes()
     one, other = (fingerprint(find_source(str(each))) for each in (export.folder, encoder_folder))
     assert one == other
-    ours, theirs = (
-        load_encoder(each, cache=False, show_progress=False).encode(list(TEXTS))
-        for each in (export.folder, encoder_folder)
-    )
-    np.testing.assert_array_equal(ours, theirs)
+    # Our own downloads leave out what is not loaded: the graph, and the script.
+    snapshot = copy_of(export.folder, tmp_path / "snapshot")
+    (snapshot / "check_encoder.py").unlink()
+    load_encoder(snapshot, cache=False)
 
 
 def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):
@@ -160,13 +140,6 @@ def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):
     load_encoder(export.folder, cache=False)
 
 
-def test_a_download_without_the_graph_is_whole(export, tmp_path):
-    """Our own downloads leave out what is not loaded: the graph, and the script."""
-    folder = copy_of(export.folder, tmp_path / "snapshot")
-    (folder / "check_encoder.py").unlink()
-    load_encoder(folder, cache=False)
-
-
 @pytest.mark.parametrize("missing", ["onnxruntime", "onnx"])
 def test_without_the_packages_the_error_says_how_to_get_them(
     checkpoint, tmp_path, monkeypatch, missing
@@ -176,13 +149,6 @@ def test_without_the_packages_the_error_says_how_to_get_them(
     with pytest.raises(CheckpointError, match=pattern):
         extract(checkpoint, tmp_path / "encoder", onnx=True)
     assert not any("encoder" in each.name for each in tmp_path.iterdir())
-
-
-def test_the_command_on_the_page_of_the_guide_is_one_there_is():
-    page = (REPOSITORY / "book" / "guide" / "exports.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^qwen3nb extract (.+)$", page, re.MULTILINE)
-    command = main.commands["extract"]
-    assert command.make_context("extract", shlex.split(line)).params["onnx"]
 
 
 def test_the_card_says_what_the_graph_is_and_without_one_what_others_make(export, encoder_folder):

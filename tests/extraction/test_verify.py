@@ -14,7 +14,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.extract import extract_encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
-from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -52,39 +52,36 @@ def test_sixteen_bits_are_written_and_verified(checkpoint, tmp_path):
     assert done.verification.rounding > 1e-4
 
 
-def test_states_that_are_not_finite_are_no_match(checkpoint, tmp_path):
+def overflowing(tensors, monkeypatch):
     """Weights that are finite one by one, and overflow in the last norm."""
-    source = tmp_path / "overflowing"
-    shutil.copytree(checkpoint, source)
-    weights = load_file(source / "model.safetensors")
-    (name,) = [each for each in weights if encoder_name(each) == "norm.weight"]
-    weights[name] = torch.full_like(weights[name], 3e38)
-    save_file(weights, source / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match="differs from its source by nan"):
-        extract_encoder(source, tmp_path / "encoder")
-    assert not (tmp_path / "encoder").exists()
+    tensors["model.encoder.norm.weight"].fill_(3e38)
 
 
-def test_an_export_that_differs_from_its_source_is_not_kept(checkpoint, tmp_path, monkeypatch):
+def exchanged(tensors, monkeypatch):
     """A mistake in re-keying: the two norms of each layer exchanged."""
-    swap = {
-        "input_layernorm": "post_attention_layernorm",
-        "post_attention_layernorm": "input_layernorm",
-    }
+    norms = ("input_layernorm", "post_attention_layernorm")
+    swap = dict(zip(norms, norms[::-1], strict=True))
 
     def wrong(name):
         new = encoder_name(name)
-        part = next((part for part in swap if new and part in new), None)
-        return new.replace(part, swap[part]) if part else new
+        return new and ".".join(swap.get(part, part) for part in new.split("."))
 
-    changed = tmp_path / "checkpoint-1"
-    shutil.copytree(checkpoint, changed)
-    tensors = load_file(changed / "model.safetensors")
     tensors["model.encoder.layers.0.input_layernorm.weight"] *= 3  # else they are all ones
-    save_file(tensors, changed / "model.safetensors")
     monkeypatch.setattr("qwen3nb.extraction.extract.encoder_name", wrong)
-    with pytest.raises(CheckpointError, match="differs from its source"):
-        extract_encoder(changed, tmp_path / "encoder")
+
+
+@pytest.mark.parametrize(
+    ("change", "by"), [(overflowing, "nan"), (exchanged, r"\d")], ids=["nan", "names"]
+)
+def test_an_export_that_differs_from_its_source_is_not_kept(
+    checkpoint, tmp_path, monkeypatch, change, by
+):
+    source = shutil.copytree(checkpoint, tmp_path / "checkpoint-1")
+    tensors = load_file(source / "model.safetensors")
+    change(tensors, monkeypatch)
+    save_file(tensors, source / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=f"differs from its source by {by}"):
+        extract_encoder(source, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 
 
@@ -155,14 +152,12 @@ def test_what_sentence_transformers_computes_is_compared(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_prompts_of_an_export_do_not_count_as_a_difference(checkpoint, tmp_path):
-    done = extract_encoder(checkpoint, tmp_path / "out", prompts={"symmetric": "any text: "})
-    assert done.verification.sentence_transformers_difference <= 1e-5
-
-
 def test_what_was_compared(checkpoint, tmp_path):
     """Texts, random ids, and the last row of the embedding; none longer than the export takes."""
-    check = extract_encoder(checkpoint, tmp_path / "out", max_length=100).verification
+    prompts = {"symmetric": "any text: "}  # which are no difference
+    done = extract_encoder(checkpoint, tmp_path / "out", max_length=100, prompts=prompts)
+    check = done.verification
+    assert check.sentence_transformers_difference <= 1e-5
     assert len(check.lengths) == 5 + 5 + 1
     assert max(check.lengths[:5]) == 100
     assert set(check.lengths[5:]) == {2, 7, 33, 120, 1}
@@ -172,13 +167,6 @@ def test_what_was_compared(checkpoint, tmp_path):
     probe = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())["probe"]
     assert probe["ids"][-1] != probe["other_last"]
     assert np.linalg.norm(probe["mean_vector"]) == pytest.approx(1, abs=1e-4)
-
-
-def test_the_leak_distinguishes_causal_from_bidirectional(encoder_folder):
-    model = AutoModel.from_pretrained(encoder_folder).eval()
-    assert causal_leak(model, vocab_size=100) > 1e-4
-    model.config.is_causal = True
-    assert causal_leak(model, vocab_size=100) == 0
 
 
 @pytest.mark.integration

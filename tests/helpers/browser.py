@@ -54,10 +54,10 @@ def used(page, script, *, folder, width=1200, library=None):
     probe = page.with_name(f"probe-{page.name}")
     catch = "<script>window.errors=[];addEventListener('error',e=>errors.push(e.message))</script>"
     run = (
-        "<script>addEventListener('load',async()=>{let said;"
-        f"try{{said=await(async()=>{{{script}}})()}}catch(e){{errors.push(String(e))}}"
+        "<script>addEventListener('load',async()=>{let answer;"
+        f"try{{answer=await(async()=>{{{script}}})()}}catch(e){{errors.push(String(e))}}"
         "const out=document.createElement('pre');out.id='probe';"
-        "out.textContent=JSON.stringify({said,errors});document.body.append(out)})</script>"
+        "out.textContent=JSON.stringify({answer,errors});document.body.append(out)})</script>"
     )
     if library is not None:
         catch += f'<script src="{library.resolve().as_uri()}"></script>'
@@ -77,4 +77,4 @@ def used(page, script, *, folder, width=1200, library=None):
     assert match, f"the script did not reach its end: {done.stderr[-1000:]}"
     answer = json.loads(html.unescape(match[1]))
     assert answer["errors"] == []
-    return answer.get("said")
+    return answer.get("answer")

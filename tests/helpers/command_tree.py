@@ -5,21 +5,16 @@ import click
 from qwen3nb.cli.main import main
 
 
-def commands():
-    """Every command that runs something, by its words: ``("cache", "info")``."""
-    return dict(_leaves(main, click.Context(main, info_name="qwen3nb"), ()))
-
-
-def groups():
-    """Every group of commands, by its words; ``()`` is the program."""
+def commands(*, groups=False):
+    """Every command that runs something, or every group, by its words: ``("cache", "info")``."""
     return {
         words: command
         for words, command in _all(main, click.Context(main, info_name="qwen3nb"), ())
-        if isinstance(command, click.Group)
+        if isinstance(command, click.Group) == groups
     }
 
 
-def options(command):
+def spellings(command):
     """Spellings of a command's options, by the name of what they set."""
     context = click.Context(command, info_name=command.name)
     return {
@@ -29,6 +24,20 @@ def options(command):
     }
 
 
+def having(spelling):
+    """The commands that have an option, by their words."""
+    return {
+        words
+        for words, command in commands().items()
+        if any(spelling in each for each in spellings(command).values())
+    }
+
+
+def named(text):
+    """The words of commands that are separated by commas."""
+    return {tuple(each.split()) for each in " ".join(text.split()).split(", ")}
+
+
 def _all(command, context, words):
     yield words, command
     if isinstance(command, click.Group):
@@ -36,9 +45,3 @@ def _all(command, context, words):
             inner = command.get_command(context, name)
             below = click.Context(inner, parent=context, info_name=name)
             yield from _all(inner, below, (*words, name))
-
-
-def _leaves(command, context, words):
-    for each, inner in _all(command, context, words):
-        if not isinstance(inner, click.Group):
-            yield each, inner

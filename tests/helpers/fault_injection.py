@@ -20,13 +20,12 @@ a program of its own that loads the heavy libraries once and forks for every tri
 The scenario's folder is always the same path, ``<server folder>/<NAME>/work``, so that paths in
 what is written do not differ between trials. It is `QWEN3NB_HOME` too, and the cache is in it.
 
-*Operations* are counted below that folder only: opening for writing, write, sendfile, fsync,
-truncate, rename (and replace), link, symlink, unlink, mkdir, rmdir. They are seen by an audit
-hook, and where Python raises no event by wrapping: ``os.write`` and its like, and the raw file
-below every buffered one, so that a buffer is lost in a kill as it is in life. Code that is not
-Python's writes unseen: what is listed in `NATIVE` counts as one write of a whole file; numpy is
-made to write through Python; SQLite is seen by its `sqlite3.connect` alone. A program that
-another program starts is not followed.
+*Operations* are counted below that folder only: opening for writing, write, fsync, truncate,
+rename (and replace), link, symlink, unlink, mkdir, rmdir. They are seen by an audit hook, and where
+Python raises no event by wrapping: ``os.write`` and its like, and the raw file below every buffered
+one, so that a buffer is lost in a kill as it is in life. Code that is not Python's writes unseen;
+numpy and shutil are made to write through Python. A program that another program starts is not
+followed.
 
 *Kills*: what SIGKILL leaves is what the files hold at that moment, without the buffers of the
 process and its locks. So one run stops before each operation, and half-way through each write, to
@@ -60,8 +59,6 @@ from helpers import REPOSITORY
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LEFTOVERS = (".tmp", ".old")
-# Functions of libraries that write a file on their own, and the position of its path.
-NATIVE = {("safetensors.torch", "save_file"): 1, ("safetensors.numpy", "save_file"): 1}
 _ALLOCATE = {"open", "write", "fsync", "mkdir", "link", "symlink", "truncate"}
 _EVERY = _ALLOCATE | {"rename", "unlink", "rmdir"}
 # The operations that an error can strike, and whether it lasts.
@@ -194,16 +191,12 @@ class Operations:
             setattr(os, name, self._wrapped_write(getattr(os, name)))
         for name in ("fsync", "fdatasync"):
             setattr(os, name, self._wrapped_sync(getattr(os, name)))
-        os.sendfile = self._wrapped_sendfile(os.sendfile)
+        shutil._USE_CP_SENDFILE = False  # files are copied through Python
         io.open = builtins.open = self._wrapped_open(io.open)
         if "numpy" in sys.modules:
             for name in ("numpy.lib.format", "numpy.lib._format_impl"):
                 if name in sys.modules:
                     sys.modules[name].isfileobj = lambda file: False
-        for (module, name), position in NATIVE.items():
-            if module in sys.modules:
-                here = sys.modules[module]
-                setattr(here, name, self._wrapped_native(getattr(here, name), position))
 
     def _audit(self, event, values):
         if not self.active:
@@ -253,36 +246,6 @@ class Operations:
             real(descriptor)
 
         return sync
-
-    def _wrapped_sendfile(self, real):
-        @functools.wraps(real)
-        def sendfile(out, source, offset, count):
-            half = (os.fstat(source).st_size - offset) // 2
-            number = self.hit("write", _of_descriptor(out)) if half else 0
-            if not number:
-                return real(out, source, offset, count)
-            return self._halves(
-                number,
-                lambda: real(out, source, offset, half),
-                lambda: real(out, source, offset + half, count),
-            )
-
-        return sendfile
-
-    def _wrapped_native(self, real, position):
-        @functools.wraps(real)
-        def native(*values, **options):
-            path = _absolute(values[position])
-            number = self.hit("write", path)
-            real(*values, **options)
-            if number:
-                whole = Path(path).read_bytes()
-                os.truncate(path, len(whole) // 2)
-                self.strike.after_half(number)
-                with io.FileIO(path, "w") as file:
-                    file.write(whole)
-
-        return native
 
     def _wrapped_open(self, real):
         operations = self

@@ -4,19 +4,12 @@ import functools
 
 import numpy as np
 
-from helpers.records import make
+from helpers.records import RERANKING, RETRIEVAL, make
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.figures import task_differences_figure, wins_figure
-from qwen3nb.report.leaderboard.figures import (
-    bars_figure,
-    comparison_figure,
-    per_query_figure,
-    similarity_figure,
-)
+from qwen3nb.report.comparison.compare import task_differences_figure, wins_figure
+from qwen3nb.report.leaderboard.board import bars_figure, comparison_figure
+from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-
-TASK = "PyDocsSampleRetrieval"
-
 
 ROWS = (
     ForestRow("clear", 0.2, 0.1, 0.3, note="n = 9"),
@@ -33,7 +26,7 @@ def records():
         for label, values in zip(
             ("demo-checkpoint-1", "demo-checkpoint-2", "bm25", "demo-init"), scores, strict=True
         )
-        for task in (TASK, "PyDocsSampleReranking")
+        for task in (RETRIEVAL, RERANKING)
     ]
 
 
@@ -46,8 +39,8 @@ def figures():
     return [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        task_differences_figure(compare(results), task=TASK),
-        wins_figure(compare(results), task=TASK),
+        task_differences_figure(compare(results), task=RETRIEVAL),
+        wins_figure(compare(results), task=RETRIEVAL),
         per_query_figure(results[:2]),
         similarity_figure([sts]),
         forest_figure(ROWS, xlabel="x", caption="c"),

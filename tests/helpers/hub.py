@@ -88,6 +88,7 @@ def use_hub(monkeypatch, address, folder, *, seconds=20.0):
         "HUGGINGFACE_CO_URL_TEMPLATE": template,
         "HF_HUB_OFFLINE": False,
         "HF_HUB_CACHE": str(folder / "hub"),
+        "DOWNLOAD_CHUNK_SIZE": 16,  # of which a cut leaves whole ones
     }
     for name, value in settings.items():
         monkeypatch.setattr(constants, name, value)

@@ -10,13 +10,8 @@ SECRET = "certainly-private"  # noqa: S105
 
 
 def edit(file, **changes):
-    """Change keys of a JSON file; None as a key's value stays, ``DROP`` removes it."""
-    fields = {**json.loads(file.read_text()), **changes}
-    file.write_text(json.dumps({key: v for key, v in fields.items() if v is not DROP}))
-
-
-class DROP:
-    """Marks a key to remove."""
+    """Change keys of a JSON file."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def away(folder, name):
@@ -52,16 +47,12 @@ def replaced(name, kind):
         match kind:
             case "pipe":
                 os.mkfifo(folder / name)
-            case "folder":
-                (folder / name).mkdir()
             case "loop":
                 (folder / name).symlink_to(name)
             case "nothing":
                 (folder / name).symlink_to("nowhere")
             case "device":
                 (folder / name).symlink_to("/dev/zero")
-            case "empty":
-                (folder / name).write_bytes(b"")
 
     return change
 
@@ -82,37 +73,17 @@ def secret(name):
 # Of every kind of model.
 LINKS = {
     "absolute link of the weights": linked("model.safetensors"),
-    "relative link of the weights": linked("model.safetensors", relative=True),
+    "relative link of the tokenizer's settings": linked("tokenizer_config.json", relative=True),
     "chain of links": linked("tokenizer.json", hops=3),
-    "link of config.json": linked("config.json"),
-    "link of tokenizer.json": linked("tokenizer.json"),
-    "link of tokenizer_config.json": linked("tokenizer_config.json", relative=True),
-    "merges.txt links to a secret": secret("merges.txt"),
-    "vocab.json links to a secret": secret("vocab.json"),
+    **{f"{name} links to a secret": secret(name) for name in ("config.json", "merges.txt")},
     "chat_template.jinja links to a secret": secret("chat_template.jinja"),
-    "generation_config.json links to a secret": secret("generation_config.json"),
-    "added_tokens.json links to a secret": secret("added_tokens.json"),
-    "pipe config.json": replaced("config.json", "pipe"),
-    "pipe tokenizer.json": replaced("tokenizer.json", "pipe"),
-    "pipe merges.txt": replaced("merges.txt", "pipe"),
-    "pipe model.safetensors": replaced("model.safetensors", "pipe"),
-    "pipe special_tokens_map.json": replaced("special_tokens_map.json", "pipe"),
-    "pipe chat_template.jinja": replaced("chat_template.jinja", "pipe"),
-    "pipe generation_config.json": replaced("generation_config.json", "pipe"),
-    "pipe adapter_config.json": replaced("adapter_config.json", "pipe"),
-    "device config.json": replaced("config.json", "device"),
+    **{
+        f"pipe {name}": replaced(name, "pipe")
+        for name in ("config.json", "model.safetensors", "merges.txt", "adapter_config.json")
+    },
     "device tokenizer_config.json": replaced("tokenizer_config.json", "device"),
-    "folder config.json": replaced("config.json", "folder"),
-    "folder tokenizer.json": replaced("tokenizer.json", "folder"),
-    "folder model.safetensors": replaced("model.safetensors", "folder"),
     "loop config.json": replaced("config.json", "loop"),
-    "loop tokenizer.json": replaced("tokenizer.json", "loop"),
     "broken link tokenizer.json": replaced("tokenizer.json", "nothing"),
-    "broken link merges.txt": replaced("merges.txt", "nothing"),
-    "empty config.json": replaced("config.json", "empty"),
-    "empty tokenizer.json": replaced("tokenizer.json", "empty"),
-    "empty tokenizer_config.json": replaced("tokenizer_config.json", "empty"),
-    "empty model.safetensors": replaced("model.safetensors", "empty"),
 }
 
 
@@ -174,13 +145,9 @@ MODULES = {
     "module's config is a link": linked("1_Pooling/config.json"),
     "pipe in a module": replaced("1_Pooling/config.json", "pipe"),
     "modules.json is an object": lambda f: (f / "modules.json").write_text("{}"),
-    "modules.json is a list of numbers": lambda f: (f / "modules.json").write_text("[1]"),
     "modules.json links to a secret": secret("modules.json"),
     "README.md links to a secret": secret("README.md"),
-    "pipe README.md": replaced("README.md", "pipe"),
-    "sentence_bert_config.json links to a secret": secret("sentence_bert_config.json"),
     "settings link to a secret": secret("config_sentence_transformers.json"),
-    "pipe settings": replaced("config_sentence_transformers.json", "pipe"),
 }
 
 
@@ -235,6 +202,20 @@ def without(*names):
     return change
 
 
+def away_copy(folder):
+    outside = folder.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    return shutil.copyfile(folder / "tokenizer.json", outside / "tokenizer.json")
+
+
+def needs_code(folder):
+    """Put a module next to the tokenizer that leaves a trace when it is imported."""
+    code = {"AutoTokenizer": ["own.OwnTokenizer", None]}
+    edit(folder / "tokenizer_config.json", tokenizer_class="OwnTokenizer", auto_map=code)
+    trace = f"open({str(folder.parent / 'hacked')!r}, 'w').close()"
+    (folder / "own.py").write_text(f"{trace}\nclass OwnTokenizer: ...\n")
+
+
 FILES = (
     "tokenizer.json",
     "vocab.json",
@@ -256,7 +237,6 @@ TEMPLATE = {
 TOKENIZERS = {
     "no tokenizer at all": without(*FILES),
     "vocab.json without merges.txt": without("tokenizer.json", "merges.txt"),
-    "merges.txt alone": without("tokenizer.json", "vocab.json"),
     "half of tokenizer.json": cut("tokenizer.json"),
     "half of tokenizer_config.json": cut("tokenizer_config.json"),
     "half of vocab.json alone": lambda f: (without("tokenizer.json")(f), cut("vocab.json")(f)),
@@ -278,34 +258,10 @@ TOKENIZERS = {
     "eos_token outside the vocabulary": config(**{"eos_token": "<unheard>"}),
     "pad_token outside the vocabulary": config(**{"pad_token": "<unheard>"}),
     "pad_token that is a number": config(pad_token=3),
-    "a class that needs code": config(
-        tokenizer_class="OwnTokenizer", auto_map={"AutoTokenizer": ["own.OwnTokenizer", None]}
-    ),
+    "a class that needs code": needs_code,
     "a negative model_max_length": config(model_max_length=-1),
-    "model_max_length 0": config(model_max_length=0),
     "model_max_length that is a word": config(model_max_length="long"),
     "tokenizer_file elsewhere": lambda f: config(tokenizer_file=str(away_copy(f)))(f),
     "fast_tokenizer_files": config(fast_tokenizer_files=["../tokenizer.1.0.0.json"]),
     "added_tokens_decoder with words": config(added_tokens_decoder={"x": {"content": "<more>"}}),
 }
-
-
-def away_copy(folder):
-    outside = folder.parent / "outside"
-    outside.mkdir(exist_ok=True)
-    return shutil.copyfile(folder / "tokenizer.json", outside / "tokenizer.json")
-
-
-def with_code(change):
-    """Put a module next to the tokenizer that leaves a trace when it is imported."""
-
-    def both(folder):
-        change(folder)
-        (folder / "own.py").write_text(
-            f"open({str(folder.parent / 'hacked')!r}, 'w').close()\nclass OwnTokenizer: ...\n"
-        )
-
-    return both
-
-
-TOKENIZERS["a class that needs code"] = with_code(TOKENIZERS["a class that needs code"])

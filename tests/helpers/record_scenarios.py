@@ -29,7 +29,7 @@ from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
 from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.evaluation.retrieval import rerank as reranking
-from qwen3nb.evaluation.retrieval.rerank import ScoredCandidates
+from qwen3nb.evaluation.run import Run
 from qwen3nb.execution import sweep as sweeping
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.publish import NotebookRun
@@ -126,7 +126,7 @@ def prepare_record(folder):
 
 def evaluate(folder):
     with mock.patch.object(mteb_tasks, "evaluate_task", _task_run):
-        mteb_tasks.evaluate_tasks(load_model("bm25"), tier="smoke", show_progress=False)
+        mteb_tasks.evaluate_tasks(load_model("bm25"), Run(show_progress=False), tier="smoke")
 
 
 def prepare_evaluation(folder):
@@ -202,7 +202,7 @@ def _scored(factor):
     def score(reranker, collection, run, *, journal, **_):
         for query in run:
             journal.add(query, [1.0])
-        return ScoredCandidates(replace(run, scores=run.scores * factor), _NO_CUTS, {})
+        return replace(run, scores=run.scores * factor), _NO_CUTS, {}
 
     return score
 

@@ -48,3 +48,19 @@ def test_the_environment_names_versions_and_device():
     assert (here.device, here.precision) == ("cuda:0", "bfloat16")
     assert here.versions["numpy"].startswith("2")
     assert here.python.startswith("3")
+
+
+@pytest.mark.parametrize("name", ["../../../out", "a/b", "/out", "..", ".hidden", ""])
+@pytest.mark.parametrize("part", ["label", "task"])
+def test_no_label_and_no_task_leaves_the_folder_of_results(tmp_path, part, name):
+    folder, before = tmp_path / "study" / "results", sorted(tmp_path.rglob("*"))
+    result = make(name) if part == "label" else make(task=name)
+    with pytest.raises(ResultError):
+        result.save(folder)
+    assert sorted(tmp_path.rglob("*")) == before
+    file = make().save(folder)
+    value = json.loads(file.read_text())
+    value["config"]["runs"] = {f"{name}.trec": "0" * 64}
+    file.write_text(json.dumps(value))
+    with pytest.raises(ResultError, match="config.runs"):
+        Result.load(file)

@@ -33,6 +33,8 @@ def test_it_is_a_sequence_that_names_its_models_and_tasks(results):
     assert results.tasks == ("PyDocsSampleRetrieval", "SciFact")
     assert repr(results).startswith("<Results: 3 records; models bm25, mini; tasks")
     assert repr(Results()) == "<Results: no records>"
+    hostile = Results([make("<script>alert(1)</script>")])
+    assert "<script>" not in hostile._repr_html_()
     assert "m3 and 2 more" in repr(Results(make(f"m{i}") for i in range(6)))
 
 
@@ -42,9 +44,6 @@ def test_filters_narrow_together(results):
     assert len(results.filter(task=["SciFact", "PyDocsSampleRetrieval"])) == 3
     assert len(results.filter(model=results[0].model.identity[:8])) == 1
     assert len(results.filter()) == 3
-
-
-def test_a_tier_keeps_what_its_run_made(results):
     made = replace(results[2], config={"tier": "full"})
     assert Results([made]).filter(tier="full") == [made]
 
@@ -72,11 +71,6 @@ def test_the_frame_has_a_row_per_record_with_its_interval(results):
     assert list(Results([two]).to_frame(all_metrics=True).metric) == ["nDCG@10", "MRR@10"]
 
 
-def test_hostile_labels_are_escaped_in_a_notebook():
-    shown = Results([make("<script>alert(1)</script>")])._repr_html_()
-    assert "<script>" not in shown
-
-
 def test_loading_gives_a_collection(home, results):
     for each in results:
         each.save()
@@ -86,15 +80,13 @@ def test_loading_gives_a_collection(home, results):
     assert set(loaded.filter(tier="smoke").tasks) <= set(TIERS["smoke"].tasks)
 
 
-def test_a_run_of_a_tier_or_all_of_its_tasks_count_as_its_results():
+def test_the_richest_tier_is_the_largest_with_all_of_its_tasks_or_a_run_of_it():
     assert richest_tier([]) == "smoke"
     assert richest_tier([make("m")]) == "smoke"
     assert richest_tier(tier_records("m", tier="fast")) == "fast"
     one = make("m", task="SciFact", config={"tier": "full"})
     assert richest_tier([one]) == "full"
-
-
-def test_where_no_tier_is_complete_the_smallest_with_results_is_shown():
+    # Where no tier is complete, the smallest with results.
     partial = tier_records("m", tier="fast")[1:]
     assert richest_tier(partial) == "fast"
     assert richest_tier([*partial, make("m")]) == "smoke"

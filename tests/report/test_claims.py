@@ -14,16 +14,18 @@ from qwen3nb.analysis.comparison.differences import significant, verdict
 from qwen3nb.metrics.intervals import difference_interval, excludes_zero
 from qwen3nb.report.card.card import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.conclusion import (
+from qwen3nb.report.comparison.compare import (
     comparison_conclusion,
+    correlations_table,
+    differences_table,
     find_best,
     leaderboard_conclusion,
+    power_table,
 )
-from qwen3nb.report.comparison.tables import correlations_table, differences_table, power_table
 from qwen3nb.report.evaluation.scores import evaluation_conclusion, scores_table
 from qwen3nb.report.headline import findings
+from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.ranking import standings
-from qwen3nb.report.leaderboard.tables import leaderboard
 
 NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
 MARGIN, ALPHA = 0.05, 0.05

@@ -16,11 +16,13 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.evaluation.mteb.plan import Planned, Preflight, ResourceCheck
 from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.report.comparison.candidates import compare_candidates
+from qwen3nb.report.comparison.compare import lead_figure
 from qwen3nb.report.headline import Finding, findings_html, headline_lead
-from qwen3nb.report.leaderboard.one_model import main_scores_table, summarise
+from qwen3nb.report.leaderboard.board import record_list
+from qwen3nb.report.leaderboard.one_model import main_scores_table, results_table, summarise
+from qwen3nb.report.leaderboard.preflight import plan_by_type_table, plan_table
 from qwen3nb.report.leaderboard.published import OtherScore
 from qwen3nb.report.leaderboard.ranking import standings
-from qwen3nb.report.leaderboard.tables import record_list
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table
@@ -64,7 +66,7 @@ def one_models(results, text):
     look.remark = look.n = text
     tables = q.tables
     return {
-        "results_table": tables.results_table(own, skipped=why),
+        "results_table": results_table(own, skipped=why),
         "results_tables": tables.results_tables(own * 13, skipped=why),
         "main_scores_table": main_scores_table(own, skipped=why),
         "parts_table": tables.parts_table(own),
@@ -74,8 +76,8 @@ def one_models(results, text):
         "checks_table": tables.checks_table([look]),
         "preflight_table": tables.preflight_table(ready),
         "plan_tables": tables.plan_tables(planned),
-        "plan_table": tables.plan_table(planned),
-        "plan_by_type_table": tables.plan_by_type_table(planned),
+        "plan_table": plan_table(planned),
+        "plan_by_type_table": plan_by_type_table(planned),
     }
 
 
@@ -187,7 +189,7 @@ def figures(results, text):
         figures.pairs_figure(comparison),
         figures.task_differences_figure(comparison, task=RETRIEVAL),
         figures.wins_figure(comparison, task=RETRIEVAL),
-        figures.lead_figure(comparison, task=RETRIEVAL),
+        lead_figure(comparison, task=RETRIEVAL),
         forest_figure(rows, xlabel=text, caption=text, alt=text),
     ]
 

@@ -10,14 +10,14 @@ from helpers.records import make
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.card.card import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.figures import (
+from qwen3nb.report.comparison.compare import (
     differences_figure,
+    differences_table,
     lead_figure,
     pairs_figure,
     task_differences_figure,
     wins_figure,
 )
-from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.headline import headline_lead
 from qwen3nb.report.paper import Choice, PaperContents
 from qwen3nb.utils.format import interval_text, minus_signs, p_value_text

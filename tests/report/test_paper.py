@@ -6,7 +6,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from helpers.figures import TASK, records
+from helpers.figures import records
+from helpers.records import RETRIEVAL as TASK
 from helpers.records import make, tier_records
 
 from qwen3nb.report.paper import Choice, PaperContents, write_paper, write_tables

@@ -100,12 +100,6 @@ def test_a_wheel_holds_all_that_a_study_needs():
             assert f"book/guide/{file.name}" in named
 
 
-def test_commands_find_the_study_from_inside_it(study, outside, monkeypatch):
-    monkeypatch.chdir(study / "notebooks")
-    assert paths.results() == study / "results"
-    assert paths.cache() == study / ".cache"
-
-
 @pytest.mark.parametrize(
     "command", ["verify", "eval --checkpoint bm25", "book", "sweep --checkpoint bm25"]
 )
@@ -117,15 +111,14 @@ def test_outside_a_study_commands_that_write_refuse_with_the_way_out(outside, co
     assert list(outside.iterdir()) == []
 
 
-def test_outside_a_study_the_cache_is_the_users(outside):
+def test_the_folders_inside_and_outside_of_a_study(study, outside, monkeypatch):
     assert paths.root() == outside
     assert paths.cache() == outside.parent / "user" / "qwen3nb"
     with pytest.raises(paths.NoStudyError, match="QWEN3NB_HOME"):
         paths.results()
-
-
-def test_new_says_what_to_do_next(outside):
     done = CliRunner().invoke(main, ["new", "my-study", "--title", "T"])
     assert done.exit_code == 0, done.output
     assert "cd my-study" in done.output
     assert paths.is_study(outside / "my-study")
+    monkeypatch.chdir(study / "notebooks")
+    assert (paths.results(), paths.cache()) == (study / "results", study / ".cache")

@@ -4,25 +4,9 @@ from markdown_it import MarkdownIt
 
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-AT_THE_START = [
-    "- a",
-    "+ a",
-    "1. a",
-    "2) a",
-    "+++",
-    "---",
-    "===",
-    "(a)=",
-    ":::",
-    "::: note",
-    "% a",
-    "# a",
-    "> a",
-    "* a",
-    "| a",
-    "```",
-    "~~~",
-]
+AT_THE_START = """
+- a;+ a;1. a;2) a;+++;---;===;(a)=;:::;::: note;% a;# a;> a;* a;| a;```;~~~
+""".strip().split(";")
 
 
 def test_escaped_text_is_one_line_and_inert():

@@ -12,7 +12,6 @@ from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import (
-    SecretError,
     is_secret_name,
     kernel_environment,
     known_secrets,
@@ -95,13 +94,10 @@ ENCODINGS = {
     "JSON": json.dumps,
     "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
     "HTML": html.escape,
-    "HTML in JSON": lambda text: json.dumps(html.escape(text)),
     "JSON in HTML": lambda text: html.escape(json.dumps(text)),
     "URL": lambda text: quote(text, safe=""),
-    "path": quote,
     "form": quote_plus,
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
-    "base64, one byte on": lambda text: base64.b64encode(b"x" + text.encode() + b"yz").decode(),
     "base64, two bytes on": lambda text: base64.b64encode(b"ab" + text.encode() + b"y").decode(),
     "base64 of addresses": lambda text: base64.urlsafe_b64encode(text.encode() + b"?").decode(),
     "hexadecimal": lambda text: text.encode().hex(),
@@ -133,11 +129,9 @@ ORDINARY = [
     hashlib.sha1(b"x", usedforsecurity=False).hexdigest(),
     base64.b64encode(bytes(range(256)) * 40).decode(),
     "sk-estimator-doc-link",
-    "task-2026-11-20",
     "https://huggingface.co/Qwen/Qwen3-0.6B?revision=main",
     "hf_hub_download",
     "a hf_token",
-    "AKIA",
     "ftp://user:password@example.org",
     "postgres://{user}:{password}@host",
     "bearer of good news",
@@ -145,9 +139,6 @@ ORDINARY = [
     "mailto:a@b.org",
     "?v=1&amp;digest=0f343b0931126a20f133d67c",
     "-----BEGIN PUBLIC KEY-----",
-    "x:y@z",
-    "eyJ is how a web token begins",
-    "12:30@noon",
     "../records/bm25-1a2b3c4d/seed_0/AuthorSTS.json",
     "Bearer authentication-is-described-there",
 ]
@@ -165,14 +156,6 @@ def test_removal_reaches_keys_and_leaves_of_a_notebook():
     cleaned, kinds = known_secrets({"X_TOKEN": "my-own-token"}).removed(value)
     assert cleaned == {"k": [1, {"[removed]": ["x [removed]"]}], "n": None}
     assert kinds == ["the value of X_TOKEN"]
-
-
-def test_a_refusal_names_the_place_and_not_the_secret():
-    secrets = known_secrets({"X_TOKEN": "my-own-token"})
-    secrets.refuse("nothing", where="a.json")
-    with pytest.raises(SecretError, match=r"a\.json: holds the value of X_TOKEN") as error:
-        secrets.refuse("my-own-token", where="a.json")
-    assert "my-own-token" not in str(error.value)
 
 
 HUB = {"HF_TOKEN": "t", "HTTPS_PROXY": "http://u:s3cr3t@p:1", "http_proxy": "http://p:1"}

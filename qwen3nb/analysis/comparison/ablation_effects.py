@@ -17,23 +17,14 @@ from qwen3nb.metrics.intervals import Array
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of one setting compared with the reference, averaged over all other options.
+    """The effect of one setting compared with the reference, averaged over all other options."""
 
-    Attributes:
-        factor: the option, a field of `Variant`, or the component of a training.
-        level: its setting.
-        reference: the setting it is compared with.
-        estimate: mean paired difference with its interval.
-        p_value: of the paired permutation test, Holm-corrected over all effects.
-        settings: number of combinations of the other options that are averaged over.
-    """
-
-    factor: str
-    level: str
-    reference: str
-    estimate: MeanDifference
-    p_value: float
-    settings: int
+    factor: str  # the option, a field of `Variant`, or the component of a training
+    level: str  # its setting
+    reference: str  # the setting it is compared with
+    estimate: MeanDifference  # mean paired difference with its interval
+    p_value: float  # of the paired permutation test, Holm-corrected over all effects
+    settings: int  # number of combinations of the other options that are averaged over
 
     @property
     def significant(self) -> bool:
@@ -47,10 +38,6 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     For each query, the main metric is averaged over all combinations of the other options,
     once with the setting and once with the reference setting; the differences are taken
     per query.
-
-    Args:
-        outcomes: results of one task, from `ablate`.
-        seed: of the tests.
 
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
@@ -75,10 +62,6 @@ def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> 
 
     The later training of a pair is compared with the earlier one, paired by query. Two seeds
     of one training are such a pair: their difference shows what an effect must exceed.
-
-    Args:
-        outcomes: results of one task, from `ablate_trainings`.
-        seed: of the intervals and tests.
 
     Raises:
         ValueError: outcomes of several tasks or without a score per query, or no two trainings

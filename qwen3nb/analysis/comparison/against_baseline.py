@@ -25,37 +25,21 @@ FLOOR = "random"
 
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """A model's score on one task, and its paired difference from a baseline.
-
-    Attributes:
-        model: label of the model.
-        task: key of the task.
-        type: MTEB's type of the task.
-        metric: the main metric.
-        unit: what n counts.
-        score: the model's score.
-        baseline: label of the baseline; empty if there is none.
-        other: the baseline's score; None without one.
-        difference: model − baseline, or None.
-        interval: of the difference, or None.
-        p_value: corrected over all pairs of models on the task, or None.
-        family: number of these pairs.
-        why: why there is no difference; empty if there is one.
-    """
+    """A model's score on one task, and its paired difference from a baseline."""
 
     model: str
-    task: str
-    type: str
-    metric: str
-    unit: str
-    score: Aggregate
-    baseline: str = ""
-    other: float | None = None
-    difference: float | None = None
-    interval: Interval | None = None
-    p_value: float | None = None
-    family: int = 0
-    why: str = ""
+    task: str  # key of the task
+    type: str  # MTEB's type of the task
+    metric: str  # the main metric
+    unit: str  # what n counts
+    score: Aggregate  # the model's score
+    baseline: str = ""  # label of the baseline; empty if there is none
+    other: float | None = None  # the baseline's score; None without one
+    difference: float | None = None  # model - baseline, or None
+    interval: Interval | None = None  # of the difference, or None
+    p_value: float | None = None  # corrected over all pairs of models on the task, or None
+    family: int = 0  # number of these pairs
+    why: str = ""  # why there is no difference; empty if there is one
 
     @property
     def significant(self) -> bool:

@@ -21,15 +21,10 @@ Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
 @dataclass(frozen=True)
 class Pairing:
-    """Score matrices per task, and what is in none of them.
+    """Score matrices per task, and what is in none of them."""
 
-    Attributes:
-        matrices: one per task, ordered by name.
-        left_out: one line per record or task that is in no matrix, with the reason.
-    """
-
-    matrices: tuple[ScoreMatrix, ...]
-    left_out: tuple[str, ...]
+    matrices: tuple[ScoreMatrix, ...]  # one per task, ordered by name
+    left_out: tuple[str, ...]  # one line per record or task that is in no matrix, with the reason
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -57,8 +52,8 @@ def pair_results(
         names: of the systems, by identity and seed; by default `system_names` of these records.
     """
     given = [result for result in results if tasks is None or result.task.key in tasks]
-    newest, left_out = newest_records(given)
-    newest = by_part(newest)
+    records, left_out = newest_records(given)
+    newest = by_part(records)
     names = names or system_names(newest)
     by_task: dict[str, list[Result]] = {}
     for result in sorted(newest, key=lambda each: names[each.model.identity, each.seed]):
@@ -73,22 +68,11 @@ def pair_results(
         if len(columns) < 2:
             left_out += [f"{task}: {name} has no other system to pair with" for name in columns]
         else:
-            _join(columns, task, wanted, matrices, left_out)
+            try:
+                matrices.append(join(columns, task=task, metric=wanted))
+            except ValueError as error:
+                left_out.append(str(error))
     return Pairing(tuple(matrices), tuple(left_out))
-
-
-def _join(
-    columns: Mapping[str, SystemScores],
-    task: str,
-    metric: str,
-    matrices: list[ScoreMatrix],
-    left_out: list[str],
-) -> None:
-    """Add the matrix of these systems, or the reason why there is none."""
-    try:
-        matrices.append(join(columns, task=task, metric=metric))
-    except ValueError as error:
-        left_out.append(str(error))
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
@@ -140,32 +124,6 @@ def _parts(result: Result) -> list[Result]:
         metrics = {result.task.main_metric: part.score}
         parts.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
     return parts
-
-
-def pair_against(
-    results: Iterable[Result], reference: Result, *, metric: str | None = None
-) -> Pairing:
-    """Pair each of ``results`` with ``reference``: matrices of two systems, the reference second.
-
-    Records are paired one by one, so queries that a third system did not answer are kept.
-
-    Args:
-        results: records of the reference's task; the reference itself is skipped.
-        reference: the record to compare with.
-        metric: the per-query metric; by default the task's main metric.
-    """
-    others = [result for result in results if result is not reference]
-    names = system_names([*others, reference])
-    task, revision = reference.task.key, reference.task.revision
-    wanted = metric or reference.task.main_metric
-    matrices: list[ScoreMatrix] = []
-    left_out: list[str] = []
-    for result in others:
-        columns, reasons = score_columns(task, [result, reference], names, wanted, revision)
-        left_out += reasons
-        if len(columns) == 2:
-            _join(columns, task, wanted, matrices, left_out)
-    return Pairing(tuple(matrices), tuple(dict.fromkeys(left_out)))
 
 
 def comparable(one: Result, other: Result) -> bool:
@@ -220,20 +178,11 @@ def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
 
 
 def score_columns(
-    task: str,
-    records: Sequence[Result],
-    names: Names,
-    metric: str,
-    revision: str,
+    task: str, records: Iterable[Result], names: Names, metric: str, revision: str
 ) -> tuple[dict[str, SystemScores], list[str]]:
-    """Per-query scores of the systems that can be compared, and why others cannot.
+    """Scores per query of the systems that can be compared, and why others cannot.
 
-    Args:
-        task: name of the task, for the reasons.
-        records: one per system, of this task.
-        names: of the systems, by identity and seed.
-        metric: the per-query metric.
-        revision: of the data; records of another revision are left out.
+    Records of another revision of the data, or without the metric per query, are left out.
     """
     columns: dict[str, SystemScores] = {}
     reasons = []

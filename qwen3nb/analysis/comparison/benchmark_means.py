@@ -32,23 +32,14 @@ _AGREE = 1e-5  # MTEB's score and a record's, to which they are compared when a 
 
 @dataclass(frozen=True)
 class MeanColumn:
-    """One mean that a leaderboard reports.
+    """One mean that a leaderboard reports."""
 
-    Attributes:
-        benchmark: name of the benchmark.
-        name: name of the mean; unique among a tier's.
-        over: what the mean is over: ``15 tasks``, ``7 types``.
-        weights: weight of each task, by key; they add up to 1.
-        metric: the metric that is averaged; empty for MTEB's main score of each task.
-        tasks: number of tasks; a group counts as one.
-    """
-
-    benchmark: str
-    name: str
-    over: str
-    weights: Mapping[str, float]
-    metric: str = ""
-    tasks: int = 0
+    benchmark: str  # name of the benchmark
+    name: str  # name of the mean; unique among a tier's
+    over: str  # what the mean is over: ``15 tasks``, ``7 types``
+    weights: Mapping[str, float]  # weight of each task, by key; they add up to 1
+    metric: str = ""  # the metric that is averaged; empty for MTEB's main score of each task
+    tasks: int = 0  # number of tasks; a group counts as one
 
     @property
     def measure(self) -> str:
@@ -71,19 +62,13 @@ class MeanColumn:
 
 @dataclass(frozen=True)
 class BenchmarkMean:
-    """A mean of one model.
+    """A mean of one model."""
 
-    Attributes:
-        column: what the mean is over.
-        value: the mean; None if a task has no score.
-        interval: see `column_mean`; None without a value, or if a task has no interval.
-        missing: keys of the tasks without a score.
-    """
-
-    column: MeanColumn
-    value: float | None
+    column: MeanColumn  # what the mean is over
+    value: float | None  # the mean; None if a task has no score
+    # see `column_mean`; None without a value, or if a task has no interval
     interval: Interval | None
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # keys of the tasks without a score
 
     @property
     def measured(self) -> int:
@@ -242,21 +227,13 @@ class MeanComparison(TaskComparison):
     """Systems on the mean over tasks; of a query, the scores are scaled to have this mean.
 
     Differences have the intervals and p-values of the ranking on these tasks.
-
-    Attributes:
-        parts: the scores on each task.
-        shares: of the tasks; they add up to 1.
     """
 
-    parts: tuple[ScoreMatrix, ...] = ()
-    shares: tuple[float, ...] = ()
+    parts: tuple[ScoreMatrix, ...] = ()  # the scores on each task
+    shares: tuple[float, ...] = ()  # of the tasks; they add up to 1
 
     def records(self, of: Mapping[tuple[str, str], Result]) -> list[Result]:
-        """One record per system with its mean and its interval, made of one of a task.
-
-        Args:
-            of: records by task and system.
-        """
+        """One record per system with its mean and interval, made of one of its own."""
         tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
             ends = self._interval([each.column(name) for each in self.parts], paired=False)
@@ -294,7 +271,7 @@ class MeanComparison(TaskComparison):
         ]
 
     def _interval(self, columns: Sequence[Array], *, paired: bool) -> Interval:
-        return over_tasks(columns, np.array(self.shares), level=self.procedure.level, paired=paired)
+        return over_tasks(columns, np.array(self.shares), paired=paired)
 
 
 def mean_comparisons(

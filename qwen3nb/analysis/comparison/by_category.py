@@ -29,57 +29,35 @@ OTHER = "(no category)"
 
 @dataclass(frozen=True)
 class CategoryRow:
-    """Two systems on one category.
-
-    Attributes:
-        category: its name.
-        n: number of queries that both answered.
-        first: mean of a; ``second`` is that of b.
-        difference: mean of a − b.
-        interval: of the difference, or None for a single query.
-        p_value: paired permutation test, adjusted by Holm over the categories.
-    """
+    """Two systems on one category."""
 
     category: str
-    n: int
-    first: float
+    n: int  # number of queries that both answered
+    first: float  # mean of a; ``second`` is that of b
     second: float
-    difference: float
-    interval: Interval | None
-    p_value: float
+    difference: float  # mean of a - b
+    interval: Interval | None  # of the difference, or None for a single query
+    p_value: float  # paired permutation test, adjusted by Holm over the categories
 
 
 @dataclass(frozen=True)
 class Reversal:
-    """A reversal of the order of two systems.
+    """A reversal of the order of two systems."""
 
-    Attributes:
-        kind: ``opposed``, ``weighting`` or ``coverage``.
-        text: description with the numbers.
-    """
-
-    kind: str
-    text: str
+    kind: str  # ``opposed``, ``weighting`` or ``coverage``
+    text: str  # description with the numbers
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Two systems by category.
+    """Two systems by category."""
 
-    Attributes:
-        first: name of a; ``second`` is that of b.
-        overall: the difference over all queries.
-        rows: one per category, ordered by name.
-        reversals: reversals of the order; may be empty.
-        notes: queries that do not pair.
-    """
-
-    first: str
+    first: str  # name of a; ``second`` is that of b
     second: str
-    overall: CategoryRow
-    rows: tuple[CategoryRow, ...]
-    reversals: tuple[Reversal, ...]
-    notes: tuple[str, ...]
+    overall: CategoryRow  # the difference over all queries
+    rows: tuple[CategoryRow, ...]  # one per category, ordered by name
+    reversals: tuple[Reversal, ...]  # reversals of the order; may be empty
+    notes: tuple[str, ...]  # queries that do not pair
 
 
 def breakdown(

@@ -22,34 +22,21 @@ CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The rule's verdict on one candidate.
-
-    Attributes:
-        model: its name.
-        verdict: what is shown, as of `differences.verdict`.
-        matters: whether the difference is significant and larger than the minimum.
-        text: the verdict with its reason.
-    """
+    """The rule's verdict on one candidate."""
 
     model: str
-    verdict: str
-    matters: bool
-    text: str
+    verdict: str  # what is shown, as of `differences.verdict`
+    matters: bool  # whether the difference is significant and larger than the minimum
+    text: str  # the verdict with its reason
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Which model to use from now on.
-
-    Attributes:
-        use: its name.
-        current: name of the model in use.
-        reason: why, with the numbers.
-    """
+    """Which model to use from now on."""
 
     use: str
-    current: str
-    reason: str
+    current: str  # name of the model in use
+    reason: str  # why, with the numbers
 
     @property
     def title(self) -> str:
@@ -63,21 +50,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class QueryChange:
-    """A query on which a candidate and the model in use differ.
+    """A query on which a candidate and the model in use differ."""
 
-    Attributes:
-        model: name of the candidate.
-        query: id of the query.
-        current: score of the model in use.
-        score: score of the candidate.
-        difference: candidate − model in use.
-    """
-
-    model: str
-    query: str
-    current: float
-    score: float
-    difference: float
+    model: str  # name of the candidate
+    query: str  # id of the query
+    current: float  # score of the model in use
+    score: float  # score of the candidate
+    difference: float  # candidate - model in use
 
 
 def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recommendation:
@@ -97,12 +76,7 @@ def recommend(difference: PairedDifference, *, comparison: Comparison) -> Recomm
 
 
 def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -> Decision:
-    """Take the best candidate that is better, or keep the model in use.
-
-    Args:
-        differences: of every candidate from the model in use, at least one.
-        comparison: what they are of, with the parameters of the rule.
-    """
+    """Take the best candidate that is better than the model in use, or keep that."""
     how = comparison.procedure
     by_gain = sorted(differences, key=lambda each: -each.difference)
     current, best = by_gain[0].second, by_gain[0]
@@ -157,12 +131,7 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
 
 
 def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
-    """The queries on which the two systems differ most, largest change first.
-
-    Args:
-        matrix: scores of the candidate and the model in use, in this order.
-        most: maximum number of queries; unchanged queries are never listed.
-    """
+    """The ``most`` queries on which the first system differs most from the second, if any."""
     changes = [
         QueryChange(matrix.systems[0], query, current, score, score - current)
         for query, (score, current) in zip(matrix.queries, matrix.scores.T.tolist(), strict=True)

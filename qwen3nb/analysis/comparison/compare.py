@@ -37,7 +37,7 @@ from qwen3nb.analysis.stats.paired_tests import (
     queries_to_show,
     unseen_outlier_could_turn,
 )
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import correlation_influence
@@ -56,28 +56,20 @@ _FEWEST_PAIRS = 4  # of a correlation that has an interval
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Systems compared with a baseline and with one another, task by task.
+    """Systems compared with a baseline and with one another, task by task."""
 
-    Attributes:
-        baseline: name of the system that the others are compared with; empty if there is none.
-        tasks: one comparison per task and metric.
-        records: the records behind them, by task and name of the system.
-        procedure: how differences are tested.
-        names: of the systems, by identity and seed.
-        left_out: records that are not compared, each with the reason.
-        labels: name of the system by each label that its records carry.
-        correlations: comparisons on the tasks that are scored by a correlation (see `_as_means`).
-        means: comparisons on the means of a tier's benchmarks, the first of which stands for it.
-    """
-
-    baseline: str
-    tasks: tuple[TaskComparison, ...]
+    baseline: str  # name of the system that the others are compared with; empty if there is none
+    tasks: tuple[TaskComparison, ...]  # one comparison per task and metric
+    # the records behind them, by task and name of the system
     records: Mapping[tuple[str, str], Result]
-    procedure: Procedure
-    names: Names
-    left_out: tuple[str, ...] = ()
+    procedure: Procedure  # how differences are tested
+    names: Names  # of the systems, by identity and seed
+    left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
+    # name of the system by each label that its records carry
     labels: Mapping[str, str] = field(default_factory=dict)
+    # comparisons on the tasks that are scored by a correlation (see `_as_means`)
     correlations: tuple[TaskComparison, ...] = ()
+    # comparisons on the means of a tier's benchmarks, the first of which stands for it
     means: tuple[MeanComparison, ...] = ()
 
     @property
@@ -161,7 +153,7 @@ class Comparison:
         """
         how, (ours, theirs) = self.procedure, self.matrix(difference).scores
         by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
-        by_interval = shown_by_interval(ours - theirs, level=how.level)
+        by_interval = shown_by_interval(ours - theirs)
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
@@ -169,7 +161,7 @@ class Comparison:
         how, (ours, theirs) = self.procedure, self.matrix(difference).scores
         if how.minimum <= 0:
             return None
-        return queries_to_show(ours - theirs, margin=how.minimum, level=how.level)
+        return queries_to_show(ours - theirs, margin=how.minimum)
 
     def could_turn(self, difference: PairedDifference) -> bool:
         """Whether rare queries that are not among a pair's could turn the sign."""
@@ -297,7 +289,7 @@ def compare(
             raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
         baseline = labels[baseline]
     reference = baseline or _best(newest, names, metrics[0])
-    procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
+    procedure = Procedure(alpha, minimum, correction, draws, seed)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
     compared = [
         _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)

@@ -74,8 +74,8 @@ def verdict(
     return "equivalent" if near else "no worse" if no_worse(interval, margin) else "not shown"
 
 
-def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -> float | None:
-    """The smallest true difference whose interval leaves out 0 in a share ``power`` of samples.
+def shown_by_interval(differences: Array) -> float | None:
+    """The smallest true difference whose interval leaves out 0 in 80 % of the samples.
 
     Of samples of n queries whose differences spread like these (n,), to three digits; None if
     there is none.
@@ -83,11 +83,11 @@ def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -
     n = len(differences)
     if n < 2:
         return None
-    below = float(ndtri(power)) * float(differences.std(ddof=1)) / math.sqrt(n)
+    below = float(ndtri(0.8)) * float(differences.std(ddof=1)) / math.sqrt(n)
     rest = differences - differences.mean() - below
 
     def shown(thousandths: int) -> bool:
-        ends = difference_intervals(rest[None] + thousandths / 1000, level=level)[0]
+        ends = difference_intervals(rest[None] + thousandths / 1000, level=LEVEL)[0]
         return ends is not None and ends[0] > 0
 
     least = bisect_left(range(_LARGEST), True, key=shown)
@@ -96,39 +96,23 @@ def shown_by_interval(differences: Array, *, level: float, power: float = 0.8) -
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The mean difference of two systems over the queries that both answered.
+    """The mean difference of two systems over the queries that both answered."""
 
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        first: name of system a.
-        second: name of system b.
-        n: number of shared queries.
-        unpaired: number of queries that only one of the two answered.
-        means: mean of a and mean of b.
-        difference: mean of a − b.
-        interval: see `metrics.intervals.difference_interval`; None for a single query.
-        p_value: two-sided paired permutation test, uncorrected.
-        corrected: p-value corrected over its family.
-        family: number of comparisons in that family.
-        d_z: Cohen's d_z, or None.
-        won: queries on which a is above b; ``tied`` and ``lost`` likewise.
-    """
-
-    task: str
-    metric: str
-    first: str
-    second: str
-    n: int
-    unpaired: int
-    means: tuple[float, float]
-    difference: float
+    task: str  # name of the task
+    metric: str  # name of the metric
+    first: str  # name of system a
+    second: str  # name of system b
+    n: int  # number of shared queries
+    unpaired: int  # number of queries that only one of the two answered
+    means: tuple[float, float]  # mean of a and mean of b
+    difference: float  # mean of a - b
+    # see `metrics.intervals.difference_interval`; None for a single query
     interval: Interval | None
-    p_value: float
-    corrected: float
-    family: int
-    d_z: float | None
-    won: int
+    p_value: float  # two-sided paired permutation test, uncorrected
+    corrected: float  # p-value corrected over its family
+    family: int  # number of comparisons in that family
+    d_z: float | None  # Cohen's d_z, or None
+    won: int  # queries on which a is above b; ``tied`` and ``lost`` likewise
     tied: int
     lost: int
 
@@ -159,45 +143,18 @@ class PairedDifference:
         )
 
 
-class _PairTest(NamedTuple):
-    """The test of a pair: p-value, corrected over its family, number of comparisons in that."""
-
-    p_value: float
-    corrected: float
-    family: int
-
-
 def paired_differences(
-    matrix: ScoreMatrix,
-    *,
-    pairs: Sequence[Pair] | None = None,
-    draws: int = DRAWS,
-    level: float = LEVEL,
-    seed: int,
+    matrix: ScoreMatrix, *, draws: int = DRAWS, seed: int
 ) -> list[PairedDifference]:
-    """Differences between the systems of a matrix, uncorrected.
-
-    Args:
-        matrix: scores on the shared queries.
-        pairs: names of the systems to compare, first − second; every pair by default.
-        draws: number of sign flips.
-        level: of the intervals.
-        seed: of the draws, combined with the query ids.
-    """
-    names = list(itertools.combinations(matrix.systems, 2)) if pairs is None else list(pairs)
-    tests = [_PairTest(p, p, 1) for p in _p_values(matrix, names, draws=draws, seed=seed)]
-    return _described(matrix, names, tests, level=level)
+    """Differences between all pairs of the systems of a matrix, uncorrected."""
+    names = list(itertools.combinations(matrix.systems, 2))
+    p_values = _p_values(matrix, names, draws=draws, seed=seed)
+    return _described(matrix, names, [(p, p) for p in p_values], family=1)
 
 
-def corrected(
-    family: Sequence[PairedDifference], *, correction: str = "holm"
-) -> list[PairedDifference]:
-    """The same differences with p-values corrected over all of them.
-
-    Raises:
-        ValueError: an unknown correction; lists those available.
-    """
-    values = adjust([each.p_value for each in family], how=correction)
+def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """The same differences with p-values corrected over all of them, by Holm's method."""
+    values = adjust([each.p_value for each in family])
     return [
         replace(each, corrected=p, family=len(family))
         for each, p in zip(family, values, strict=True)
@@ -219,18 +176,22 @@ def _p_values(matrix: ScoreMatrix, pairs: Sequence[Pair], *, draws: int, seed: i
 
 
 def _described(
-    matrix: ScoreMatrix, pairs: Sequence[Pair], tests: Sequence[_PairTest], *, level: float
+    matrix: ScoreMatrix,
+    pairs: Sequence[Pair],
+    p_values: Sequence[tuple[float, float]],
+    *,
+    family: int,
 ) -> list[PairedDifference]:
-    """The differences of pairs of systems, given their tests."""
+    """The differences of pairs of systems, given their p-values, uncorrected and corrected."""
     means = matrix.scores.mean(axis=1).tolist()
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
     with ThreadPoolExecutor(cores()) as pool:
         blocks = pool.map(
-            lambda block: (effect_sizes(block), difference_intervals(block, level=level)),
+            lambda block: (effect_sizes(block), difference_intervals(block, level=LEVEL)),
             _blocks(matrix, pairs),
         )
         each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
-        rows = zip(pairs, _rows(matrix, pairs).tolist(), each, tests, strict=True)
+        rows = zip(pairs, _rows(matrix, pairs).tolist(), each, p_values, strict=True)
         return [
             PairedDifference(
                 task=matrix.task,
@@ -246,9 +207,11 @@ def _described(
                 won=size.won,
                 tied=size.tied,
                 lost=size.lost,
-                **test._asdict(),
+                p_value=p_value,
+                corrected=corrected,
+                family=family,
             )
-            for (a, b), (i, j), (size, interval), test in rows
+            for (a, b), (i, j), (size, interval), (p_value, corrected) in rows
         ]
 
 
@@ -269,23 +232,13 @@ def _blocks(matrix: ScoreMatrix, pairs: Sequence[Pair]) -> Iterator[Array]:
 
 @dataclass(frozen=True)
 class Procedure:
-    """How differences are tested.
+    """How differences are tested."""
 
-    Attributes:
-        alpha: level of the tests.
-        minimum: smallest difference that matters.
-        correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of sign flips.
-        level: of the intervals.
-        seed: of the draws.
-    """
-
-    alpha: float = ALPHA
-    minimum: float = 0.05
-    correction: str = "holm"
-    draws: int = DRAWS
-    level: float = LEVEL
-    seed: int = 0
+    alpha: float = ALPHA  # level of the tests
+    minimum: float = 0.05  # smallest difference that matters
+    correction: str = "holm"  # one of `multiple_testing.CORRECTIONS`
+    draws: int = DRAWS  # number of sign flips
+    seed: int = 0  # of the draws
 
     def decides_at(self, family: int) -> float:
         """The level at which one of a family of tests decides, before any other has.
@@ -306,23 +259,15 @@ class PairOutcome(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TaskComparison:
-    """Systems on one task and metric, each paired difference computed once.
-
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        baseline: name of the baseline; empty if it has no scores here.
-        columns: score per query id of each system, by name; each is a view of an array.
-        procedure: how differences are tested.
-        left_out: records that are not compared, each with the reason.
-    """
+    """Systems on one task and metric, each paired difference computed once."""
 
     task: str
     metric: str
-    baseline: str
+    baseline: str  # name of the baseline; empty if it has no scores here
+    # score per query id of each system, by name; each is a view of an array
     columns: Mapping[str, SystemScores]
-    procedure: Procedure
-    left_out: tuple[str, ...] = ()
+    procedure: Procedure  # how differences are tested
+    left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
@@ -347,7 +292,7 @@ class TaskComparison:
         """Difference and significance of every pair, and nothing else."""
         alpha, outcomes = self.procedure.alpha, []
         for matrix, pairs in self._joined(self._pairs):
-            low = [pair for pair in pairs if self._tests[frozenset(pair)].corrected < alpha]
+            low = [pair for pair in pairs if self._tests[frozenset(pair)][1] < alpha]
             shown = {
                 (each.first, each.second)
                 for each in self._described(low)
@@ -395,16 +340,13 @@ class TaskComparison:
         return list(itertools.combinations(self.columns, 2))
 
     @cached_property
-    def _tests(self) -> dict[frozenset[str], _PairTest]:
-        """Tests of all pairs that share a query, from one set of draws per set of queries."""
+    def _tests(self) -> dict[frozenset[str], tuple[float, float]]:
+        """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
         for matrix, pairs in self._joined(self._pairs):
             p_values |= zip(map(frozenset, pairs), self._drawn(matrix, pairs), strict=True)
         adjusted = adjust(list(p_values.values()), how=self.procedure.correction)
-        return {
-            pair: _PairTest(p, corrected, len(p_values))
-            for (pair, p), corrected in zip(p_values.items(), adjusted, strict=True)
-        }
+        return dict(zip(p_values, zip(p_values.values(), adjusted, strict=True), strict=True))
 
     def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
         """P-values of pairs of systems, uncorrected, from one set of draws."""
@@ -438,6 +380,6 @@ class TaskComparison:
         differences: dict[Pair, PairedDifference] = {}
         for matrix, group in self._joined(pairs):
             tests = [self._tests[frozenset(pair)] for pair in group]
-            described = _described(matrix, group, tests, level=self.procedure.level)
+            described = _described(matrix, group, tests, family=len(self._tests))
             differences |= zip(group, described, strict=True)
         return [differences[pair] for pair in pairs if pair in differences]

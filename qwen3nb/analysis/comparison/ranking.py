@@ -15,7 +15,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -35,47 +34,29 @@ from qwen3nb.metrics.intervals import (
 
 @dataclass(frozen=True)
 class Standing:
-    """One system in the ranking.
+    """One system in the ranking."""
 
-    Attributes:
-        system: its name.
-        mean: mean over tasks of the means over queries, weighted as the ranking's tasks are.
-        interval: interval of that mean, from those of the tasks.
-        rank: 1 is best; equal means share the better rank.
-        rank_interval: of the true rank; all hold at once with probability 1 − alpha.
-        groups: numbers of its tie groups, from 1.
-    """
-
-    system: str
-    mean: float
-    interval: Interval
-    rank: int
-    rank_interval: tuple[int, int]
-    groups: tuple[int, ...]
+    system: str  # its name
+    mean: float  # mean over tasks of the means over queries, weighted as the ranking's tasks are
+    interval: Interval  # interval of that mean, from those of the tasks
+    rank: int  # 1 is best; equal means share the better rank
+    rank_interval: tuple[int, int]  # of the true rank; all hold at once with probability 1 - alpha
+    groups: tuple[int, ...]  # numbers of its tie groups, from 1
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Standings from best to worst.
+    """Standings from best to worst."""
 
-    Attributes:
-        standings: one per system.
-        groups: tie groups: neighbouring systems that are not significantly different; a
-            system may be in several.
-        tasks: names of the tasks that are averaged over.
-        alpha: family-wise level of the tests behind groups and rank intervals.
-        left_out: systems without a score on every task, and queries that do not pair.
-        queries: number of queries of each task.
-        name: what the tasks are, such as the name of a benchmark; empty for any tasks.
-    """
-
-    standings: tuple[Standing, ...]
+    standings: tuple[Standing, ...]  # one per system
+    # tie groups: neighbouring systems that are not significantly different; a system may be in
+    # several
     groups: tuple[tuple[str, ...], ...]
-    tasks: tuple[str, ...]
-    alpha: float
-    left_out: tuple[str, ...]
-    queries: tuple[int, ...]
-    name: str = ""
+    tasks: tuple[str, ...]  # names of the tasks that are averaged over
+    alpha: float  # family-wise level of the tests behind groups and rank intervals
+    left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
+    queries: tuple[int, ...]  # number of queries of each task
+    name: str = ""  # what the tasks are, such as the name of a benchmark; empty for any tasks
 
     @property
     def means(self) -> dict[str, float]:
@@ -87,7 +68,6 @@ def rank_systems(
     matrices: Sequence[ScoreMatrix],
     *,
     n_resamples: int = DRAWS,
-    level: float = LEVEL,
     alpha: float = 0.05,
     seed: int,
     weights: Sequence[float] = (),
@@ -100,7 +80,6 @@ def rank_systems(
     Args:
         matrices: one per task.
         n_resamples: number of sign flips, more where so many pairs need them.
-        level: of the intervals of means.
         alpha: family-wise level of the tests behind groups and rank intervals.
         seed: of the sign flips.
         weights: one per task; they are scaled to add up to 1.
@@ -124,7 +103,7 @@ def rank_systems(
     for (i, j), p in zip(pairs, p_values, strict=True):
         if p < alpha:  # an interval takes longer than its test
             parts = [column[:, i] - column[:, j] for column in columns]
-            ends = over_tasks(parts, shares, level=level, paired=True)
+            ends = over_tasks(parts, shares, paired=True)
             differ[i, j] = differ[j, i] = significant(p, ends, alpha=alpha)
     groups = tie_groups(order, differ)
     better = differ & (means[:, None] > means)
@@ -132,7 +111,7 @@ def rank_systems(
         Standing(
             system=systems[i],
             mean=float(means[i]),
-            interval=over_tasks([column[:, i] for column in columns], shares, level=level),
+            interval=over_tasks([column[:, i] for column in columns], shares),
             rank=1 + int((means > means[i]).sum()),
             rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
@@ -150,20 +129,11 @@ def rank_systems(
     )
 
 
-def over_tasks(
-    columns: Sequence[Array], shares: Array, *, level: float, paired: bool = False
-) -> Interval:
-    """Interval of a mean over tasks; a task with a single query counts as exact.
-
-    Args:
-        columns: per task, scores (n,), or if ``paired``, differences of scores.
-        shares: of the tasks.
-        level: of the interval.
-        paired: whether these are differences.
-    """
+def over_tasks(columns: Sequence[Array], shares: Array, *, paired: bool = False) -> Interval:
+    """Interval of a mean over tasks; a task with a single query counts as exact."""
     values = [float(each.mean()) for each in columns]
     ends = [
-        (difference_interval(each, level=level) if paired else mean_interval(each, level=level)[1])
+        (difference_interval(each, level=LEVEL) if paired else mean_interval(each, level=LEVEL)[1])
         or (value, value)
         for each, value in zip(columns, values, strict=True)
     ]
@@ -239,43 +209,22 @@ def mean_p_values(
 
 @dataclass(frozen=True)
 class CategoryBoards:
-    """Rankings over all tasks and within each category.
+    """Rankings over all tasks and within each category."""
 
-    Attributes:
-        overall: all tasks, weighted equally.
-        boards: one ranking per category.
-        balanced: systems with their means over categories, weighted equally, from best to
-            worst.
-        reversals: pairs of systems whose order is reversed: ``weighting`` between weighting
-            tasks and weighting categories equally; ``opposed`` in a category in which they
-            differ significantly.
-        notes: categories without a ranking, with the reason.
-    """
-
-    overall: Ranking
-    boards: dict[str, Ranking]
+    overall: Ranking  # all tasks, weighted equally
+    boards: dict[str, Ranking]  # one ranking per category
+    # systems with their means over categories, weighted equally, from best to worst
     balanced: tuple[tuple[str, float], ...]
+    # pairs of systems whose order is reversed: ``weighting`` between weighting tasks and weighting
+    # categories equally; ``opposed`` in a category in which they differ significantly
     reversals: tuple[Reversal, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # categories without a ranking, with the reason
 
 
 def category_leaderboards(
-    matrices: Sequence[ScoreMatrix],
-    categories: Mapping[str, str],
-    *,
-    n_resamples: int = DRAWS,
-    alpha: float = 0.05,
-    seed: int,
+    matrices: Sequence[ScoreMatrix], categories: Mapping[str, str], *, seed: int
 ) -> CategoryBoards:
-    """Rank systems over all tasks and within each category of tasks.
-
-    Args:
-        matrices: one per task.
-        categories: category per task, such as its type; a task without one forms its own
-            category.
-        n_resamples: number of sign flips.
-        alpha: level of the tests behind tie groups and rank intervals.
-        seed: of the sign flips.
+    """Rank systems over all tasks and within each category (by default its own) of tasks.
 
     Raises:
         ValueError: as in `rank_systems`, over all tasks.
@@ -283,12 +232,11 @@ def category_leaderboards(
     groups: dict[str, list[ScoreMatrix]] = {}
     for matrix in matrices:
         groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
-    rank = partial(rank_systems, n_resamples=n_resamples, alpha=alpha, seed=seed)
-    overall = rank(matrices)
+    overall = rank_systems(matrices, seed=seed)
     boards, notes = {}, []
     for name, group in groups.items():
         try:
-            boards[name] = rank(group)
+            boards[name] = rank_systems(group, seed=seed)
         except ValueError as error:
             notes.append(f"{name}: {error}")
     tables = [board.means for board in boards.values()]

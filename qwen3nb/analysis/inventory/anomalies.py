@@ -33,17 +33,11 @@ _TASKS = 2  # nor are equal means on this many tasks
 
 @dataclass(frozen=True)
 class Flag:
-    """An anomaly for a person to check.
+    """An anomaly for a person to check."""
 
-    Attributes:
-        kind: one of the kinds listed in the module's docstring.
-        text: description with names and numbers.
-        files: the files concerned.
-    """
-
-    kind: str
-    text: str
-    files: tuple[str, ...] = ()
+    kind: str  # one of the kinds listed in the module's docstring
+    text: str  # description with names and numbers
+    files: tuple[str, ...] = ()  # the files concerned
 
 
 def find_flags(scores: Sequence[Score]) -> list[Flag]:

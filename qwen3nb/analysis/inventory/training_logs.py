@@ -31,35 +31,24 @@ _LAYER_MODULE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """The log of one training.
+    """The log of one training."""
 
-    Attributes:
-        name: of the training.
-        series: by name (``loss``, ``lr``, …), step and value in order.
-        notes: lines that cannot be read.
-    """
-
-    name: str
+    name: str  # of the training
+    # by name (``loss``, ``lr``, …), step and value in order
     series: dict[str, tuple[tuple[int, float], ...]]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # lines that cannot be read
 
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Cosines of two objectives' gradients.
+    """Cosines of two objectives' gradients."""
 
-    Attributes:
-        name: of the training.
-        steps: at which they were measured.
-        cosines: per layer and module, such as ``("0", "q_proj")``, one value per step, or
-            None; the mean over several parameters (a LoRA's A and B).
-        notes: lines that cannot be read.
-    """
-
-    name: str
-    steps: tuple[int, ...]
+    name: str  # of the training
+    steps: tuple[int, ...]  # at which they were measured
+    # per layer and module, such as ``("0", "q_proj")``, one value per step, or None; the mean over
+    # several parameters (a LoRA's A and B)
     cosines: dict[tuple[str, str], tuple[float | None, ...]] = field(repr=False)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # lines that cannot be read
 
     @property
     def layers(self) -> tuple[str, ...]:

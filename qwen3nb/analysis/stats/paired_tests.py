@@ -48,60 +48,38 @@ SINGLE = "a single query has no spread"
 
 @dataclass(frozen=True)
 class MeanDifference:
-    """A mean difference with its interval.
+    """A mean difference with its interval."""
 
-    Attributes:
-        difference: mean of a − b.
-        interval: ends of the widened Student's interval; None for a single query.
-        level: nominal coverage, 0.95 by default.
-        n: number of queries.
-        undefined: why there is no interval, or empty.
-    """
-
-    difference: float
-    interval: Interval | None
-    level: float
-    n: int
-    undefined: str = ""
+    difference: float  # mean of a - b
+    interval: Interval | None  # ends of the widened Student's interval; None for a single query
+    level: float  # nominal coverage, 0.95 by default
+    n: int  # number of queries
+    undefined: str = ""  # why there is no interval, or empty
 
 
 @dataclass(frozen=True)
 class PermutationResult:
-    """A mean difference with the p-value of a permutation test.
+    """A mean difference with the p-value of a permutation test."""
 
-    Attributes:
-        difference: mean of a − b.
-        p_value: two-sided.
-        n: number of queries.
-        method: ``random``: p is (b + 1) / (m + 1) over m random sign flips; ``exact``: p is
-            b / 2^n over all sign flips.
-        resamples: m, or 2^n.
-    """
-
-    difference: float
-    p_value: float
-    n: int
+    difference: float  # mean of a - b
+    p_value: float  # two-sided
+    n: int  # number of queries
+    # ``random``: p is (b + 1) / (m + 1) over m random sign flips; ``exact``: p is b / 2^n over all
+    # sign flips
     method: str = "random"
-    resamples: int = 0
+    resamples: int = 0  # m, or 2^n
 
 
 @dataclass(frozen=True)
 class TestResult:
-    """The result of a test.
-
-    Attributes:
-        statistic: t or W; None if it has no finite value.
-        p_value: two-sided; None if undefined.
-        n: number of queries.
-        undefined: why there is no value, or empty.
-    """
+    """The result of a test."""
 
     __test__ = False  # not a pytest test
 
-    statistic: float | None
-    p_value: float | None
-    n: int
-    undefined: str = ""
+    statistic: float | None  # t or W; None if it has no finite value
+    p_value: float | None  # two-sided; None if undefined
+    n: int  # number of queries
+    undefined: str = ""  # why there is no value, or empty
 
 
 @dataclass(frozen=True)
@@ -130,30 +108,20 @@ class EffectSize:
 
 @dataclass(frozen=True)
 class EquivalenceResult:
-    """Whether the interval of a difference lies within a margin.
+    """Whether the interval of a difference lies within a margin."""
 
-    Attributes:
-        difference: mean of a − b.
-        margin: differences smaller than this do not matter.
-        interval: of the difference, the one that every page shows; None for a single query.
-        no_worse: whether a is non-inferior: the interval ends above −margin.
-        equivalent: whether the interval lies within ±margin.
-        alpha: 1 − level of the interval.
-        n: number of queries.
-        queries_needed: how many queries that differ like these would show it; n if these do, None
-            if no number would (`queries_to_show`).
-        undefined: why there is no interval, or empty.
-    """
-
-    difference: float
-    margin: float
+    difference: float  # mean of a - b
+    margin: float  # differences smaller than this do not matter
+    # of the difference, the one that every page shows; None for a single query
     interval: Interval | None
-    no_worse: bool
-    equivalent: bool
-    alpha: float
-    n: int
+    no_worse: bool  # whether a is non-inferior: the interval ends above -margin
+    equivalent: bool  # whether the interval lies within ±margin
+    alpha: float  # 1 - level of the interval
+    n: int  # number of queries
+    # how many queries that differ like these would show it; n if these do, None if no number would
+    # (`queries_to_show`)
     queries_needed: int | None
-    undefined: str = ""
+    undefined: str = ""  # why there is no interval, or empty
 
 
 def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> MeanDifference:
@@ -250,11 +218,7 @@ def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
 
 
 def effect_sizes(differences: Array) -> list[EffectSize]:
-    """The effect sizes of many pairs of systems.
-
-    Args:
-        differences: of their scores (pairs, n), finite.
-    """
+    """The effect sizes of many pairs of systems, from differences of scores (pairs, n)."""
     n = differences.shape[1]
     means = differences.mean(axis=1).tolist()
     spread = differences.std(axis=1, ddof=min(1, n - 1)).tolist()

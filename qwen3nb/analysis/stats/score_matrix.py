@@ -23,15 +23,11 @@ Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
 @dataclass(frozen=True, eq=False)
 class SystemScores(Mapping[str, float]):
-    """One system's scores on a task: an array, read like a dictionary by query id.
+    """One system's scores on a task: an array, read like a dictionary by query id."""
 
-    Attributes:
-        queries: n ids, sorted; systems that answered the same queries share one tuple.
-        scores: (n,), in the order of the ids.
-    """
-
+    # n ids, sorted; systems that answered the same queries share one tuple
     queries: tuple[str, ...]
-    scores: Array
+    scores: Array  # (n,), in the order of the ids
 
     def __getitem__(self, query: str) -> float:
         at = bisect_left(self.queries, query)
@@ -80,22 +76,14 @@ class QuerySorter:
 
 @dataclass(frozen=True)
 class ScoreMatrix:
-    """Scores of several systems on the queries that all of them answered.
-
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        systems: S names.
-        queries: n ids, sorted.
-        scores: (S, n).
-        unpaired: per system, the query ids that are not shared by all systems.
-    """
+    """Scores of several systems on the queries that all of them answered."""
 
     task: str
     metric: str
-    systems: tuple[str, ...]
-    queries: tuple[str, ...]
-    scores: Array
+    systems: tuple[str, ...]  # S names
+    queries: tuple[str, ...]  # n ids, sorted
+    scores: Array  # (S, n)
+    # per system, the query ids that are not shared by all systems
     unpaired: dict[str, tuple[str, ...]]
 
     def column(self, system: str) -> Array:

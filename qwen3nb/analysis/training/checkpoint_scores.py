@@ -40,34 +40,21 @@ _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """A step of a training.
+    """A step of a training."""
 
-    Attributes:
-        training: its name, without seed.
-        seed: of the training; 0 if the label names none.
-        step: number of optimiser steps.
-    """
-
-    training: str
-    seed: int
-    step: int
+    training: str  # its name, without seed
+    seed: int  # of the training; 0 if the label names none
+    step: int  # number of optimiser steps
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """One training on one task.
-
-    Attributes:
-        training: its name.
-        task: name of the task.
-        metric: name of the metric.
-        records: record by seed, then step.
-    """
+    """One training on one task."""
 
     training: str
     task: str
     metric: str
-    records: dict[int, dict[int, Result]] = field(repr=False)
+    records: dict[int, dict[int, Result]] = field(repr=False)  # record by seed, then step
 
     @property
     def scores(self) -> dict[int, dict[int, Mapping[str, float]]]:
@@ -110,11 +97,6 @@ def trajectories(
     """Trainings ordered by task, as in ``tasks``, and name.
 
     Of several revisions of a task's data, the one with most records is used.
-
-    Args:
-        results: one record per model and task, as from `records.store.latest`.
-        tasks: names of the tasks.
-        metric: by default each task's main metric.
     """
     given, ordered = list(results), []
     for task in dict.fromkeys(tasks):
@@ -168,26 +150,18 @@ def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:
             points.append(Point(step, value.value, ends, change, None))
     n = min(result.metrics[metric].n for result in steps.values())
     methods = (result.metrics[metric].interval for result in steps.values())
-    return Curve(tuple(points), n, 0.95, (), interval_words(methods))
+    return Curve(tuple(points), n, (), interval_words(methods))
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What one training changed on one task.
-
-    Attributes:
-        task: the task.
-        metric: its metric.
-        name: the training, with the number of its seed if it has several.
-        gain: the first against the last step, p corrected by Holm over all summaries.
-        best: the best step.
-    """
+    """What one training changed on one task."""
 
     task: str
-    metric: str
-    name: str
-    gain: Gain
-    best: BestCheckpoint
+    metric: str  # its metric
+    name: str  # the training, with the number of its seed if it has several
+    gain: Gain  # the first against the last step, p corrected by Holm over all summaries
+    best: BestCheckpoint  # the best step
 
 
 def training_summaries(

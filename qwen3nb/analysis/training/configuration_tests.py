@@ -30,62 +30,34 @@ _BySeed = dict[int | None, Score]
 
 @dataclass(frozen=True)
 class ConfigurationDifference:
-    """The mean difference first − second of two configurations on one data set.
+    """The mean difference first − second of two configurations on one data set."""
 
-    Attributes:
-        kind: ``reranking`` or ``embedding``.
-        task: name of the data set.
-        metric: name of the metric.
-        first: name of a configuration.
-        second: name of the other.
-        seeds: those that both have.
-        by_seed: difference per seed.
-        difference: their mean.
-        interval: over queries if there are scores per query, else over seeds; or None.
-        p_value: two-sided, uncorrected; None if it cannot be computed.
-        corrected: p-value corrected over its family.
-        family: number of p-values in that family.
-        n: number of queries that all runs answered; 0 without scores per query.
-        unpaired: number of queries that only some of the runs answered.
-        test: name of the test.
-        undefined: why there is no p-value, or empty.
-    """
-
-    kind: str
+    kind: str  # ``reranking`` or ``embedding``
     task: str
     metric: str
-    first: str
-    second: str
-    seeds: tuple[int | None, ...]
-    by_seed: tuple[float, ...]
-    difference: float
+    first: str  # name of a configuration
+    second: str  # name of the other
+    seeds: tuple[int | None, ...]  # those that both have
+    by_seed: tuple[float, ...]  # difference per seed
+    difference: float  # their mean
+    # over queries if there are scores per query, else over seeds; or None
     interval: Interval | None
-    p_value: float | None
-    corrected: float | None
-    family: int
-    n: int
-    unpaired: int
-    test: str
-    undefined: str = ""
+    p_value: float | None  # two-sided, uncorrected; None if it cannot be computed
+    corrected: float | None  # p-value corrected over its family
+    family: int  # number of p-values in that family
+    n: int  # number of queries that all runs answered; 0 without scores per query
+    unpaired: int  # number of queries that only some of the runs answered
+    test: str  # name of the test
+    undefined: str = ""  # why there is no p-value, or empty
 
 
 def configuration_differences(
-    scores: Iterable[Score], *, draws: int = DRAWS, correction: str = "holm", seed: int
+    scores: Iterable[Score], *, draws: int = DRAWS, seed: int
 ) -> list[ConfigurationDifference]:
-    """Compare all pairs of configurations on every data set that both were evaluated on.
-
-    Args:
-        scores: of trained runs; of several for one run, task and metric, the newest is used.
-        draws: number of sign flips.
-        correction: of the p-values, over all that are returned.
-        seed: of the draws, combined with the query ids.
-
-    Raises:
-        ValueError: an unknown correction.
-    """
+    """Compare all pairs of configurations on every data set that both were evaluated on."""
     given = list(_compared(_by_configuration(scores), draws=draws, seed=seed))
     tested = [each.p_value for each in given if each.p_value is not None]
-    values = iter(adjust(tested, how=correction))
+    values = iter(adjust(tested))
     return [
         each if each.p_value is None else replace(each, corrected=next(values), family=len(tested))
         for each in given

@@ -18,22 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.analysis.training.tir_estimate import (
     EXIT_CODES,
-    ByQuery,
+    DataSetScores,
     Estimate,
     Gate,
     Measured,
     estimate,
     mean_estimate,
 )
-from qwen3nb.metrics.intervals import Array
 from qwen3nb.utils.choices import one_of
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
@@ -49,18 +49,12 @@ _WORDS = {"data_seed": "data seed", "steps": "optimiser steps", "task_steps": "s
 
 @dataclass(frozen=True)
 class Run:
-    """One trained adapter.
+    """One trained adapter."""
 
-    Attributes:
-        system: name of its configuration.
-        seed: of the run.
-        facts: see `run_metadata.FACTS`.
-        scores: score by task (``reranking``, ``embedding``), then data set.
-    """
-
-    system: str
-    seed: int | None
-    facts: Mapping[str, Any]
+    system: str  # name of its configuration
+    seed: int | None  # of the run
+    facts: Mapping[str, Any]  # see `collect.FACTS`
+    # score by task (``reranking``, ``embedding``), then data set
     scores: dict[str, dict[str, Score]] = field(repr=False)
 
     @property
@@ -82,66 +76,29 @@ class Run:
 
 
 @dataclass(frozen=True)
-class MatchedPairs:
-    """The pairs of one joint configuration.
-
-    Attributes:
-        system: name of the joint configuration.
-        facts: mode, rank and base.
-        pairs: specialist and joint run by task, in order of seeds.
-        refused: pairs that are not comparable, with the reason.
-        missing: missing runs.
-    """
-
-    system: str
-    facts: dict[str, Any]
-    pairs: dict[str, tuple[tuple[Run, Run], ...]]
-    refused: tuple[str, ...]
-    missing: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Group:
-    """One joint configuration against its specialists.
+    """One joint configuration against its specialists."""
 
-    Attributes:
-        system: name of the joint configuration.
-        mode: its training mode; ``rank`` and ``base`` are those of its adapter.
-        overall: mean TIR of the tasks.
-        tasks: one estimate per task, on the mean of its data sets.
-        datasets: one estimate per task and data set.
-        refused: pairs that are not comparable, with the reason.
-        missing: missing runs and scores.
-    """
-
-    system: str
-    mode: str
+    system: str  # name of the joint configuration
+    mode: str  # its training mode; ``rank`` and ``base`` are those of its adapter
     rank: int | None
     base: str | None
-    overall: Estimate
-    tasks: tuple[Estimate, ...]
-    datasets: tuple[Estimate, ...]
-    refused: tuple[str, ...]
-    missing: tuple[str, ...]
+    overall: Estimate  # mean TIR of the tasks
+    tasks: tuple[Estimate, ...]  # one estimate per task, on the mean of its data sets
+    datasets: tuple[Estimate, ...]  # one estimate per task and data set
+    refused: tuple[str, ...]  # pairs that are not comparable, with the reason
+    missing: tuple[str, ...]  # missing runs and scores
 
 
 @dataclass(frozen=True)
 class Interference:
-    """Interference of all joint configurations.
+    """Interference of all joint configurations."""
 
-    Attributes:
-        groups: one per joint configuration.
-        gate: the thresholds.
-        required: facts that have to agree.
-        level: of the intervals.
-        missing: specialists without a joint run.
-    """
-
-    groups: tuple[Group, ...]
-    gate: Gate
-    required: tuple[str, ...]
-    level: float
-    missing: tuple[str, ...]
+    groups: tuple[Group, ...]  # one per joint configuration
+    gate: Gate  # the thresholds
+    required: tuple[str, ...]  # facts that have to agree
+    level: float  # of the intervals
+    missing: tuple[str, ...]  # specialists without a joint run
 
     def verdict(self, *, by: str = "evidence") -> str:
         """The weakest verdict of all groups, ``by`` ``evidence`` or ``point``."""
@@ -154,69 +111,31 @@ class Interference:
 
 
 def interference(
-    scores: Iterable[Score],
-    *,
-    specialists: Mapping[str, str] | None = None,
-    joint: str = "joint",
-    required: Sequence[str] = REQUIRED,
-    gate: Gate | None = None,
-    level: float = 0.95,
+    scores: Iterable[Score], *, required: Sequence[str] = REQUIRED, gate: Gate | None = None
 ) -> Interference:
     """Interference of every joint configuration among ``scores``.
 
     Args:
-        scores: from `collect.load_all_results`.
-        specialists: mode of the specialist per task; by default `SPECIALISTS`.
-        joint: prefix of the mode of joint runs.
-        required: facts that have to agree; ``task_steps`` instead of ``steps`` compares the
-            steps that the joint run spent on the task.
+        scores: from `collect.load_all_results`; those of runs without a known mode are left out.
+        required: facts that have to agree, of `REQUIRABLE`, where unknown ones do not;
+            ``task_steps`` instead of ``steps`` compares the steps of the joint run on the task.
         gate: the thresholds.
-        level: of the intervals.
 
     Raises:
         ValueError: an unknown required fact.
     """
-    modes = dict(SPECIALISTS if specialists is None else specialists)
-    rule = gate or Gate()
-    matched, alone = match_runs(scores, specialists=modes, joint=joint, required=required)
-    groups = tuple(_group(each, list(modes), gate=rule, level=level) for each in matched)
-    return Interference(groups, rule, tuple(required), level, tuple(alone))
-
-
-def match_runs(
-    scores: Iterable[Score],
-    *,
-    specialists: Mapping[str, str],
-    joint: str = "joint",
-    required: Sequence[str] = REQUIRED,
-) -> tuple[list[MatchedPairs], list[str]]:
-    """Pair each joint run with the specialists of its seed, task by task.
-
-    Args:
-        scores: of any runs; those without a known mode are left out.
-        specialists: mode of the specialist per task.
-        joint: prefix of the mode of joint runs.
-        required: facts that have to agree, of `REQUIRABLE`; unknown facts do not agree.
-
-    Returns:
-        The pairs per joint configuration, and the specialists without any joint run of their
-        seed.
-
-    Raises:
-        ValueError: an unknown fact.
-    """
     for name in required:
         one_of("fact", name, REQUIRABLE)
-    runs = _runs(scores)
-    joints: dict[str, list[Run]] = {}
+    gate, runs = gate or Gate(), _runs(scores)
+    known = [run for run in runs if run.mode in SPECIALISTS.values()]
+    joint: dict[str, list[Run]] = {}
     for run in runs:
-        if run.mode.startswith(joint):
-            joints.setdefault(run.system, []).append(run)
-    known = [run for run in runs if run.mode in specialists.values()]
-    matched = [_match(group, known, specialists, required) for group in joints.values()]
-    seeds = {run.seed for group in joints.values() for run in group}
-    alone = [f"{run.name}: no {joint} run of this seed" for run in known if run.seed not in seeds]
-    return matched, alone
+        if run.mode.startswith("joint"):
+            joint.setdefault(run.system, []).append(run)
+    groups = tuple(_group(own, known, required, gate) for own in joint.values())
+    seeds = {run.seed for own in joint.values() for run in own}
+    alone = [f"{run.name}: no joint run of this seed" for run in known if run.seed not in seeds]
+    return Interference(groups, gate, tuple(required), LEVEL, tuple(alone))
 
 
 def _runs(scores: Iterable[Score]) -> list[Run]:
@@ -233,37 +152,51 @@ def _runs(scores: Iterable[Score]) -> list[Run]:
     return sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
 
 
-def _match(
-    group: Sequence[Run],
-    known: Sequence[Run],
-    specialists: Mapping[str, str],
-    required: Sequence[str],
-) -> MatchedPairs:
-    """Pair the runs of one joint configuration with the specialists among the ``known`` runs."""
-    pairs: dict[str, tuple[tuple[Run, Run], ...]] = {}
-    refused, missing = [], []
-    for task, mode in specialists.items():
+def _group(
+    joint: Sequence[Run], known: Sequence[Run], required: Sequence[str], gate: Gate
+) -> Group:
+    """Compare the runs of one joint configuration with the specialists among the ``known`` runs."""
+    tasks: list[Measured] = []
+    datasets, refused, missing, notes = [], [], [], []
+    for task, mode in SPECIALISTS.items():
         candidates = [run for run in known if run.mode == mode]
-        matching = []
-        for joint in group:
-            same_seed = [run for run in candidates if run.seed == joint.seed]
-            reason, specialist = _specialist(task, joint, same_seed, required)
+        pairs = []
+        for run in joint:
+            same_seed = [each for each in candidates if each.seed == run.seed]
+            reason, specialist = _specialist(task, run, same_seed, required)
             if not same_seed:
-                missing.append(f"{task}: no {mode} run of seed {joint.seed}")
+                missing.append(f"{task}: no {mode} run of seed {run.seed}")
             elif reason:
                 refused.append(f"{task}: {reason}")
             else:
-                matching.append((specialist, joint))
-        seeds = {run.seed for run in group}
+                pairs.append((specialist, run))
         missing += [
-            f"{task}: no run of {group[0].system} of seed {run.seed}, which {run.system} has"
+            f"{task}: no run of {joint[0].system} of seed {run.seed}, which {run.system} has"
             for run in candidates
-            if run.seed not in seeds and not _disagreements(task, run, group[0], required[:2])
+            if run.seed not in {each.seed for each in joint}
+            and not _disagreements(task, run, joint[0], required[:2])
         ]
-        if matching:
-            pairs[task] = tuple(matching)
-    facts = {name: group[0].facts.get(name) for name in ("mode", "rank", "base")}
-    return MatchedPairs(group[0].system, facts, pairs, tuple(refused), tuple(missing))
+        scores, left_out = _scores(task, pairs)
+        notes += left_out
+        seeds = tuple(run.seed for _, run in pairs)
+        for name, each in scores.items():
+            datasets.append(estimate(f"{task}: {name}", seeds, [each], gate=gate).estimate)
+        if scores:
+            tasks.append(estimate(task, seeds, list(scores.values()), gate=gate))
+    measured = {each.estimate.name for each in tasks}
+    left = [task for task in SPECIALISTS if task not in measured]
+    facts = joint[0].facts
+    return Group(
+        system=joint[0].system,
+        mode=joint[0].mode,
+        rank=facts.get("rank"),
+        base=facts.get("base"),
+        overall=mean_estimate(tasks, left_out=left, gate=gate),
+        tasks=tuple(each.estimate for each in tasks),
+        datasets=tuple(datasets),
+        refused=tuple(refused),
+        missing=(*missing, *notes),
+    )
 
 
 def _specialist(
@@ -297,44 +230,9 @@ def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[st
     return reasons
 
 
-class _DataSetScores(NamedTuple):
-    """Scores on one data set per role and seed (2, S), and by query, if there are any."""
-
-    values: Array
-    by_query: ByQuery | None = None
-
-
-def _group(matched: MatchedPairs, wanted: Sequence[str], *, gate: Gate, level: float) -> Group:
-    tasks: list[Measured] = []
-    datasets = []
-    missing = list(matched.missing)
-    for task, pairs in matched.pairs.items():
-        scores, notes = _scores(task, pairs)
-        missing += notes
-        if not scores:
-            continue
-        seeds = tuple(joint.seed for _, joint in pairs)
-        for name, each in scores.items():
-            one = _estimate(f"{task}: {name}", seeds, [each], gate=gate, level=level)
-            datasets.append(one.estimate)
-        tasks.append(_estimate(task, seeds, list(scores.values()), gate=gate, level=level))
-    left = [task for task in wanted if task not in {each.estimate.name for each in tasks}]
-    return Group(
-        system=matched.system,
-        mode=str(matched.facts["mode"]),
-        rank=matched.facts["rank"],
-        base=matched.facts["base"],
-        overall=mean_estimate(tasks, left_out=left, gate=gate, level=level),
-        tasks=tuple(each.estimate for each in tasks),
-        datasets=tuple(datasets),
-        refused=matched.refused,
-        missing=tuple(missing),
-    )
-
-
 def _scores(
     task: str, pairs: Sequence[tuple[Run, Run]]
-) -> tuple[dict[str, _DataSetScores], list[str]]:
+) -> tuple[dict[str, DataSetScores], list[str]]:
     """Scores on the data sets that all pairs have, and a note on each of the others."""
     runs = [run for pair in pairs for run in pair]  # specialist and joint of each seed in turn
     shape, tables, notes = (len(pairs), 2), {}, []
@@ -348,24 +246,9 @@ def _scores(
             columns = {score.run: score.per_query for score in own}
             matrix = join(columns, task=f"{task}: {name}")
             by_query = matrix.scores.reshape(*shape, -1).transpose(2, 1, 0)
-            tables[name] = _DataSetScores(by_query.mean(axis=0), (matrix.queries, by_query))
+            tables[name] = DataSetScores(by_query.mean(axis=0), (matrix.queries, by_query))
             notes += matrix.notes
         else:
             values = np.array([score.value for score in own], dtype=float)
-            tables[name] = _DataSetScores(values.reshape(shape).T)
+            tables[name] = DataSetScores(values.reshape(shape).T)
     return tables, notes
-
-
-def _estimate(
-    name: str,
-    seeds: tuple[int | None, ...],
-    datasets: Sequence[_DataSetScores],
-    *,
-    gate: Gate,
-    level: float,
-) -> Measured:
-    """Estimate the TIR of the mean over data sets."""
-    values = np.mean([each.values for each in datasets], axis=0)
-    by_query = [each.by_query for each in datasets if each.by_query is not None]
-    known = by_query if len(by_query) == len(datasets) else None
-    return estimate(name, seeds, values, known, gate=gate, level=level)

@@ -4,8 +4,7 @@ Scores are given per step and query. The mean of the best of several checkpoints
 by the selection; a checkpoint is called the best only if it differs significantly from the next.
 
 References:
-    Fisher 1921 (interval of a correlation); Bonett and Wright 2000 (of a rank
-    correlation).
+    Fisher 1921 (interval of a correlation); Bonett and Wright 2000 (of a rank correlation).
 """
 
 from __future__ import annotations
@@ -21,130 +20,80 @@ from scipy import stats
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import permutation_test
-from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_p_values
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import Interval, difference_interval, interval_words, mean_interval
-from qwen3nb.utils.choices import one_of
 
 PerStep = Mapping[int, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class Point:
-    """The score at one step.
+    """The score at one step."""
 
-    Attributes:
-        step: of the training.
-        mean: over queries.
-        interval: over queries, or None for a single query.
-        change: difference from the mean of the previous step; None at the first.
-        change_interval: its paired interval.
-    """
-
-    step: int
-    mean: float
-    interval: Interval | None
-    change: float | None
-    change_interval: Interval | None
+    step: int  # of the training
+    mean: float  # over queries
+    interval: Interval | None  # over queries, or None for a single query
+    change: float | None  # difference from the mean of the previous step; None at the first
+    change_interval: Interval | None  # its paired interval
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Score against training step.
+    """Score against training step."""
 
-    Attributes:
-        points: ordered by step.
-        n: number of queries shared by all steps.
-        level: of the intervals.
-        notes: queries that do not pair.
-        interval: the methods of the intervals of means; those of changes are of
-            paired differences.
-    """
-
-    points: tuple[Point, ...]
-    n: int
-    level: float
-    notes: tuple[str, ...]
+    points: tuple[Point, ...]  # ordered by step
+    n: int  # number of queries shared by all steps
+    notes: tuple[str, ...]  # queries that do not pair
+    # the methods of the intervals of means; those of changes are of paired differences
     interval: str
 
 
 @dataclass(frozen=True)
 class BestCheckpoint:
-    """The checkpoint with the highest mean, and whether it differs from the others.
+    """The checkpoint with the highest mean, and whether it differs from the others."""
 
-    Attributes:
-        step: of the best checkpoint.
-        mean: its mean, slightly biased upwards by the selection.
-        next_step: of the second best; None if there is only one.
-        difference: best − next.
-        interval: paired interval of the difference.
-        p_value: of best against next, Holm-corrected over best against each of the others.
-        significant: whether the difference is.
-        tied: steps that are not significantly different from the best.
-        statement: a summary in words.
-    """
-
-    step: int
-    mean: float
-    next_step: int | None
-    difference: float | None
-    interval: Interval | None
+    step: int  # of the best checkpoint
+    mean: float  # its mean, slightly biased upwards by the selection
+    next_step: int | None  # of the second best; None if there is only one
+    difference: float | None  # best - next
+    interval: Interval | None  # paired interval of the difference
+    # of best against next, Holm-corrected over best against each of the others
     p_value: float | None
-    significant: bool
-    tied: tuple[int, ...]
-    statement: str
+    significant: bool  # whether the difference is
+    tied: tuple[int, ...]  # steps that are not significantly different from the best
+    statement: str  # a summary in words
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Difference between the last and the first step of a training; neither is selected.
+    """Difference between the last and the first step of a training; neither is selected."""
 
-    Attributes:
-        first: the first step; ``last`` the last.
-        first_mean: mean at the first step; ``last_mean`` at the last.
-        difference: last − first, with its paired ``interval``.
-        p_value: of the paired permutation test, not corrected.
-        n: number of queries.
-        course: ``rising`` or ``falling`` if every step is above or below the one before it,
-            ``uneven`` otherwise, empty for two steps.
-    """
-
-    first: int
+    first: int  # the first step; ``last`` the last
     last: int
-    first_mean: float
+    first_mean: float  # mean at the first step; ``last_mean`` at the last
     last_mean: float
-    difference: float
+    difference: float  # last - first, with its paired ``interval``
     interval: Interval | None
-    p_value: float
+    p_value: float  # of the paired permutation test, not corrected
     n: int
+    # ``rising`` or ``falling`` if every step is above or below the one before it, ``uneven``
+    # otherwise, empty for two steps
     course: str
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """A correlation with its interval.
+    """A correlation with its interval."""
 
-    Attributes:
-        value: the correlation, or None if undefined.
-        interval: 95 % by default; None for fewer than four points.
-        n: number of points.
-        how: ``spearman`` or ``pearson``.
-        undefined: why there is no value or no interval, or empty.
-    """
-
-    value: float | None
-    interval: Interval | None
-    n: int
-    how: str
-    undefined: str = ""
+    value: float | None  # the correlation, or None if undefined
+    interval: Interval | None  # 95 % by default; None for fewer than four points
+    n: int  # number of points
+    undefined: str = ""  # why there is no value or no interval, or empty
 
 
-def curve(scores: PerStep, *, level: float = 0.95) -> Curve:
-    """Learning curve with intervals.
-
-    Args:
-        scores: score per step and query id.
-        level: of the intervals.
+def curve(scores: PerStep) -> Curve:
+    """Learning curve with intervals, of the scores by step and query id.
 
     Raises:
         ValueError: fewer than two steps, or no query shared by all.
@@ -152,25 +101,18 @@ def curve(scores: PerStep, *, level: float = 0.95) -> Curve:
     steps, matrix = _matrix(scores)
     methods, points = set(), []
     for i, values in enumerate(matrix.scores):
-        method, ends = mean_interval(values, level=level)
+        method, ends = mean_interval(values, level=LEVEL)
         methods.add(method)
         mean = float(values.mean())
         if i == 0:
             points.append(Point(steps[i], mean, ends, None, None))
             continue
-        change = difference_interval(values - matrix.scores[i - 1], level=level)
+        change = difference_interval(values - matrix.scores[i - 1], level=LEVEL)
         points.append(Point(steps[i], mean, ends, mean - points[-1].mean, change))
-    return Curve(tuple(points), len(matrix.queries), level, matrix.notes, interval_words(methods))
+    return Curve(tuple(points), len(matrix.queries), matrix.notes, interval_words(methods))
 
 
-def best_checkpoint(
-    scores: PerStep,
-    *,
-    alpha: float = 0.05,
-    n_resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int,
-) -> BestCheckpoint:
+def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
     """The best checkpoint, and whether it differs significantly from the next best.
 
     Of equal means, the earliest step is the best. P-values are corrected for the number of
@@ -191,14 +133,14 @@ def best_checkpoint(
     uncorrected = sign_flip_p_values(
         columns,
         [(best, other) for other in others],
-        n_resamples=n_resamples,
+        n_resamples=DRAWS,
         seed=draw_seed(seed, matrix.queries),
     )
     p_values = adjust(uncorrected)
     intervals = [
-        difference_interval(columns[:, best] - columns[:, other], level=level) for other in others
+        difference_interval(columns[:, best] - columns[:, other], level=LEVEL) for other in others
     ]
-    shown = [significant(*each, alpha=alpha) for each in zip(p_values, intervals, strict=True)]
+    shown = [significant(*each) for each in zip(p_values, intervals, strict=True)]
     tied = tuple(sorted(steps[i] for i, clear in zip(others, shown, strict=True) if not clear))
     second = others[0]
     difference = float(means[best] - means[second])
@@ -226,7 +168,7 @@ def _statement(best: int, second: int, difference: float, p: float, tied: Sequen
     return f"{start}, which is no evidence: {verdict}"
 
 
-def gain(scores: PerStep, *, level: float = 0.95, seed: int) -> Gain:
+def gain(scores: PerStep, *, seed: int) -> Gain:
     """What a training changed: its last step against its first, paired by query.
 
     Raises:
@@ -245,27 +187,22 @@ def gain(scores: PerStep, *, level: float = 0.95, seed: int) -> Gain:
         first_mean=float(first.mean()),
         last_mean=float(last.mean()),
         difference=test.difference,
-        interval=difference_interval(last - first, level=level),
+        interval=difference_interval(last - first, level=LEVEL),
         p_value=test.p_value,
         n=len(matrix.queries),
         course=course if len(steps) > 2 else "",
     )
 
 
-def correlation(
-    x: ArrayLike, y: ArrayLike, *, how: str = "spearman", level: float = 0.95
-) -> Correlation:
-    """Correlation of two measures of the same checkpoints, such as eval_loss and a score.
+def correlation(x: ArrayLike, y: ArrayLike) -> Correlation:
+    """Spearman's correlation of two measures of the same checkpoints, such as loss and score.
 
-    The interval is Fisher's: atanh(r) ± z · se, with se = 1 / sqrt(n − 3) for Pearson and
-    sqrt((1 + r² / 2) / (n − 3)) for Spearman. It is too narrow for checkpoints of one training,
-    which are not independent.
+    The interval is Fisher's: atanh(r) ± z · se, with se = sqrt((1 + r² / 2) / (n − 3)). It is too
+    narrow for checkpoints of one training, which are not independent.
 
     Raises:
-        ValueError: an unknown ``how``, arrays of different length, or a value that is not
-            finite.
+        ValueError: arrays of different length, or a value that is not finite.
     """
-    one_of("correlation", how, ("spearman", "pearson"))
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
         raise ValueError(f"expected arrays of equal length; got {first.shape} and {second.shape}")
@@ -274,17 +211,15 @@ def correlation(
     n = len(first)
     if n < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         reason = "fewer than three points" if n < 3 else "one of the measures is constant"
-        return Correlation(None, None, n, how, reason)
-    measure = stats.spearmanr if how == "spearman" else stats.pearsonr
-    value = max(-1.0, min(1.0, float(measure(first, second).statistic)))
+        return Correlation(None, None, n, reason)
+    value = max(-1.0, min(1.0, float(stats.spearmanr(first, second).statistic)))
     if n < 4:
-        return Correlation(value, None, n, how, "fewer than four points have no interval")
+        return Correlation(value, None, n, "fewer than four points have no interval")
     if abs(value) > 1 - 1e-12:
-        return Correlation(value, None, n, how, "a perfect correlation has no interval")
-    factor = 1 + value**2 / 2 if how == "spearman" else 1.0
-    half = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt(factor / (n - 3))
+        return Correlation(value, None, n, "a perfect correlation has no interval")
+    half = float(stats.norm.ppf((1 + LEVEL) / 2)) * math.sqrt((1 + value**2 / 2) / (n - 3))
     centre = math.atanh(value)
-    return Correlation(value, (math.tanh(centre - half), math.tanh(centre + half)), n, how)
+    return Correlation(value, (math.tanh(centre - half), math.tanh(centre + half)), n)
 
 
 def _matrix(scores: PerStep) -> tuple[list[int], ScoreMatrix]:

@@ -33,12 +33,7 @@ def training_folder(results: Iterable[Result]) -> Path | None:
 
 
 def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
-    """The record of the checkpoint that a training started from, or None.
-
-    Args:
-        training: its folder.
-        results: the records to choose from.
-    """
+    """The record of the checkpoint that the training in a folder started from, or None."""
     start = _start(training)
     if start is None:
         return None
@@ -46,11 +41,7 @@ def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
 
 
 def objective_of(training: Path) -> str:
-    """What a training did, and from which checkpoint it started; empty if its folder says neither.
-
-    Args:
-        training: its folder.
-    """
+    """What a training did, and the checkpoint it started from, if its folder says so."""
     about = _about(training)
     start = f"started from {about['start']}" if "start" in about else ""
     return ", ".join(filter(None, (about.get("objective", ""), start)))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
+from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 
@@ -26,76 +27,37 @@ _TINY = 1e-12  # a rounding error
 
 @dataclass(frozen=True)
 class VarianceSplit:
-    """Variance components of a mean over seeds and queries.
+    """Where the squared error of a mean over seeds and queries comes from."""
 
-    Attributes:
-        seeds: number of seeds; ``queries``: number of queries.
-        seed_variance: between seeds, of the expected score of a seed.
-        query_variance: between queries.
-        residual_variance: interaction of seeds and queries, and noise.
-        error: standard error of the grand mean.
-        shares: of the squared error, from seeds, queries and residual; None if it is 0.
-        notes: components with a negative estimate, which is set to 0.
-    """
-
-    seeds: int
-    queries: int
-    seed_variance: float
-    query_variance: float
-    residual_variance: float
-    error: float
-    shares: tuple[float, float, float] | None
-    notes: tuple[str, ...]
+    shares: tuple[float, float, float] | None  # seeds, queries, residual; None without error
+    notes: tuple[str, ...]  # components with a negative estimate, which is set to 0
 
 
 @dataclass(frozen=True)
 class SeedPoint:
-    """The score at one step, over seeds.
+    """The score at one step, over seeds."""
 
-    Attributes:
-        step: of the training.
-        means: over queries, one per seed.
-        mean: of the means.
-        std: sample standard deviation of the means (ddof = 1).
-        interval: of the mean over seeds and queries; see `crossed_interval`.
-        split: variance components.
-    """
-
-    step: int
-    means: tuple[float, ...]
-    mean: float
-    std: float
-    interval: Interval | None
-    split: VarianceSplit
+    step: int  # of the training
+    means: tuple[float, ...]  # over queries, one per seed
+    mean: float  # of the means
+    std: float  # sample standard deviation of the means (ddof = 1)
+    interval: Interval | None  # of the mean over seeds and queries; see `crossed_interval`
+    split: VarianceSplit  # variance components
 
 
 @dataclass(frozen=True)
 class SeedCurve:
-    """Score against step, over seeds.
+    """Score against step, over seeds."""
 
-    Attributes:
-        points: ordered by step, for steps with two or more seeds.
-        seeds: all seeds.
-        level: of the intervals.
-        left_out: missing steps and seeds, and queries that do not pair.
-    """
-
-    points: tuple[SeedPoint, ...]
-    seeds: tuple[int, ...]
-    level: float
-    left_out: tuple[str, ...]
+    points: tuple[SeedPoint, ...]  # ordered by step, for steps with two or more seeds
+    seeds: tuple[int, ...]  # all seeds
+    left_out: tuple[str, ...]  # missing steps and seeds, and queries that do not pair
 
 
-def seed_curve(
-    scores: Mapping[int, Mapping[int, Mapping[str, float]]], *, level: float = 0.95
-) -> SeedCurve:
-    """Learning curve over several seeds.
+def seed_curve(scores: Mapping[int, Mapping[int, Mapping[str, float]]]) -> SeedCurve:
+    """Learning curve of the scores by seed, step and query id.
 
     Steps with fewer than two seeds and seeds without a step are reported.
-
-    Args:
-        scores: score per seed, step and query id.
-        level: of the intervals.
 
     Raises:
         ValueError: the seeds share no query, or only one, at a step.
@@ -121,11 +83,11 @@ def seed_curve(
                 means=tuple(map(float, means)),
                 mean=mean,
                 std=float(means.std(ddof=1)),
-                interval=crossed_interval(mean, means, moved, level=level),
+                interval=crossed_interval(mean, means, moved, level=LEVEL),
                 split=variance_split(table),
             )
         )
-    return SeedCurve(tuple(points), tuple(sorted(scores)), level, tuple(left_out))
+    return SeedCurve(tuple(points), tuple(sorted(scores)), tuple(left_out))
 
 
 def crossed_interval(
@@ -181,9 +143,8 @@ def variance_split(scores: ArrayLike) -> VarianceSplit:
             f"expected finite scores of two or more seeds and queries; got shape {table.shape}"
         )
     seeds, queries = table.shape
-    grand = table.mean()
     by_seed, by_query = table.mean(axis=1), table.mean(axis=0)
-    residuals = table - by_seed[:, None] - by_query[None, :] + grand
+    residuals = table - by_seed[:, None] - by_query[None, :] + table.mean()
     residual = float((residuals**2).sum() / ((seeds - 1) * (queries - 1)))
     raw = {
         "seeds": (queries * float(by_seed.var(ddof=1)) - residual) / queries,
@@ -194,6 +155,4 @@ def variance_split(scores: ArrayLike) -> VarianceSplit:
     parts = (seed_variance / seeds, query_variance / queries, residual / table.size)
     total = sum(parts)
     shares = (parts[0] / total, parts[1] / total, parts[2] / total) if total > 0 else None
-    return VarianceSplit(
-        seeds, queries, seed_variance, query_variance, residual, math.sqrt(total), shares, notes
-    )
+    return VarianceSplit(shares, notes)

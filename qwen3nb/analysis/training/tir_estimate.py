@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.training.seed_variance import crossed_interval, query_error
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
 Queries = tuple[str, ...]  # their ids
-ByQuery = tuple[Queries, Array]  # of a data set: scores of specialist and joint run (n, 2, S)
 
 # 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
@@ -23,15 +24,10 @@ _MOST_SEEDS = 100
 
 @dataclass(frozen=True)
 class Gate:
-    """The kill gate's thresholds, as shares.
+    """The kill gate's thresholds, as shares."""
 
-    Attributes:
-        pass_at: PASS at this TIR or more: the interference is worth treating.
-        fail_below: FAIL below this TIR: it is not.
-    """
-
-    pass_at: float = 0.02
-    fail_below: float = 0.01
+    pass_at: float = 0.02  # PASS at this TIR or more: the interference is worth treating
+    fail_below: float = 0.01  # FAIL below this TIR: it is not
 
     def __post_init__(self) -> None:
         if not self.fail_below <= self.pass_at:
@@ -68,39 +64,23 @@ class Gate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of the TIR.
+    """An estimate of the TIR."""
 
-    Attributes:
-        name: of the task, of the task and data set, or ``overall``.
-        seeds: of the pairs compared.
-        tirs: TIR per seed; None if the specialist scores 0.
-        deltas: specialist − joint, per seed.
-        tir: mean over the seeds with a TIR.
-        std: sample standard deviation over them (ddof = 1); None for fewer than two.
-        delta: mean of the deltas; ``delta_std`` is their sample standard deviation.
-        interval: of the mean TIR over seeds and queries, or None.
-        seed_interval: Student's interval over seeds alone; None for fewer than two.
-        method: what the interval is over, or why there is none.
-        by_point: verdict by point estimate; ``by_evidence`` by the interval.
-        notes: caveats.
-        specialists: score of the specialist per seed; ``joints``: of the joint model. Empty for
-            a mean of tasks.
-    """
-
-    name: str
-    seeds: tuple[int | None, ...]
-    tirs: tuple[float | None, ...]
-    deltas: tuple[float, ...]
-    tir: float | None
-    std: float | None
-    delta: float | None
-    delta_std: float | None
-    interval: Interval | None
-    seed_interval: Interval | None
-    method: str
-    by_point: str
-    by_evidence: str
-    notes: tuple[str, ...] = ()
+    name: str  # of the task, of the task and data set, or ``overall``
+    seeds: tuple[int | None, ...]  # of the pairs compared
+    tirs: tuple[float | None, ...]  # TIR per seed; None if the specialist scores 0
+    deltas: tuple[float, ...]  # specialist - joint, per seed
+    tir: float | None  # mean over the seeds with a TIR
+    std: float | None = None  # sample standard deviation over them (ddof = 1), of two or more
+    delta: float | None = None  # mean of the deltas; ``delta_std`` is their standard deviation
+    delta_std: float | None = None
+    interval: Interval | None = None  # of the mean TIR over seeds and queries, or None
+    seed_interval: Interval | None = None  # Student's interval over two or more seeds alone
+    method: str = ""  # what the interval is over, or why there is none
+    by_point: str = ""  # verdict by point estimate; ``by_evidence`` by the interval
+    by_evidence: str = ""
+    notes: tuple[str, ...] = ()  # caveats
+    # score of the specialist per seed; ``joints``: of the joint model. Empty for a mean of tasks
     specialists: tuple[float, ...] = ()
     joints: tuple[float, ...] = ()
 
@@ -110,76 +90,56 @@ class Estimate:
         return self.by_point if by_point else self.by_evidence
 
 
-@dataclass(frozen=True)
-class Measured:
-    """An estimate and the error of its queries.
+class DataSetScores(NamedTuple):
+    """Scores of the S specialists and of their joint runs on one data set."""
 
-    Attributes:
-        estimate: the estimate.
-        moved: per set of queries, how far each moves it (n,); None if that is unknown.
-        problem: why there can be no interval, or empty.
-    """
+    values: Array  # (2, S)
+    by_query: tuple[Queries, Array] | None = None  # ids, and scores (n, 2, S), if there are any
+
+
+class Measured(NamedTuple):
+    """An estimate and the error of its queries."""
 
     estimate: Estimate
-    moved: Mapping[Queries, Array] | None
-    problem: str = ""
+    moved: Mapping[Queries, Array] | None  # by the queries (n,) of each set; None if unknown
+    problem: str = ""  # why there can be no interval, or empty
 
 
 def estimate(
-    name: str,
-    seeds: Sequence[int | None],
-    values: Array,
-    by_query: Sequence[ByQuery] | None,
-    *,
-    gate: Gate,
-    level: float,
+    name: str, seeds: Sequence[int | None], datasets: Sequence[DataSetScores], *, gate: Gate
 ) -> Measured:
-    """Estimate the TIR of one task.
-
-    Args:
-        name: of the estimate.
-        seeds: of the S pairs.
-        values: scores of specialist and joint run per seed (2, S).
-        by_query: ids of the n queries of each data set, and the scores on them (n, 2, S), whose
-            means over queries and data sets are ``values``; or None.
-        gate: the thresholds.
-        level: of the interval.
-    """
+    """Estimate the TIR of the mean over data sets, of pairs of these seeds."""
+    values = np.mean([each.values for each in datasets], axis=0)
     specialist, joint = values
-    deltas = specialist - joint
     has = specialist > 0
-    tirs = deltas[has] / specialist[has]
+    tirs = (specialist - joint)[has] / specialist[has]
     notes = [
         f"the specialist of seed {each} scores 0, so its TIR is undefined"
         for each, fine in zip(seeds, has, strict=True)
         if not fine
     ]
+    by_query = [each.by_query for each in datasets if each.by_query is not None]
     moved, problem = None, ""
-    if by_query is None:
+    if len(by_query) < len(datasets):
         notes.append("no scores per query: the interval is over seeds only")
     elif has.any():
         kept = [(queries, scores[:, :, has]) for queries, scores in by_query]
-        moved, problem = _moved(values[:, has], kept, level=level)
+        moved, problem = _moved(values[:, has], kept)
     per_seed = iter(tirs)
-    one = _make(
+    one = Estimate(
         name,
         tuple(seeds),
         tuple(float(next(per_seed)) if fine else None for fine in has),
-        deltas,
+        tuple(map(float, specialist - joint)),
         float(tirs.mean()) if len(tirs) else None,
-        moved,
-        problem=problem,
-        gate=gate,
-        level=level,
-        notes=notes,
+        notes=tuple(notes),
+        specialists=tuple(map(float, specialist)),
+        joints=tuple(map(float, joint)),
     )
-    specialists, joints = tuple(map(float, specialist)), tuple(map(float, joint))
-    return Measured(replace(one, specialists=specialists, joints=joints), moved, problem)
+    return Measured(_concluded(one, moved, problem, gate), moved, problem)
 
 
-def mean_estimate(
-    tasks: Sequence[Measured], *, left_out: Sequence[str], gate: Gate, level: float
-) -> Estimate:
+def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: Gate) -> Estimate:
     """Mean TIR of the tasks; per seed, for the seeds that all tasks have.
 
     Tasks that are left out are reported, and the verdict by evidence is then INCONCLUSIVE.
@@ -203,21 +163,17 @@ def mean_estimate(
     problem = next((each.problem for each in given if each.problem), "")
     if given and not complete and not problem:
         notes.append("a task has no scores per query: the interval is over seeds only")
-    return _make(
+    one = Estimate(
         "overall",
         seeds,
         tuple(float(tir) for tir, _ in means),
-        np.array([delta for _, delta in means]),
+        tuple(float(delta) for _, delta in means),
         float(np.mean([each.estimate.tir for each in given])) if given else None,
-        _sums((key, part / len(moved)) for each in moved for key, part in each.items())
-        if complete
-        else None,
-        problem=problem,
-        gate=gate,
-        level=level,
-        notes=notes,
-        partial=len(given) < len(tasks) + len(left_out),
+        notes=tuple(notes),
     )
+    parts = [(key, part / len(moved)) for each in moved for key, part in each.items()]
+    partial = len(given) < len(tasks) + len(left_out)
+    return _concluded(one, _sums(parts) if complete else None, problem, gate, partial=partial)
 
 
 def seeds_needed(each: Estimate, gate: Gate) -> int | None:
@@ -241,7 +197,7 @@ def seeds_needed(each: Estimate, gate: Gate) -> int | None:
 
 
 def _moved(
-    values: Array, by_query: Sequence[tuple[Queries, Array]], *, level: float
+    values: Array, by_query: Sequence[tuple[Queries, Array]]
 ) -> tuple[dict[Queries, Array] | None, str]:
     """How far each query moves the mean TIR (delta method), or why that is unknown.
 
@@ -254,7 +210,7 @@ def _moved(
     shares = [scores / (len(by_query) * len(scores)) for _, scores in by_query]
     for seed, score in enumerate(specialist):
         error, freedom = query_error([part[:, 0, seed] for part in shares])
-        if score <= stats.t.ppf((1 + level) / 2, freedom) * error:
+        if score <= stats.t.ppf((1 + LEVEL) / 2, freedom) * error:
             return None, "by its queries, the score of a specialist may be 0"
     parts = [
         ((part[:, 0] * joint / specialist - part[:, 1]) / specialist).mean(axis=1)
@@ -271,46 +227,36 @@ def _sums(parts: Iterable[tuple[Queries, Array]]) -> dict[Queries, Array]:
     return dict(sums)
 
 
-def _make(
-    name: str,
-    seeds: tuple[int | None, ...],
-    tirs: tuple[float | None, ...],
-    deltas: Array,
-    tir: float | None,
+def _concluded(
+    one: Estimate,
     moved: Mapping[Queries, Array] | None,
-    *,
+    problem: str,
     gate: Gate,
-    level: float,
-    notes: Sequence[str],
-    problem: str = "",
+    *,
     partial: bool = False,
 ) -> Estimate:
-    known = np.array([each for each in tirs if each is not None])
-    parts = list((moved or {}).values())
-    interval = None
+    """The estimate with its deviations, intervals, verdicts and caveats."""
+    known = np.array([each for each in one.tirs if each is not None])
+    deltas, parts, interval = np.array(one.deltas), list((moved or {}).values()), None
     needs = "needs per-query scores of every task, or two seeds, and some that differ"
     method = f"none: {problem or needs}"
-    if tir is not None and not problem:
-        interval = crossed_interval(tir, known, parts, level=level)
+    if one.tir is not None and not problem:
+        interval = crossed_interval(one.tir, known, parts, level=LEVEL)
     if interval is not None:
         over = ["seeds"] * (len(known) > 1 or not parts) + ["queries"] * bool(parts)
         method = f"Student's t over {' and '.join(over)}"
     caveats = [f"no interval: {problem}"] if problem else []
     if parts and len(known) < 2 and not problem:
         caveats.append("one seed: the interval does not include the variance between trainings")
-    return Estimate(
-        name=name,
-        seeds=seeds,
-        tirs=tirs,
-        deltas=tuple(map(float, deltas)),
-        tir=tir,
+    return replace(
+        one,
         std=float(known.std(ddof=1)) if len(known) > 1 else None,
         delta=float(deltas.mean()) if len(deltas) else None,
         delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
         interval=interval,
-        seed_interval=student_interval(known, level=level),
+        seed_interval=student_interval(known, level=LEVEL),
         method=method,
-        by_point=gate.verdict(tir),
-        by_evidence=gate.evidence(tir, interval if len(known) > 1 and not partial else None),
-        notes=(*notes, *caveats),
+        by_point=gate.verdict(one.tir),
+        by_evidence=gate.evidence(one.tir, interval if len(known) > 1 and not partial else None),
+        notes=(*one.notes, *caveats),
     )

@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb import paths
-from qwen3nb.cli.options import (
-    ALPHA,
-    ENCODER,
-    FILE,
-    MIRROR,
-    NO_CACHE,
-    READ_LIMIT,
-    TESTED,
-    THRESHOLD,
-    hide_library_bars,
-    model_option,
-    out_option,
-    seed_option,
-)
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import number_text
@@ -34,66 +21,58 @@ if TYPE_CHECKING:
     from qwen3nb.datasets.custom.load import Domain
     from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.records.record import Result
-    from qwen3nb.report.render.table import Table
 
 _NOTES = 10  # printed; a record keeps all
 
 
 @click.command(cls=Command, writes=True, unless=["output", "check"])
-@click.option("--queries", required=True, type=FILE, help="TOML: queries and grades.")
-@click.option("--documents", required=True, type=FILE, help="JSONL, CSV, SQLite or DuckDB.")
-@model_option(
+@opt.option("--queries", required=True, type=opt.FILE, help="TOML: queries and grades.")
+@opt.option("--documents", required=True, type=opt.FILE, help="JSONL, CSV, SQLite or DuckDB.")
+@opt.model_option(
     "models",
     several=True,
     help="bm25, a name, a folder, a hub id or a fusion such as bm25+all-MiniLM-L6-v2; LABEL=MODEL "
     "gives it a label. Or a label of the query file. Repeat for more; the first is the model "
     "in use.  [default: those in the query file]",
 )
-@click.option("--preset", help="A known document layout: gh-star-search.")
-@click.option("--table", help="Table of a database.  [default: the only table]")
-@click.option("--id-column", metavar="NAME", help="Column of the ids.  [default: id]")
-@click.option("--text", metavar="TEMPLATE", help="Text, as '{title}. {body}'.  [default: {text}]")
-@click.option(
+@opt.option("--preset", help="A known document layout: gh-star-search.")
+@opt.option("--table", help="Table of a database.  [default: the only table]")
+@opt.option("--id-column", metavar="NAME", help="Column of the ids.  [default: id]")
+@opt.option("--text", metavar="TEMPLATE", help="Text, as '{title}. {body}'.  [default: {text}]")
+@opt.option(
     "--date",
     "on",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="YYYY-MM-DD",
     help="Reference date of recency; required by presets with recency.",
 )
-@click.option(
+@opt.option(
     "--boost/--no-boost", default=True, help="Whether stars and recency count besides the cosine."
 )
-@click.option("--name", help="Name of the task.  [default: that of the document file]")
-@out_option("output", help="Folder of the records.  [default: results/]")
-@click.option(
-    "--reports",
-    type=FILE,
-    help="Folder of the automatic reports.  [default: eval_results/]",
+@opt.option("--name", help="Name of the task.  [default: that of the document file]")
+@opt.out_option("output", help="Folder of the records.  [default: results/]")
+@opt.option(
+    "--reports", type=opt.FILE, help="Folder of the automatic reports.  [default: eval_results/]"
 )
-@click.option("--no-report", is_flag=True, help="Write no report of the comparison.")
-@click.option("--check", is_flag=True, help="Only check the data; load no model.")
-@TESTED
-@ALPHA
-@THRESHOLD
-@click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
-@click.option("--runs", is_flag=True, help="Keep run and qrels beside each record (TREC format).")
-@seed_option("Seed, stored in the record.")
-@ENCODER
-@NO_CACHE
-@MIRROR
-@READ_LIMIT
+@opt.flag("--no-report", help="Write no report of the comparison.")
+@opt.flag("--check", help="Only check the data; load no model.")
+@opt.RULE
+@opt.FRESH
+@opt.flag("--runs", help="Keep run and qrels beside each record (TREC format).")
+@opt.seed_option("Seed, stored in the record.")
+@opt.ENCODER
+@opt.NO_CACHE
+@opt.MIRROR
+@opt.READ_LIMIT
 def domain(
     *,
+    queries: Path,
     models: Sequence[str],
     output: Path | None,
     check: bool,
     reports: Path | None,
     no_report: bool,
     no_cache: bool,
-    seed: int,
-    tested: Sequence[str],
-    alpha: float,
-    threshold: float,
     **options: Any,
 ) -> None:
     """Evaluate models on your own queries and documents, and say which one to take.
@@ -114,61 +93,53 @@ def domain(
     from qwen3nb.datasets.custom.queries import model_entry, read_queries
     from qwen3nb.datasets.rows import DataError
 
-    of_data = ("documents", "preset", "table", "id_column", "text", "on", "boost", "name")
-    query_file = read_queries(file := options.pop("queries"))
-    collection = _collection(query_file, **{name: options.pop(name) for name in of_data})
+    query_file = read_queries(queries)
+    collection = _collection(query_file, options)
     given = [model_entry(each, query_file) for each in models] or list(query_file.by_use)
     _print_models(given)
     if check:
         return
     if not given:
-        raise DataError(f"no model given; use --model, or a table [models.NAME] in {file}")
-    from qwen3nb.evaluation.retrieval.custom import evaluate_domain
+        raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
+    from qwen3nb.evaluation.retrieval.custom import entry_name, evaluate_domain
     from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.metrics.retrieval import RECORDED
 
-    for metric in tested:
+    rule = {name: options.pop(name) for name in ("tested", "alpha", "threshold")}
+    for metric in rule["tested"]:
         one_of("metric", metric, RECORDED["own data"])
     run = evaluate_domain(
-        given,
-        collection,
-        output=output,
-        seed=seed,
-        load=_load_quietly,
-        cache=not no_cache,
-        **options,
+        given, collection, output=output, load=_load_quietly, cache=not no_cache, **options
     )
     _print_results(run, output)
-    folder = None if no_report else reports or paths.root() / "eval_results"
-    rule = {"tested": tuple(tested), "alpha": alpha, "threshold": threshold, "seed": seed}
-    _report(run, given[0], folder, rule)
+    current = entry_name(given[0])
+    if current in run.failures:
+        say(f"No decision: {current}, the model in use, failed.", bold=True)
+    elif len(run.results) < 2:
+        say(f"No decision: there is no other model to compare with {current}.", bold=True)
+    else:
+        folder = None if no_report else reports or paths.root() / "eval_results"
+        _report(run.results, folder, **rule, seed=options["seed"])
     if run.failures:
         failed = "\n".join(run.failure_lines())
         raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
 
 
-def _collection(
-    queries: Any,
-    documents: Path,
-    *,
-    preset: str | None,
-    on: datetime | None,
-    boost: bool,
-    name: str | None,
-    **layout: str | None,
-) -> Domain:
-    """Read the documents, and print what they and the queries hold."""
+def _collection(queries: Any, options: dict[str, Any]) -> Domain:
+    """Read the documents, as ``options`` say, and print what they and the queries hold."""
     from qwen3nb.datasets.custom.documents import find_layout
     from qwen3nb.datasets.custom.load import load_domain
     from qwen3nb.datasets.rows import printable
 
+    layout = {name: options.pop(name) for name in ("preset", "table", "id_column", "text")}
+    on = options.pop("on")
     domain = load_domain(
         queries,
-        documents,
-        layout=find_layout(preset, **layout),
-        boost=boost,
+        options.pop("documents"),
+        layout=find_layout(**layout),
+        boost=options.pop("boost"),
         on=on and on.date(),
-        name=name,
+        name=options.pop("name"),
     )
     boosts = ", ".join(f"{key} {value}" for key, value in domain.recipe.items()) or "none"
     click.echo(
@@ -176,11 +147,11 @@ def _collection(
         f"({len(domain.dropped)} dropped), relevant from grade {domain.threshold}; "
         f"boosts: {boosts}"
     )
-    notes = [printable(note) for note in domain.notes[:_NOTES]]
+    lines = [f"{what}: {number:,}" for what, number in domain.counts.items()]
+    lines += [printable(note) for note in domain.notes[:_NOTES]]
     if len(domain.notes) > _NOTES:
-        notes.append(f"... and {len(domain.notes) - _NOTES} more")
-    counts = [f"{what}: {number:,}" for what, number in domain.counts.items()]
-    for line in (*counts, *notes):
+        lines.append(f"... and {len(domain.notes) - _NOTES} more")
+    for line in lines:
         click.echo(f"  {line}", err=True)
     return domain
 
@@ -189,7 +160,7 @@ def _load_quietly(spec: str, **options: Any) -> Any:
     """Load a model without the progress bars of its library, which loads only now."""
     from qwen3nb.models.load import load_model
 
-    hide_library_bars()
+    opt.hide_library_bars()
     return load_model(spec, **options)
 
 
@@ -215,53 +186,42 @@ def _print_models(models: Sequence[Any]) -> None:
 
 
 def _print_results(run: EvaluationRun, output: Path | None) -> None:
-    """Print the table, and the time and the record of each model."""
+    """Print means with 95 % intervals by metric, and the time and the record of each model."""
     from qwen3nb.report.comparison.candidates import times_text
     from qwen3nb.report.render.console import print_table
+    from qwen3nb.report.render.table import Table
 
-    if run.results:
-        print_table(_table(run.results))
-    for result in run.results:
-        reused = result.model.label in run.reused
-        click.echo(f"{result.model.label}: {times_text(result, reused=reused)}")
+    labels = [str(result.model.label) for result in run.results]
+    names = [
+        label + (f" {result.model.identity[:8]}" if labels.count(label) > 1 else "")
+        for result, label in zip(run.results, labels, strict=True)
+    ]
+    rows = [
+        {
+            "metric": metric,
+            "model": name,
+            "mean": number_text(score.value),
+            "95 % interval": f"{number_text(score.low)} to {number_text(score.high)}",
+            "queries": score.n,
+        }
+        for metric in (run.results[0].metrics if run.results else ())
+        for name, score in zip(names, (r.metrics[metric] for r in run.results), strict=True)
+    ]
+    if rows:
+        print_table(Table.of(rows))
+    for result, label in zip(run.results, labels, strict=True):
+        click.echo(f"{label}: {times_text(result, reused=label in run.reused)}")
         click.echo(f"  {paths.shown(result.path(output or paths.results()))}")
     for name, reason in run.skipped.items():
         click.echo(f"{name}: not compared, {reason}")
 
 
-def _table(results: Sequence[Result]) -> Table:
-    """One row per metric and model: mean, 95 % interval, number of queries."""
-    from qwen3nb.report.render.table import Table
-
-    labels = [str(result.model.label) for result in results]
-    return Table.of(
-        {
-            "metric": metric,
-            "model": label + (f" {result.model.identity[:8]}" if labels.count(label) > 1 else ""),
-            "mean": number_text(result.metrics[metric].value),
-            "95 % interval": f"{number_text(result.metrics[metric].low)} to "
-            f"{number_text(result.metrics[metric].high)}",
-            "queries": result.metrics[metric].n,
-        }
-        for metric in results[0].metrics
-        for result, label in zip(results, labels, strict=True)
-    )
-
-
-def _report(run: EvaluationRun, first: Any, folder: Path | None, rule: dict[str, Any]) -> None:
+def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
     """Compare the models with the first; write the report, and print the decision last."""
-    from qwen3nb.evaluation.retrieval.custom import entry_name
     from qwen3nb.report.comparison.candidates import compare_candidates
 
-    current = entry_name(first)
-    if current in run.failures:
-        say(f"No decision: {current}, the model in use, failed.", bold=True)
-        return
-    if len(run.results) < 2:
-        say(f"No decision: there is no other model to compare with {current}.", bold=True)
-        return
-    used = run.results[0]
-    report = compare_candidates(run.results, current=used.model.label, task=used.task.key, **rule)
+    used = results[0]
+    report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
     for each in report.recommendations:
         click.echo(f"{each.model}: {each.text}")
     if folder is not None:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_labels
-from qwen3nb.cli.options import (
-    ENCODER,
-    FILE,
-    JSON,
-    NO_CACHE,
-    RAY,
-    SIZE,
-    answer,
-    model_option,
-    out_option,
-)
 from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
@@ -41,7 +32,7 @@ def cache() -> None:
 
 
 @cache.command("info")
-@JSON
+@opt.JSON
 def cache_info(as_json: bool) -> None:
     """List the models whose vectors are cached, the most recently used first."""
     from qwen3nb.vectors.cache import cache_folder, list_caches
@@ -57,26 +48,29 @@ def cache_info(as_json: bool) -> None:
         keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
         if known := [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]:
             lines.append(f"  {', '.join(known)}")
-    models = [_about(each) for each in caches] if as_json else []
-    answer({"folder": str(cache_folder()), "models": models}, *lines, as_json=as_json)
+    models = _about(caches) if as_json else []
+    opt.answer({"folder": str(cache_folder()), "models": models}, *lines, as_json=as_json)
 
 
-def _about(cached: ModelVectors) -> dict[str, Any]:
-    """Return what is known of a model's vectors."""
-    return {
-        "label": cached.label,
-        "identity": cached.identity,
-        "texts": cached.texts(),
-        "bytes": cached.bytes,
-        "used": datetime.fromtimestamp(cached.used, tz=UTC).isoformat(timespec="seconds"),
-        "path": str(cached.path),
-        "settings": cached.settings,
-    }
+def _about(caches: Sequence[ModelVectors]) -> list[dict[str, Any]]:
+    """Return what is known of each model's vectors."""
+    return [
+        {
+            "label": each.label,
+            "identity": each.identity,
+            "texts": each.texts(),
+            "bytes": each.bytes,
+            "used": datetime.fromtimestamp(each.used, tz=UTC).isoformat(timespec="seconds"),
+            "path": str(each.path),
+            "settings": each.settings,
+        }
+        for each in caches
+    ]
 
 
 @cache.command("verify")
-@click.argument("folder", required=False, type=FILE)
-@JSON
+@click.argument("folder", required=False, type=opt.FILE)
+@opt.JSON
 def cache_verify(folder: Path | None, as_json: bool) -> None:
     """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
 
@@ -84,11 +78,17 @@ def cache_verify(folder: Path | None, as_json: bool) -> None:
     are in its manifest.
     """
     from qwen3nb.vectors.cache import list_caches, verify_cache
+    from qwen3nb.vectors.shards import damaged_shards, read_manifest
 
+    damaged: dict[str, list[str]] = {}
     if folder is not None:
-        total, damaged, summary = _verified_shards(folder)
+        vectors = read_manifest(folder)
+        for file in damaged_shards(folder):
+            damaged[str(folder / file)] = ["another checksum; delete it and encode again"]
+        total = vectors.texts
+        summary = f"{total:,} vectors; {len(damaged)} of {len(vectors.shards)} parts damaged"
     else:
-        total, damaged = 0, {}
+        total = 0
         for each in list_caches():
             held, problems = verify_cache(each)
             total += held
@@ -98,37 +98,26 @@ def cache_verify(folder: Path | None, as_json: bool) -> None:
         for path, problems in damaged.items():
             for problem in problems:
                 click.echo(f"{path}: {problem}", err=True)
-    answer({"vectors": total, "damaged": damaged}, summary, as_json=as_json)
+    opt.answer({"vectors": total, "damaged": damaged}, summary, as_json=as_json)
     if damaged:
         sys.exit(1)
 
 
-def _verified_shards(folder: Path) -> tuple[int, dict[str, list[str]], str]:
-    """Return the number of vectors, the problems by file, and a sentence."""
-    from qwen3nb.vectors.shards import damaged_shards, read_manifest
-
-    vectors, damaged = read_manifest(folder), damaged_shards(folder)
-    problem = "another checksum; delete it and encode again"
-    problems = {str(folder / file): [problem] for file in damaged}
-    parts = f"{len(damaged)} of {len(vectors.shards)} parts damaged"
-    return vectors.texts, problems, f"{vectors.texts:,} vectors; {parts}"
-
-
 @cache.command("prune")
-@click.option(
+@opt.option(
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
-@model_option(
+@opt.model_option(
     "label",
     metavar="LABEL",
     shell_complete=complete_labels,
     help="Of this model, as named by `cache info`.",
 )
-@click.option("--damaged", is_flag=True, help="Segments with damaged vectors, quarantined files.")
-@click.option("--all", "everything", is_flag=True, help="All vectors.")
-@click.option("--to", "size", type=SIZE, help="The least recently used, until SIZE is left.")
-@click.option("--dry-run", is_flag=True, help="List what would go and remove nothing.")
-@JSON
+@opt.flag("--damaged", help="Segments with damaged vectors, quarantined files.")
+@opt.flag("--all", "everything", help="All vectors.")
+@opt.option("--to", "size", type=opt.SIZE, help="The least recently used, until SIZE is left.")
+@opt.flag("--dry-run", help="List what would go and remove nothing.")
+@opt.JSON
 def cache_prune(dry_run: bool, size: int | None, as_json: bool, **conditions: Any) -> None:
     """Remove what meets all given conditions, or what exceeds a size."""
     from qwen3nb.vectors.cache import list_caches, prune, prune_to, to_prune
@@ -137,13 +126,13 @@ def cache_prune(dry_run: bool, size: int | None, as_json: bool, **conditions: An
         if dry_run or any(each not in (None, False) for each in conditions.values()):
             raise click.UsageError("--to removes by size alone; give no other option")
         freed = prune_to(size)
-        answer({"bytes": freed, "removed": True}, f"{_size(freed)} freed", as_json=as_json)
+        opt.answer({"bytes": freed, "removed": True}, f"{_size(freed)} freed", as_json=as_json)
         return
     selected = to_prune(list_caches(), **conditions)
-    models = [_about(each) for each in selected] if as_json else []
+    models = _about(selected) if as_json else []
     freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    answer(
+    opt.answer(
         {"bytes": freed, "removed": not dry_run, "models": models},
         *(f"{each.label}  {_size(each.bytes)}  {each.path.name}" for each in selected),
         f"{len(selected)} models, {_size(freed)} {what}",
@@ -160,35 +149,34 @@ def _size(count: float) -> str:
 
 
 @click.command(cls=Command)
-@model_option("spec", required=True, help="A folder, registry name, hub id or random.")
-@click.option(
-    "--input", "source", required=True, type=FILE, help='A file with one {"text": ...} per line.'
-)
-@out_option(
-    "output",
+@opt.model_option("spec", required=True, help="A folder, registry name, hub id or random.")
+@opt.option(
+    "--input",
+    "source",
     required=True,
-    help="The .npy file to write, or with --shards or --ray, the folder.",
+    type=opt.FILE,
+    help='A file with one {"text": ...} per line.',
 )
-@click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
-@NO_CACHE
-@click.option(
+@opt.out_option(
+    "output", required=True, help="The .npy file to write, or with --shards or --ray, the folder."
+)
+@opt.option("--role", choices=("query", "passage"), help="Selects the prompt.")
+@opt.NO_CACHE
+@opt.option(
     "--shards",
-    type=click.IntRange(min=1),
+    least=1,
     help="Write a folder of so many parts, at most one per 4,096 texts.  "
     "[default with --ray: one per 65,536 texts, at least four per worker]",
 )
-@RAY
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    help="Of a worker without a GPU, with --ray.  [default: at most 4]",
+@opt.RAY
+@opt.option(
+    "--threads", least=1, help="Of a worker without a GPU, with --ray.  [default: at most 4]"
 )
-@ENCODER
+@opt.ENCODER
 def encode(
     spec: str,
     source: Path,
     output: Path,
-    role: str | None,
     shards: int | None,
     ray: str | None,
     threads: int | None,
@@ -213,15 +201,31 @@ def encode(
     """
     if threads is not None and ray is None:
         raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")
-    common: dict[str, Any] = {"source": source, "role": role, **options}
     if ray is not None:
-        encode_on_cluster(
-            spec=spec, folder=output, address=ray, shards=shards, threads=threads, **common
+        options |= {"address": ray, "threads": threads}
+        encode_on_cluster(spec=spec, source=source, folder=output, shards=shards, **options)
+        return
+    from qwen3nb.models.load import load_encoder
+    from qwen3nb.vectors import encode_file as files
+
+    role = options.pop("role")
+    if shards is not None:
+        files.check_folder(output)
+        _print_resumed(output)
+        encoder = load_encoder(spec, cache=False, **options)
+        _print_shards(
+            files.encode_shards(encoder, source, output, shards=shards, role=role), shards
         )
-    elif shards is not None:
-        _encode_shards(spec, folder=output, shards=shards, **common)
-    else:
-        _encode_one_file(spec, output=output, cache=not no_cache, **common)
+        return
+    files.check_output(output)
+    count = files.check_texts(source)
+    encoder = load_encoder(spec, cache=not no_cache, **options)
+    texts = files.read_texts(source)
+    written = files.encode_to_file(encoder, texts, output, role=role, total=count)
+    click.echo(
+        f"{output}: {written.rows:,} x {written.dimension} float32; {written.hits:,} distinct "
+        f"texts from the cache, {written.misses:,} computed"
+    )
 
 
 def encode_on_cluster(*, spec: str, folder: Path, shards: int | None, **options: Any) -> None:
@@ -231,40 +235,6 @@ def encode_on_cluster(*, spec: str, folder: Path, shards: int | None, **options:
     _print_resumed(folder)
     done = cluster.encode_on_cluster(spec, folder=folder, shards=shards, **options)
     _print_shards(done, shards)
-
-
-def _encode_shards(
-    spec: str, *, source: Path, folder: Path, shards: int, role: str | None, **options: Any
-) -> None:
-    from qwen3nb.models.load import load_encoder
-    from qwen3nb.vectors.encode_file import check_folder, encode_shards
-
-    check_folder(folder)
-    _print_resumed(folder)
-    encoder = load_encoder(spec, cache=False, **options)
-    done = encode_shards(encoder, source, folder, shards=shards, role=role)
-    _print_shards(done, shards)
-
-
-def _encode_one_file(
-    spec: str, *, source: Path, output: Path, role: str | None, **options: Any
-) -> None:
-    from qwen3nb.models.load import load_encoder
-    from qwen3nb.vectors.encode_file import (
-        check_output,
-        check_texts,
-        encode_to_file,
-        read_texts,
-    )
-
-    check_output(output)
-    count = check_texts(source)
-    encoder = load_encoder(spec, **options)
-    done = encode_to_file(encoder, read_texts(source), output, role=role, total=count)
-    click.echo(
-        f"{output}: {done.rows:,} x {done.dimension} float32; {done.hits:,} distinct texts from "
-        f"the cache, {done.misses:,} computed"
-    )
 
 
 def _print_resumed(folder: Path) -> None:

@@ -8,18 +8,8 @@ from typing import Any
 
 import click
 
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_models
-from qwen3nb.cli.options import (
-    DTYPE,
-    ENCODER,
-    FACTS,
-    HUB_ID,
-    JSON,
-    LICENSE,
-    answer,
-    hide_library_bars,
-    paths_given,
-)
 from qwen3nb.cli.program import Command
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.utils.terminal import say
@@ -37,16 +27,16 @@ def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> dict[st
 
 
 @click.command(cls=Command)
-@paths_given(checkpoint="--model", output="--out")
-@click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
-@click.option(
+@opt.paths_given(checkpoint="--model", output="--out")
+@opt.option("--pooling", choices=POOLINGS, default="mean")
+@opt.option(
     "--normalize/--no-normalize", default=True, help="Whether vectors are normalized to length 1."
 )
-@click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
-@DTYPE
-@click.option("--prefix", default="", help="Text before every input, such as [R].")
-@click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
-@click.option(
+@opt.option("--max-length", least=1, default=512)
+@opt.DTYPE
+@opt.option("--prefix", default="", help="Text before every input, such as [R].")
+@opt.flag("--append-eos", help="End every input with the end-of-text token.")
+@opt.option(
     "--prompt",
     "prompts",
     type=(str, str),
@@ -56,19 +46,19 @@ def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> dict[st
     help="A prompt of sentence-transformers, such as: query 'query: '; NAME is query, document, "
     "symmetric (for any text), or a task or type of MTEB; repeatable.",
 )
-@click.option("--label", help="Name in the results.  [default: the last parts of the path]")
-@click.option(
+@opt.option("--label", help="Name in the results.  [default: the last parts of the path]")
+@opt.option(
     "--allow",
     multiple=True,
     metavar="WHAT",
     help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
 )
-@click.option("--onnx", is_flag=True, help="Write onnx/model.onnx too, verified like the rest.")
-@FACTS
-@LICENSE
-@HUB_ID
-@click.option("--verbose", is_flag=True, help="Show all verified properties.")
-@JSON
+@opt.flag("--onnx", help="Write onnx/model.onnx too, verified like the rest.")
+@opt.FACTS
+@opt.LICENSE
+@opt.HUB_ID
+@opt.flag("--verbose", help="Show all verified properties.")
+@opt.JSON
 def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **options: Any) -> None:
     """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.
 
@@ -80,7 +70,7 @@ def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **opti
     """
     from qwen3nb.report.card.extract import extract as run
 
-    hide_library_bars()
+    opt.hide_library_bars()
     done = run(checkpoint, output, **options)
     for warning in done.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
@@ -101,16 +91,16 @@ def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **opti
         "verification": verified,
         "warnings": list(done.warnings),
     }
-    answer(document, *lines, as_json=as_json)
+    opt.answer(document, *lines, as_json=as_json)
 
 
 @click.command(cls=Command)
-@paths_given(folder="--training", output="--out")
-@click.option("--last", type=click.IntRange(min=1), help="Average the last N checkpoints.")
-@click.option("--best", type=click.IntRange(min=1), help="Average the best N by the metric.")
-@click.option("--metric", default="eval_loss", show_default=True)
+@opt.paths_given(folder="--training", output="--out")
+@opt.option("--last", least=1, help="Average the last N checkpoints.")
+@opt.option("--best", least=1, help="Average the best N by the metric.")
+@opt.option("--metric", default="eval_loss")
 @click.option("--higher-is-better", is_flag=True)
-@JSON
+@opt.JSON
 def average(
     folder: Path, output: Path, higher_is_better: bool, as_json: bool, **which: Any
 ) -> None:
@@ -130,7 +120,7 @@ def average(
     if selection.note:
         click.echo(selection.note, err=True)
     averaged = [str(each) for each in selection.folders]
-    answer(
+    opt.answer(
         {"folder": str(output), "rule": selection.rule, "checkpoints": averaged},
         f"{output}: {selection.rule}: {', '.join(each.name for each in selection.folders)}",
         as_json=as_json,
@@ -138,9 +128,9 @@ def average(
 
 
 @click.command(cls=Command)
-@paths_given(model="--model", texts=["model"], complete=complete_models)
-@ENCODER
-@JSON
+@opt.paths_given(model="--model", texts=["model"], complete=complete_models)
+@opt.ENCODER
+@opt.JSON
 def quick(model: str, as_json: bool, **options: Any) -> None:
     """Check within a minute whether MODEL works as an encoder.
 
@@ -155,22 +145,22 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
     from qwen3nb.report.leaderboard.one_model import checks_table
     from qwen3nb.report.render.console import print_table
 
-    hide_library_bars()
+    opt.hide_library_bars()
     look = sanity_check(load_model(model, show_progress=not as_json, **options))
     if not as_json:
         print_table(checks_table(look))
-    answer(look.as_dict(), f"{look.model}: {look.verdict}", as_json=as_json)
+    opt.answer(look.as_dict(), f"{look.model}: {look.verdict}", as_json=as_json)
     if look.verdict == "FAILED":
         sys.exit(1)
 
 
 @click.command(cls=Command)
-@paths_given(folder="--model", repository="--repository", texts=["repository"])
-@click.option("--dry-run", is_flag=True, help="List the files and upload nothing.")
-@click.option("--private", is_flag=True, help="Create a private repository.")
-@click.option("--revision", help="Branch to push to.  [default: main]")
-@click.option("--message", help="Commit message.")
-@JSON
+@opt.paths_given(folder="--model", repository="--repository", texts=["repository"])
+@opt.flag("--dry-run", help="List the files and upload nothing.")
+@opt.flag("--private", help="Create a private repository.")
+@opt.option("--revision", help="Branch to push to.  [default: main]")
+@opt.option("--message", help="Commit message.")
+@opt.JSON
 def push(folder: Path, repository: str, dry_run: bool, as_json: bool, **options: Any) -> None:
     """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
 
@@ -183,11 +173,11 @@ def push(folder: Path, repository: str, dry_run: bool, as_json: bool, **options:
 
     if not dry_run:
         url = str(run(folder, repository, **options))
-        answer({"repository": repository, "url": url}, url, as_json=as_json)
+        opt.answer({"repository": repository, "url": url}, url, as_json=as_json)
         return
     files = plan_push(folder)
     listed = [{"path": file.path, "size": file.size} for file in files]
-    answer(
+    opt.answer(
         {"repository": repository, "files": listed, "url": None},
         *(f"{file.size:>14,}  {file.path}" for file in files),
         f"{len(files)} files would be uploaded to {repository}; nothing was uploaded",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,22 +20,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb import paths
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_notebooks, complete_tiers
-from qwen3nb.cli.options import (
-    CACHE_LIMIT,
-    JSON,
-    MIRROR,
-    PASS_ENV,
-    RAY,
-    REHEARSE,
-    hide_library_bars,
-    model_option,
-    options,
-    parameter_option,
-    pass_names,
-    print_json,
-    rehearsal,
-)
 from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
@@ -45,12 +31,8 @@ if TYPE_CHECKING:
     from qwen3nb.execution.sweep_plan import SweepPlan
     from qwen3nb.report.evaluation.run_trace import RunTrace
 
-_FRESH = click.option(
-    "--fresh",
-    is_flag=True,
-    help="Run even if a finished page with the same inputs exists.",
-)
-_PARAMETER = click.option(
+_FRESH = opt.flag("--fresh", help="Run even if a finished page with the same inputs exists.")
+_PARAMETER = opt.option(
     "-p",
     "--parameter",
     "typed",
@@ -59,13 +41,17 @@ _PARAMETER = click.option(
     metavar="NAME VALUE",
     help="A parameter by name, as in papermill; repeatable.",
 )
-_PAGE = click.option(
+_PAGE = opt.option(
     "--page",
     metavar="NAME",
     default="",
     help="Name of the page; by default it says what distinguishes the run.",
 )
-_DECLARED = "qwen3nb.parameters"
+_REHEARSE = opt.flag(
+    "--rehearse",
+    help="Run every task on 16 rows, to its end; records and page go to results/rehearsal/.",
+)
+_REHEARSED = 16  # rows, queries and unjudged documents
 _WIDEST = 100  # columns of a sentence, at most
 _FOREST = 12  # rows of the forest plot, at most
 
@@ -82,24 +68,26 @@ class NotebookCommand(Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The options of the notebook, then those of the command."""
-        own = super().get_params(ctx)
-        spelled = {flag for each in own for flag in each.opts}
-        declared = self._declared(ctx)
-        taken = spelled | {f"--{each.name}" for each in declared}
-        options = []
-        for parameter in declared:
-            options.append(_option(parameter, taken))
-            taken |= set(options[-1].opts)
-        return [*(each for each in options if not spelled & set(each.opts)), *own]
-
-    def _declared(self, ctx: click.Context) -> Sequence[Parameter]:
-        """The notebook's parameters, read once per invocation."""
         from qwen3nb.execution.parameters import read_parameters
 
-        if _DECLARED not in ctx.meta:
-            ctx.meta[_DECLARED] = tuple(read_parameters(_notebook(self.notebook)).values())
-        declared: Sequence[Parameter] = ctx.meta[_DECLARED]
-        return declared
+        own = super().get_params(ctx)
+        spelled = {spelling for each in own for spelling in each.opts}
+        declared = read_parameters(_notebook(self.notebook))
+        taken = spelled | {f"--{name}" for name in declared}
+        options = []
+        for name, parameter in declared.items():
+            options.append(
+                opt.parameter_option(
+                    name,
+                    taken=taken,
+                    type=_type(parameter),
+                    default=parameter.default,
+                    show_default=parameter.default != "",
+                    help=parameter.help,
+                )
+            )
+            taken |= set(options[-1].opts)
+        return [*(each for each in options if not spelled & set(each.opts)), *own]
 
 
 def _notebook(name: Path | str) -> Path:
@@ -115,17 +103,6 @@ def _notebook(name: Path | str) -> Path:
         return notebook
     except FileNotFoundError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _option(parameter: Parameter, taken: Collection[str]) -> click.Option:
-    return parameter_option(
-        parameter.name,
-        taken=taken,
-        type=_type(parameter),
-        default=parameter.default,
-        show_default=parameter.default != "",
-        help=parameter.help,
-    )
 
 
 def _type(parameter: Parameter) -> Any:
@@ -149,18 +126,30 @@ def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return ``parameters`` with a limit; until the command ends, write to a folder of its own.
+
+    Raises:
+        UsageError: ``output_dir`` is given; a rehearsal has its own.
+    """
+    if "output_dir" in parameters:
+        raise click.UsageError("--rehearse writes to results/rehearsal/; give no --out")
+    folder = paths.results() / "rehearsal"
+    opt.set_variables({"QWEN3NB_RESULTS": str(folder), "QWEN3NB_BOOK": str(folder / "book")})
+    return {"limit": _REHEARSED, **parameters}
+
+
 def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name: str = "") -> None:
     """Run a notebook and print how its page ends; then raise what failed, if something did."""
     from qwen3nb.execution.notebook import NotebookError, run_notebook
 
     started = datetime.now(UTC).replace(microsecond=0)
     try:
-        page = run_notebook(notebook, parameters, fresh=fresh, name=name)
+        _print_page(run_notebook(notebook, parameters, fresh=fresh, name=name), since=started)
     except NotebookError as error:
         if error.page is not None:
             _print_page(error.page, since=started)
         raise
-    _print_page(page, since=started)
 
 
 def _print_page(page: Path, *, since: datetime) -> None:
@@ -174,12 +163,13 @@ def _print_page(page: Path, *, since: datetime) -> None:
 
     trace, finished = read_trace(page), read_finished(page)
     whole = bool(finished) and datetime.fromisoformat(finished) < since
-    if trace is not None and whole:
-        trace = replace(trace, reused=tuple(each.task for each in trace.scores))
     if trace is not None:
+        names = tuple(each.task for each in trace.scores)
+        trace = replace(trace, reused=names) if whole else trace
         _print_scores(trace)
+    columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for text in read_conclusions(page):
-        click.echo(f"\n{click.wrap_text(text, width=_columns())}")
+        click.echo(f"\n{click.wrap_text(text, width=columns)}")
     click.echo()
     if whole:
         click.echo(f"reused: nothing has changed since {finished[:16].replace('T', ' ')} UTC")
@@ -194,10 +184,6 @@ def _print_page(page: Path, *, since: datetime) -> None:
         click.echo("`qwen3nb book` shows it as a page of the book")
 
 
-def _columns() -> int:
-    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
-
-
 def _print_scores(trace: RunTrace) -> None:
     from qwen3nb.report.evaluation.scores import forest_rows, terminal_table
     from qwen3nb.report.render.console import print_forest, print_table
@@ -207,32 +193,30 @@ def _print_scores(trace: RunTrace) -> None:
     rows = forest_rows(trace.scores)
     names = " or ".join(dict.fromkeys(each.baseline for each in trace.scores if each.baseline))
     few = sorted(rows, key=lambda row: -abs(row.value or 0.0))[:_FOREST]
-    what = (
-        f"the {_FOREST} largest of {len(rows)} differences" if len(rows) > _FOREST else "difference"
-    )
+    most = f"the {_FOREST} largest of {len(rows)} differences"
     print_forest(
         [row for row in rows if row in few],
-        xlabel=f"{what} from {names}, 95 % interval; filled: significant",
+        xlabel=f"{most if len(rows) > _FOREST else 'difference'} from {names}, 95 % interval; "
+        "filled: significant",
     )
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)
-@click.option(
+@opt.flag(
     "--dry-run",
-    is_flag=True,
     help="Look for data and weights, measure speed and needs, and run no task; exits with 1 if "
     "anything is missing or does not fit.",
 )
-@click.option(
+@opt.option(
     "--config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=opt.EXISTING,
     help="TOML, YAML or JSON with parameters; options override it.",
 )
-@REHEARSE
+@_REHEARSE
 @_FRESH
-@MIRROR
-@CACHE_LIMIT
-@PASS_ENV
+@opt.MIRROR
+@opt.CACHE_LIMIT
+@opt.PASS_ENV
 def evaluate(
     dry_run: bool, config: Path | None, rehearse: bool, fresh: bool, **parameters: Any
 ) -> None:
@@ -254,21 +238,19 @@ def evaluate(
 
     given = (read_config(config) if config else {}) | given_parameters(parameters)
     if rehearse:
-        given = rehearsal(given)
-    if dry_run:
-        _dry_run(given)
-    else:
+        given = _rehearsal(given)
+    if not dry_run:
         _run("eval", given, fresh=fresh)
-
-
-def _dry_run(parameters: dict[str, Any]) -> None:
-    """Print what the run needs and has; exit with 1 if it cannot be finished."""
-    from qwen3nb.execution.dry_run import dry_run
+        return
+    from qwen3nb.execution.notebook import resolved_parameters
+    from qwen3nb.report.evaluation.checked_run import look
     from qwen3nb.report.leaderboard.preflight import plan_by_type_table, preflight_table
     from qwen3nb.report.render.console import print_table
 
-    hide_library_bars()
-    ready = dry_run(parameters)
+    opt.hide_library_bars()
+    values = resolved_parameters(paths.find_notebook("eval"), given)
+    values.pop("baseline")
+    ready = look(**values).preflight
     print_table(plan_by_type_table(ready.planned))
     print_table(preflight_table(ready))
     ready.require()
@@ -290,7 +272,7 @@ class _NotebookGroup(CommandGroup):
             if ctx.resilient_parsing:  # a shell completes
                 return None
             raise
-        own = options(_PARAMETER, _PAGE, _FRESH, CACHE_LIMIT, PASS_ENV)
+        own = opt.options(_PARAMETER, _PAGE, _FRESH, opt.CACHE_LIMIT, opt.PASS_ENV)
         command = click.command(
             name, cls=NotebookCommand, notebook=notebook, help=title, writes=True
         )
@@ -329,22 +311,18 @@ def _run_given(
 
 
 @click.command(cls=NotebookCommand, notebook="eval", writes=True)
-@click.argument(
-    "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+@click.argument("file", required=False, type=opt.EXISTING)
+@opt.model_option(
+    "checkpoints", "--checkpoint", several=True, help="A model, or a glob of folders; repeatable."
 )
-@model_option(
-    "checkpoints",
-    several=True,
-    help="A model, or a glob of folders; repeatable.",
-)
-@click.option(
+@opt.option(
     "--tier",
     "tiers",
     multiple=True,
     shell_complete=complete_tiers,
     help="smoke, pydocs, fast or full; repeatable.",
 )
-@click.option(
+@opt.option(
     "--notebook",
     "notebooks",
     multiple=True,
@@ -352,25 +330,21 @@ def _run_given(
     help="A notebook; repeatable.  [default: eval]",
 )
 @_PARAMETER
-@click.option(
-    "--at-once",
-    type=click.IntRange(min=0),
-    help="Parallel runs; 0 for as many as fit, at most four.",
-)
-@RAY
-@click.option(
+@opt.option("--at-once", least=0, help="Parallel runs; 0 for as many as fit, at most four.")
+@opt.RAY
+@opt.option(
     "--gpus-each",
     type=click.FloatRange(min=0, min_open=True),
     help="GPUs of a run on a cluster that has any; 0.5 lets two share one.  [default: 1]",
 )
-@click.option("--no-book", is_flag=True, help="Do not build the book afterwards.")
-@click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
-@REHEARSE
+@opt.flag("--no-book", help="Do not build the book afterwards.")
+@opt.flag("--dry-run", help="List the runs and run nothing.")
+@_REHEARSE
 @_FRESH
-@MIRROR
-@CACHE_LIMIT
-@PASS_ENV
-@JSON
+@opt.MIRROR
+@opt.CACHE_LIMIT
+@opt.PASS_ENV
+@opt.JSON
 def sweep(file: Path | None, **flags: Any) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
@@ -392,9 +366,9 @@ def sweep(file: Path | None, **flags: Any) -> None:
     from qwen3nb.execution.sweep import check_jobs
 
     plan = _plan(file, flags)
-    pass_names(plan.pass_env)
+    opt.pass_names(plan.pass_env)
     if flags["rehearse"]:
-        limit = rehearsal(dict(plan.typed) | dict(plan.parameters))["limit"]
+        limit = _rehearsal(dict(plan.typed) | dict(plan.parameters))["limit"]
         plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)
     jobs = plan.jobs()
     check_jobs(jobs)
@@ -406,46 +380,38 @@ def sweep(file: Path | None, **flags: Any) -> None:
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
+    """Return the plan of the file, overridden by the flags, of which some are parameters."""
     from qwen3nb.execution.sweep_plan import SweepPlan, read_plan
 
     lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
     if file is None and not lists:
         raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
     plan = SweepPlan() if file is None else read_plan(file)
-    typed = dict(flags["typed"]) | _parameters(flags)
+    own = {each.name for each in sweep.params}
+    values = given_parameters({name: flags[name] for name in flags if name not in own})
+    typed = dict(flags["typed"]) | {name: str(value) for name, value in values.items()}
     shared = {name: value for name, value in plan.parameters.items() if name not in typed}
-    given = {
-        name: flags[name] for name in ("at_once", "ray", "gpus_each") if flags[name] is not None
-    }
+    given = {n: flags[n] for n in ("at_once", "ray", "gpus_each") if flags[n] is not None}
     book = plan.book and not flags["no_book"]
     return replace(plan, **lists, **given, parameters=shared, typed=typed, book=book)
 
 
-def _parameters(flags: dict[str, Any]) -> dict[str, str]:
-    """The given flags that are parameters of the notebook, as strings."""
-    own = {each.name for each in sweep.params}
-    values = given_parameters({name: flags[name] for name in flags if name not in own})
-    return {name: str(value) for name, value in values.items()}
-
-
 def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
-    from qwen3nb.execution.parameters import Memo
+    from qwen3nb.execution.parameters import one_pass
 
-    once = Memo()
     runs = []
-    for job in jobs:
-        try:
-            state, reason = "reused" if not fresh and job.finished(once) else "would run", ""
-        except (ValueError, OSError) as error:
-            state, reason = "would fail", str(error)
-        page = paths.page_key(job.resolved(once)[1])
-        runs.append({"page": page, "status": state, "reason": reason})
-    if as_json:
-        print_json({"runs": runs})
-        return
-    for run in runs:
-        reason = f": {run['reason']}" if run["reason"] else ""
-        click.echo(f"{run['status']:10} {run['page']}{reason}")
+    with one_pass():
+        for job in jobs:
+            try:
+                state, reason = "reused" if not fresh and job.finished() else "would run", ""
+            except (ValueError, OSError) as error:
+                state, reason = "would fail", str(error)
+            page = paths.page_key(job.resolved()[1])
+            runs.append({"page": page, "status": state, "reason": reason})
+    lines = (
+        f"{run['status']:10} {run['page']}{run['reason'] and ': ' + run['reason']}" for run in runs
+    )
+    opt.answer({"runs": runs}, *lines, as_json=as_json)
 
 
 def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) -> list[RunOutcome]:
@@ -467,16 +433,14 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) 
         book = build_book(tier=(plan.tiers or ("smoke",))[0])
         click.echo(f"Open {book}", err=as_json)
     if as_json:
+        shown = {"page": "name", "status": "status", "seconds": "seconds", "reason": "reason"}
         runs = [
             {
-                "page": each.name,
-                "status": each.status,
-                "seconds": each.seconds,
-                "reason": each.reason,
+                **{key: getattr(each, name) for key, name in shown.items()},
                 "log": str(each.log),
                 "node": each.node,
             }
             for each in outcomes
         ]
-        print_json({"runs": runs, "book": book and str(book)})
+        opt.print_json({"runs": runs, "book": book and str(book)})
     return failed

@@ -9,58 +9,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb import paths
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_labels, complete_models
-from qwen3nb.cli.options import (
-    BATCH_SIZE,
-    DEVICE,
-    DTYPE,
-    FACTS,
-    FILE,
-    HUB_ID,
-    LICENSE,
-    MIRROR,
-    POOLING,
-    RESULTS,
-    TASKS,
-    TIER,
-    TIERS_CHOICE,
-    hide_library_bars,
-    model_option,
-    options,
-    out_option,
-    seed_option,
-)
 from qwen3nb.cli.program import Command, readable_records
-from qwen3nb.report.render.figure import PAPER_STYLES
-from qwen3nb.report.render.table import TABLE_FORMATS
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
     from qwen3nb.report.paper import Choice
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-_CHOICE = options(
-    TIER,
-    model_option(
+_CHOICE = opt.options(
+    opt.TIER,
+    opt.model_option(
         "models",
         several=True,
         shell_complete=complete_labels,
         help="Name of a model to show; repeatable.  [default: all]",
     ),
-    TASKS,
-    seed_option("Seed of the bootstrap and permutation draws."),
+    opt.TASKS,
+    opt.seed_option("Seed of the bootstrap and permutation draws."),
 )
 
 
 @click.command(cls=Command, study=paths.results)
-@click.option(
+@opt.option(
     "--style",
-    type=click.Choice(list(PAPER_STYLES)),
+    choices=["plain", "acl", "neurips"],
     default="plain",
-    show_default=True,
     help="Widths and font: ACL's two columns, NeurIPS' one, or those of an article.",
 )
-@out_option(default="paper", show_default=True, type=_FOLDER, help="Output folder.")
+@opt.out_option(default="paper", type=opt.FOLDER, help="Output folder.")
 @_CHOICE
 def paper(style: str, out: Path, **choice: Any) -> None:
     """Write figures, tables, captions and references, and an article that compiles.
@@ -73,17 +51,14 @@ def paper(style: str, out: Path, **choice: Any) -> None:
     """
     from qwen3nb.report.paper import write_paper
 
-    files = write_paper(readable_records(), out, style=style, choice=_choice(**choice))
-    for file in files:
+    for file in write_paper(readable_records(), out, style=style, choice=_choice(**choice)):
         click.echo(file)
     click.echo(f"To see it: cd {out} && pdflatex paper && bibtex paper && pdflatex paper", err=True)
 
 
 @click.command(cls=Command, study=paths.results)
-@click.option(
-    "--format", type=click.Choice(list(TABLE_FORMATS)), default="latex", show_default=True
-)
-@out_option(required=True, type=_FOLDER, help="Output folder.")
+@opt.option("--format", choices=["latex", "csv", "markdown"], default="latex")
+@opt.out_option(required=True, type=opt.FOLDER, help="Output folder.")
 @_CHOICE
 def tables(format: str, out: Path, **choice: Any) -> None:
     """Write the tables of `qwen3nb paper` alone: LaTeX, CSV (full precision) or Markdown.
@@ -93,8 +68,7 @@ def tables(format: str, out: Path, **choice: Any) -> None:
     """
     from qwen3nb.report.paper import write_tables
 
-    files = write_tables(readable_records(), out, format=format, choice=_choice(**choice))
-    for file in files:
+    for file in write_tables(readable_records(), out, format=format, choice=_choice(**choice)):
         click.echo(file)
 
 
@@ -106,42 +80,24 @@ def _choice(*, tier: str | None, models: Sequence[str], tasks: str, seed: int) -
 
 
 @click.command(cls=Command, writes=True)
-@model_option(required=True, help="A folder, a registry name or a hub id.")
-@click.option(
+@opt.model_option(required=True, help="A folder, a registry name or a hub id.")
+@opt.option(
     "--baselines",
     default="e5-base-v2,gte-base",
-    show_default=True,
     shell_complete=complete_models,
     help="Models to compare with, separated by commas; empty for none.",
 )
-@click.option(
-    "--tier",
-    type=TIERS_CHOICE,
-    default="smoke",
-    show_default=True,
-    help="The tier to run.",
-)
-@TASKS
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Most queries, rows and unjudged documents of a task; 0 for all.",
-)
-@out_option(
-    "output",
-    default=Path("eval_results"),
-    show_default=True,
-    help="Folder of the report.",
-)
-@FACTS
-@seed_option("Seed of the bootstrap intervals.")
-@POOLING
-@BATCH_SIZE
-@DEVICE
-@DTYPE
-@MIRROR
+@opt.option("--tier", choices=TIERS, default="smoke", help="The tier to run.")
+@opt.TASKS
+@opt.LIMIT
+@opt.out_option("output", default=Path("eval_results"), help="Folder of the report.")
+@opt.FACTS
+@opt.seed_option("Seed of the bootstrap intervals.")
+@opt.POOLING
+@opt.BATCH_SIZE
+@opt.DEVICE
+@opt.DTYPE
+@opt.MIRROR
 def report(model: str, baselines: str, output: Path, facts: Path | None, **options: Any) -> None:
     """Evaluate a model and its baselines, compare them, and write scores and card to a folder.
 
@@ -159,7 +115,7 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
     from qwen3nb.report.model_report import report_model
     from qwen3nb.report.render.console import print_table
 
-    hide_library_bars()
+    opt.hide_library_bars()
     done = report_model(model, baselines=split_names(baselines), **options)
     for title, table in done.tables().items():
         say(f"\n{title}", bold=True)
@@ -172,13 +128,13 @@ def report(model: str, baselines: str, output: Path, facts: Path | None, **optio
 
 
 @click.command(cls=Command, study=paths.results, unless=["results"])
-@model_option(required=True, type=FILE, help="An extracted model.")
-@out_option("output", help="File to write.  [default: README.md of the model]")
-@RESULTS
-@TIER
-@FACTS
-@LICENSE
-@HUB_ID
+@opt.model_option(required=True, type=opt.FILE, help="An extracted model.")
+@opt.out_option("output", help="File to write.  [default: README.md of the model]")
+@opt.RESULTS
+@opt.TIER
+@opt.FACTS
+@opt.LICENSE
+@opt.HUB_ID
 def card(
     model: Path, output: Path | None, results: Path | None, tier: str | None, **stated: Any
 ) -> None:

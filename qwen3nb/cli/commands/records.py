@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,51 +12,41 @@ from typing import Any
 import click
 
 from qwen3nb import paths
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_labels, complete_tasks
-from qwen3nb.cli.options import (
-    ALPHA,
-    FILE,
-    JSON,
-    READ_LIMIT,
-    RESULTS,
-    TESTED,
-    THRESHOLD,
-    TIERS_CHOICE,
-    model_option,
-    out_option,
-    print_json,
-    seed_option,
-)
 from qwen3nb.cli.program import Command, readable_records
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.terminal import say
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
-_SEED = seed_option("Seed of the permutation draws.")
-_RESAMPLES = click.option(
-    "--resamples", "n_resamples", type=click.IntRange(min=100), default=10_000, show_default=True
+_TESTS = opt.options(
+    opt.option("--resamples", "n_resamples", least=100, default=10_000),
+    opt.seed_option("Seed of the permutation draws."),
 )
 
 
 @click.command(cls=Command, study=paths.results, unless=["folder"])
-@click.option(
+@opt.option(
     "--out",
     "--to",
     "to",
-    type=FILE,
+    type=opt.FILE,
     help="Write the score of every query to this .parquet or .csv file.",
 )
-@model_option(
+@opt.model_option(
     "models",
     several=True,
     shell_complete=complete_labels,
     help="Label or identity; repeatable.  [default: all]",
 )
-@click.option(
+@opt.option(
     "--task", "tasks", multiple=True, shell_complete=complete_tasks, help="Name; repeatable."
 )
-@click.option("--tier", type=TIERS_CHOICE, help="Only tasks and runs of this tier.")
-@click.option("--results", "folder", type=FILE, help="Folder of the records.  [default: results/]")
-@JSON
+@opt.option("--tier", choices=TIERS, help="Only tasks and runs of this tier.")
+@opt.option(
+    "--results", "folder", type=opt.FILE, help="Folder of the records.  [default: results/]"
+)
+@opt.JSON
 def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -> None:
     """List the records with their main scores, or write the score of every query to a file.
 
@@ -73,18 +63,18 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
     if to is not None:
         click.echo(f"{records.write_scores(to)}: the scores of {len(records)} records")
     elif as_json:
-        print_json(json.loads(records.to_frame().to_json(orient="records")))
+        opt.print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
-        from qwen3nb.report.leaderboard.tables import record_list
+        from qwen3nb.report.leaderboard.board import record_list
         from qwen3nb.report.render.console import print_table
 
         print_table(record_list(records))
 
 
 @click.command(cls=Command, study=paths.results, unless=["files"])
-@click.argument("files", nargs=-1, type=FILE)
-@click.option("--checksums", is_flag=True, help="Compare the records' checksums only.")
-@JSON
+@click.argument("files", nargs=-1, type=opt.FILE)
+@opt.flag("--checksums", help="Compare the records' checksums only.")
+@opt.JSON
 def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
     """Check that the numbers of records follow from what they hold, and report what does not.
 
@@ -121,9 +111,14 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
         problems |= folder_problems(folder) if folder.is_dir() else {}
     if as_json:
         failed = {str(file): list(messages) for file, messages in problems.items()}
-        print_json({"records": len(records), "problems": failed})
+        opt.print_json({"records": len(records), "problems": failed})
     else:
-        _print_verified(records, problems)
+        for file, messages in problems.items():
+            for message in messages:
+                click.echo(f"{file}: {message}", err=True)
+        hold = sum(file not in problems for file in records)
+        none = "no records yet; `qwen3nb eval` makes some"
+        click.echo(f"{hold} of {len(records)} records hold" if records else none)
     if problems:
         sys.exit(1)
 
@@ -146,48 +141,30 @@ def _records(path: Path | None) -> list[Path]:
     return [path]
 
 
-def _print_verified(records: Sequence[Path], problems: Mapping[Path, Sequence[str]]) -> None:
-    for file, messages in problems.items():
-        for message in messages:
-            click.echo(f"{file}: {message}", err=True)
-    if not records:
-        click.echo("no records yet; `qwen3nb eval` makes some")
-        return
-    hold = sum(file not in problems for file in records)
-    click.echo(f"{hold} of {len(records)} records hold")
-
-
 @click.command(cls=Command, study=paths.results, unless=["results"])
-@click.option(
+@opt.option(
     "--baseline",
     "current",
     required=True,
     shell_complete=complete_labels,
     help="Label of the model in use.",
 )
-@click.option("--task", default="", help="A task or its data set.  [default: your own data]")
-@model_option(
+@opt.option("--task", default="", help="A task or its data set.  [default: your own data]")
+@opt.model_option(
     "models",
     several=True,
     shell_complete=complete_labels,
     help="Label of a candidate; repeatable.  [default: all]",
 )
-@RESULTS
-@TESTED
-@ALPHA
-@THRESHOLD
-@click.option(
-    "--most",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Queries listed per model.",
+@opt.RESULTS
+@opt.RULE
+@opt.option("--most", least=0, default=5, help="Queries listed per model.")
+@opt.out_option(
+    "out", multiple=True, help="Write the report: .md or .json by its name; repeatable."
 )
-@out_option("out", multiple=True, help="Write the report: .md or .json by its name; repeatable.")
-@JSON
-@click.option("--gate", is_flag=True, help=f"Exit with {REGRESSION} on a regression.")
-@_RESAMPLES
-@_SEED
+@opt.JSON
+@opt.flag("--gate", help=f"Exit with {REGRESSION} on a regression.")
+@_TESTS
 def compare(
     results: Path | None, out: tuple[Path, ...], as_json: bool, gate: bool, **options: Any
 ) -> None:
@@ -228,33 +205,32 @@ def compare(
 
 
 @click.command(cls=Command)
-@click.option(
+@opt.option(
     "--outputs",
     "output_dir",
     required=True,
-    type=FILE,
+    type=opt.FILE,
     help="Folder of trainings, with <configuration>/seed_<n>/results.",
 )
-@click.option(
+@opt.option(
     "--results",
     "also",
     multiple=True,
-    type=FILE,
+    type=opt.FILE,
     help="More results, such as results/; repeatable.",
 )
-@click.option("--task-steps", is_flag=True, help="Match runs by their steps per task.")
-@out_option("report", help="Folder to write to.  [default: analysis/ in OUTPUTS]")
-@click.option(
+@opt.flag("--task-steps", help="Match runs by their steps per task.")
+@opt.out_option("report", help="Folder to write to.  [default: analysis/ in OUTPUTS]")
+@opt.option(
     "--exit-code",
-    type=click.Choice(["evidence", "point"]),
+    choices=["evidence", "point"],
     is_flag=False,
     flag_value="evidence",
     help="Exit by the verdict; by evidence, if not said.",
 )
-@_RESAMPLES
-@_SEED
-@READ_LIMIT
-@JSON
+@_TESTS
+@opt.READ_LIMIT
+@opt.JSON
 def analyze(
     output_dir: Path,
     also: tuple[Path, ...],
@@ -285,7 +261,7 @@ def analyze(
     else:
         _show_interference(result)
         for file in files:
-            click.echo(str(file))
+            click.echo(file)
     if exit_code:
         sys.exit(result.interference.exit_code(by=exit_code))
 

@@ -8,97 +8,67 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_models, complete_tasks
-from qwen3nb.cli.options import (
-    DEVICE,
-    DTYPE,
-    FILE,
-    MIRROR,
-    READ_LIMIT,
-    TIERS_CHOICE,
-    hide_library_bars,
-    model_option,
-    options,
-    out_option,
-    seed_option,
-)
 from qwen3nb.cli.program import Command
+from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.models.rerankers.yes_no import Reranker
 
-_DEPTH = click.option(
-    "--depth",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Candidates per query.",
-)
-_MAX_LENGTH = click.option(
+_DEPTH = opt.option("--depth", least=1, default=100, help="Candidates per query.")
+_MAX_LENGTH = opt.option(
     "--max-length",
-    type=click.IntRange(min=1),
+    least=1,
     default=512,
-    show_default=True,
     help="Tokens per pair; the document is truncated first, then the query.",
 )
-_MODEL = options(
-    model_option(required=True, help="A causal language model: a folder or hub id."),
-    click.option("--adapter", type=FILE, help="A LoRA adapter for it."),
-    click.option("--instruction", help="Definition of relevance.  [default: web search]"),
+_MODEL = opt.options(
+    opt.model_option(required=True, help="A causal language model: a folder or hub id."),
+    opt.option("--adapter", type=opt.FILE, help="A LoRA adapter for it."),
+    opt.option("--instruction", help="Definition of relevance.  [default: web search]"),
     _MAX_LENGTH,
-    click.option(
+    opt.option(
         "--template",
-        type=click.Choice(["qwen3-reranker", "double-newline"]),
+        choices=["qwen3-reranker", "double-newline"],
         help="[default: qwen3-reranker; double-newline for adapters, as in their training]",
     ),
-    DEVICE,
-    DTYPE,
+    opt.DEVICE,
+    opt.DTYPE,
 )
-
-
-_ON_WHAT = options(
-    click.option(
+_ON_WHAT = opt.options(
+    opt.option(
         "--tier",
-        type=TIERS_CHOICE,
+        choices=TIERS,
         callback=lambda context, option, value: value or "",
         help="Instead of data sets. fast: SciFact, NFCorpus, FiQA2018; full: the BEIR sets with "
         "MS MARCO dev.",
     ),
-    click.option(
-        "--limit",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Maximum number of queries and of documents that are not judged; 0: all.",
-    ),
-    click.option(
+    opt.LIMIT,
+    opt.option(
         "--msmarco",
-        type=FILE,
+        type=opt.FILE,
         metavar="FOLDER",
         help="Official MS MARCO dev files, with BM25's top 1,000, instead of the tier's MSMARCO.",
     ),
-    MIRROR,
-    READ_LIMIT,
+    opt.MIRROR,
+    opt.READ_LIMIT,
 )
 
 
-def _load(values: dict[str, Any]) -> Reranker:
+def _load(*, model: str, **settings: Any) -> Reranker:
     from qwen3nb.models.rerankers.load import load_reranker
 
-    hide_library_bars()
-    return load_reranker(values.pop("model"), **values)
+    opt.hide_library_bars()
+    return load_reranker(model, **settings)
 
 
 @click.command(cls=Command)
 @_MODEL
-@click.option("--pairs", required=True, type=FILE, help="JSON lines with query and document.")
-@out_option(
-    "output",
-    required=True,
-    help="JSON lines with p_yes, log_odds, truncated.",
-)
-@READ_LIMIT
+@opt.option("--pairs", required=True, type=opt.FILE, help="JSON lines with query and document.")
+@opt.out_option("output", required=True, help="JSON lines with p_yes, log_odds, truncated.")
+@opt.READ_LIMIT
 def rerank(pairs: Path, output: Path, **values: Any) -> None:
     """Score query-document pairs, one JSON line each.
 
@@ -108,7 +78,7 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
     """
     from qwen3nb.evaluation.retrieval.rerank import rerank_pairs
 
-    reranker = _load(values)
+    reranker = _load(**values)
     count = rerank_pairs(reranker, pairs, output)
     stats = reranker.stats
     click.echo(
@@ -121,19 +91,18 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
 @_MODEL
 @click.argument("data", nargs=-1, shell_complete=complete_tasks)
 @_ON_WHAT
-@click.option(
+@opt.option(
     "--first",
     multiple=True,
     default=("bm25",),
     shell_complete=complete_models,
-    show_default=True,
     help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
 )
 @_DEPTH
-@out_option("output", help="Folder of the records.  [default: results/]")
-@seed_option("Seed, stored in the record.")
-@click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
-@click.option("--runs", is_flag=True, help="Keep the qrels, too, beside each run (TREC format).")
+@opt.out_option("output", help="Folder of the records.  [default: results/]")
+@opt.seed_option("Seed, stored in the record.")
+@opt.FRESH
+@opt.flag("--runs", help="Keep the qrels, too, beside each run (TREC format).")
 def rerank_suite(data: tuple[str, ...], tier: str, first: tuple[str, ...], **values: Any) -> None:
     """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
@@ -148,7 +117,7 @@ def rerank_suite(data: tuple[str, ...], tier: str, first: tuple[str, ...], **val
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
     of_model = ("model", "adapter", "instruction", "max_length", "template", "device", "dtype")
-    reranker = _load({name: values.pop(name) for name in of_model})
+    reranker = _load(**{name: values.pop(name) for name in of_model})
     _show(
         lambda: run(reranker, data or None, tier=tier, first=load_first(*first), **values),
         _suite_lines,
@@ -196,25 +165,22 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 
 
 @click.command(cls=Command, writes=True)
-@click.argument("outputs", type=FILE, required=False)
-@click.option(
-    "--adapter",
-    "checkpoint",
-    type=FILE,
-    help="The same as OUTPUTS: one adapter, for example.",
+@click.argument("outputs", type=opt.FILE, required=False)
+@opt.option(
+    "--adapter", "checkpoint", type=opt.FILE, help="The same as OUTPUTS: one adapter, for example."
 )
-@click.option(
+@opt.option(
     "--config",
     "training",
-    type=FILE,
+    type=opt.FILE,
     help="Its training configuration.  [default: config.yaml of its seed]",
 )
-@model_option("base", help="Base model of the adapters.")
-@click.option(
+@opt.model_option("base", help="Base model of the adapters.")
+@opt.option(
     "--data", multiple=True, shell_complete=complete_tasks, help="As in rerank-suite; repeatable."
 )
 @_ON_WHAT
-@click.option(
+@opt.option(
     "--embedding-task",
     "embedding_tasks",
     multiple=True,
@@ -223,8 +189,8 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 )
 @_DEPTH
 @_MAX_LENGTH
-@DEVICE
-@DTYPE
+@opt.DEVICE
+@opt.DTYPE
 def rerank_outputs(
     outputs: Path | None, checkpoint: Path | None, embedding_tasks: tuple[str, ...], **values: Any
 ) -> None:
@@ -247,7 +213,7 @@ def rerank_outputs(
         raise click.UsageError("expected either OUTPUTS or --adapter")
     if values["data"] and values["tier"]:
         _need_one(values["data"], values["tier"])
-    hide_library_bars()
+    opt.hide_library_bars()
     tasks = select_tasks(names=embedding_tasks) if embedding_tasks else []
     _show(lambda: evaluate_trained(folder, embedding_tasks=tasks, **values), _record_lines)
 

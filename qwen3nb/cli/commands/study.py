@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from qwen3nb import paths
-from qwen3nb.cli.options import PASS_ENV, TIER, paths_given
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
 
 
 @click.command(cls=Command)
-@paths_given(folder="--out")
-@click.option("--title", default="", help="Title of the book.  [default: the folder's name]")
-@click.option("--author", default="", help="Authors of the book, separated by commas.")
+@opt.paths_given(folder="--out")
+@opt.option("--title", default="", help="Title of the book.  [default: the folder's name]")
+@opt.option("--author", default="", help="Authors of the book, separated by commas.")
 def new(folder: Path, title: str, author: str) -> None:
     """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
 
@@ -33,13 +33,10 @@ def new(folder: Path, title: str, author: str) -> None:
 
 
 @click.command(cls=Command, writes=True, study=paths.runs)
-@click.option(
-    "--at-once",
-    type=click.IntRange(min=0),
-    default=0,
-    help="Parallel runs; 0 for one per core, at most four.",
+@opt.option(
+    "--at-once", least=0, default=0, help="Parallel runs; 0 for one per core, at most four."
 )
-@PASS_ENV
+@opt.PASS_ENV
 def demo(at_once: int) -> None:
     """Train toy models, extract and evaluate them beside baselines, and build the book.
 
@@ -54,8 +51,8 @@ def demo(at_once: int) -> None:
 
 
 @click.command(cls=Command, writes=True, study=paths.book)
-@TIER
-@PASS_ENV
+@opt.TIER
+@opt.PASS_ENV
 def book(tier: str | None) -> None:
     """Build the book from the current results, in strict mode, and check it.
 

@@ -6,35 +6,29 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from qwen3nb.cli.options import (
-    JSON,
-    MIRROR,
-    TASKS,
-    TIERS_CHOICE,
-    answer,
-    hide_library_bars,
-    model_option,
-)
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
+from qwen3nb.tiers import TIERS
 
 
 @click.command(cls=Command)
-@click.option("--tier", type=TIERS_CHOICE, help="Fetch everything a tier needs.")
-@TASKS
-@model_option("models", several=True, help="A registry name or hub id; repeatable.")
-@click.option("--list", "only_list", is_flag=True, help="List what is needed and fetch nothing.")
-@click.option(
+@opt.option("--tier", choices=TIERS, help="Fetch everything a tier needs.")
+@opt.TASKS
+@opt.model_option("models", several=True, help="A registry name or hub id; repeatable.")
+@opt.flag("--list", "only_list", help="List what is needed and fetch nothing.")
+@opt.option(
     "--out",
     "--mirror",
     "mirror",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=opt.FOLDER,
     envvar="QWEN3NB_MIRROR",
     help="Folder to fetch into: the --mirror of other commands.",
 )
-@JSON
+@opt.JSON
 def fetch(
     tier: str | None,
     tasks: str,
@@ -59,12 +53,11 @@ def fetch(
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
     from qwen3nb.utils.progress import tqdm
 
-    selected = tier_tasks(tier) if tier else []
-    selected += select_tasks(names=split_names(tasks)) if tasks else []
-    required = needs(selected, models)
+    named = select_tasks(names=split_names(tasks)) if tasks else []
+    required = needs([*(tier_tasks(tier) if tier else []), *named], models)
     if only_list or mirror is None:
         sized = sizes(required, say=lambda text: click.echo(text, err=True))
-        answer(
+        opt.answer(
             [{**asdict(need), "size": size} for need, size in sized],
             *(
                 f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
@@ -87,16 +80,16 @@ def fetch(
         "failures": {id_: str(reason) for id_, reason in failures.items()},
     }
     done = f"{len(required) - len(failures)} of {len(required)} are in {mirror}"
-    answer(document, done, as_json=as_json)
+    opt.answer(document, done, as_json=as_json)
     if failures:
         sys.exit(1)
 
 
 @click.command(cls=Command, writes=True)
-@model_option("models", several=True, help="Only this model; repeatable.")
-@TASKS
-@MIRROR
-@JSON
+@opt.model_option("models", several=True, help="Only this model; repeatable.")
+@opt.TASKS
+@opt.MIRROR
+@opt.JSON
 def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
     """Compare our scores with published ones, as far as the data are available.
 
@@ -111,7 +104,7 @@ def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
     from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as run
 
-    hide_library_bars()
+    opt.hide_library_bars()
     scores = published_scores(models=",".join(models), tasks=tasks)
     absent = unavailable(scores)
     reproduced = []
@@ -126,37 +119,25 @@ def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
             f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
         )
     rows = [
-        {
-            **asdict(done.published),
-            "ours": done.value,
-            "verdict": done.verdict,
-            "reason": done.reason,
-        }
-        for done in reproduced
+        asdict(d.published) | {"ours": d.value, "verdict": d.verdict, "reason": d.reason}
+        for d in reproduced
     ]
-    answer(rows, as_json=as_json)
+    opt.answer(rows, as_json=as_json)
     if absent:
         click.echo(str(missing_error(absent)), err=True)
     sys.exit(int(any(done.verdict == "FAIL" for done in reproduced)))
 
 
 @click.command("tasks", cls=Command)
-@click.option("--tier", type=TIERS_CHOICE)
-@click.option("--type", "types", multiple=True, help="An MTEB task type, such as STS; repeatable.")
-@click.option(
+@opt.option("--tier", choices=TIERS)
+@opt.option("--type", "types", multiple=True, help="An MTEB task type, such as STS; repeatable.")
+@opt.option(
     "--language", "languages", multiple=True, help="A language code, such as eng; repeatable."
 )
-@click.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
-@model_option("cost", help="Estimate the encoding time of this model.")
-@JSON
-def list_tasks(
-    tier: str | None,
-    types: tuple[str, ...],
-    languages: tuple[str, ...],
-    benchmark: str | None,
-    cost: str | None,
-    as_json: bool,
-) -> None:
+@opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
+@opt.model_option("cost", help="Estimate the encoding time of this model.")
+@opt.JSON
+def list_tasks(tier: str | None, cost: str | None, as_json: bool, **selection: Any) -> None:
     """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
     \b
@@ -167,24 +148,22 @@ def list_tasks(
     from qwen3nb.evaluation.mteb.plan import Range, costs, measure_encoding
     from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 
-    if tier:
-        tasks = tier_tasks(tier)
-    else:
-        tasks = select_tasks(types=types, languages=languages, benchmark=benchmark)
-    speed, limit = None, None
+    tasks = tier_tasks(tier) if tier else select_tasks(**selection)
+    measured: dict[str, Any] = {"speed": None, "max_length": None}
     if cost is not None:
         from qwen3nb.models.load import load_encoder
 
-        hide_library_bars()
+        opt.hide_library_bars()
         encoder = load_encoder(cost, show_progress=False)
-        speed, limit = measure_encoding(encoder), getattr(encoder, "max_length", None)
-    estimates = costs(tasks, speed=speed, max_length=limit)
+        measured["speed"] = measure_encoding(encoder)
+        measured["max_length"] = getattr(encoder, "max_length", None)
+    estimates = costs(tasks, **measured)
     lines = []
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
         minutes = "" if each.minutes is None else f"{each.minutes.text(1):>15} min"
         lines.append(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    answer(
+    opt.answer(
         [
             {**asdict(each), "minutes": each.minutes and each.minutes._asdict()}
             for each in estimates
@@ -194,5 +173,5 @@ def list_tasks(
     )
     if not as_json:
         total = Range.total(each.minutes for each in estimates if each.minutes is not None)
-        about = f", {total.text()} minutes of encoding here" if speed else ""
+        about = f", {total.text()} minutes of encoding here" if cost else ""
         click.echo(f"{len(estimates)} tasks{about}", err=True)

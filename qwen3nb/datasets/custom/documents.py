@@ -1,9 +1,5 @@
 """Read your own documents: JSONL or CSV (plain or .gz), or a table of SQLite or DuckDB.
 
-A `DocumentLayout` says which column holds the id, how the text is composed, and which
-columns hold the star count and the date of the last change. ``PRESETS`` has the layouts
-of known tools.
-
 Files are opened read-only, and nothing in them is executed. Of a database only tables are read: a
 view is a program that may never end, and so is a generated column. Extensions and other files are
 not loaded, and a query that exceeds its time limit is interrupted. Sizes are limited, so that a
@@ -31,10 +27,10 @@ from qwen3nb.datasets.rows import (
     RATIO,
     DataError,
     checked_id,
-    csv_rows,
     json_object,
     listed,
     misspelt,
+    named_rows,
     numbered_lines,
     printable,
     raised_limit,
@@ -42,7 +38,7 @@ from qwen3nb.datasets.rows import (
     unicode_text,
 )
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.strict_json import first_duplicate, parse_json
+from qwen3nb.utils.strict_json import parse_json
 
 MOST = 256 << 20  # bytes of a file, unpacked
 SECONDS = 45.0  # time limit for a whole table
@@ -50,7 +46,6 @@ _FREE = 16 << 20  # bytes that a database may hold whatever its size
 _CELL = 16 << 20  # bytes of one value of a database
 _ROW = 256  # bytes that a row takes in memory besides its text
 _STEPS = 10_000  # instructions of SQLite's virtual machine between checks of the time
-_BATCH = 256
 _FIELD = re.compile(r"\w[\w -]*")
 _DUCKDB_OPTIONS = {
     "enable_external_access": "false",
@@ -59,8 +54,14 @@ _DUCKDB_OPTIONS = {
     "memory_limit": "512MB",
     "threads": "1",
 }
+_DUCKDB_TABLES = (
+    "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'main'"
+)
+_DUCKDB_COLUMNS = (
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
+    "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position"
+)
 Row = Mapping[str, Any]
-Numbered = tuple[int, tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Documents:
         name: the file name, without its folder.
         texts: text per id; some may be empty.
         stars: star count per id, None where it is missing; empty without such a column.
-        updated: date of the last change (UTC) per id, likewise.
+        updated: date of the last change (UTC), likewise.
     """
 
     name: str
@@ -140,11 +141,7 @@ class TextTemplate:
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
-        """Parse a template.
-
-        Raises:
-            DataError: unbalanced braces, no field, or anything but a field name in braces.
-        """
+        """Parse a template; raise DataError for anything but field names in braces, or for none."""
         try:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
@@ -178,11 +175,7 @@ class TextTemplate:
 
 
 def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLayout:
-    """Return the layout of ``preset`` (or the default), with ``changes`` that are not None.
-
-    Raises:
-        ValueError: an unknown preset; lists the choices.
-    """
+    """Return the layout of ``preset`` (or the default), with ``changes`` that are not None."""
     layout = PRESETS[one_of("preset", preset, PRESETS)] if preset else DocumentLayout()
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     return DocumentLayout(**{**vars(layout), **given})
@@ -207,7 +200,9 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     # A database can hold millions of rows in a few bytes.
     size, most = 0, size_limit(MOST)
     expanded = size_limit(max(_FREE, file.stat().st_size * RATIO))
-    for where, row in _rows(file, layout, template):
+    wanted = [layout.id_column, *(layout.columns.get(name, name) for name in template.fields)]
+    wanted += [name for name in (layout.stars, layout.updated) if name]
+    for where, row in _rows(file, list(dict.fromkeys(wanted)), layout.table):
         name = row[layout.id_column]
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
@@ -230,30 +225,29 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     return Documents(file.name, texts, stars, updated)
 
 
-def _rows(file: Path, layout: DocumentLayout, template: TextTemplate) -> Iterator[tuple[str, Row]]:
-    """Yield location and values of each row, with every column of the layout."""
-    wanted = [layout.id_column, *(layout.columns.get(name, name) for name in template.fields)]
-    wanted += [name for name in (layout.stars, layout.updated) if name]
-    columns = list(dict.fromkeys(wanted))
+def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tuple[str, Row]]:
+    """Yield location and values of each row, with every column."""
     with file.open("rb") as handle:
         head = handle.read(16)
-    read = None
-    if head.startswith(b"SQLite format 3\0"):
-        read = sqlite_rows
-    elif head[8:12] == b"DUCK":
-        read = duckdb_rows
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    if read is not None:
-        for number, values in read(file, table=layout.table, columns=columns):
-            yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
-    elif suffix == ".csv":
-        yield from _csv_rows(file, columns)
+    rows: Iterator[tuple[int, Sequence[Any]]]
+    if head.startswith(b"SQLite format 3\0"):
+        rows = sqlite_rows(file, table=table, columns=columns)
+    elif head[8:12] == b"DUCK":
+        rows = duckdb_rows(file, table=table, columns=columns)
     elif suffix in (".jsonl", ".ndjson"):
         yield from _json_rows(file, columns)
+        return
+    elif suffix == ".csv":  # an empty cell is null
+        for number, row in named_rows(file, columns, most=MOST):
+            yield f"{file}:{number}", {name: cell or None for name, cell in row.items()}
+        return
     else:
         raise DataError(
             f"{file}: expected SQLite, DuckDB, or a name ending in .jsonl, .ndjson, .csv (or .gz)"
         )
+    for number, values in rows:
+        yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
 
 
 def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
@@ -294,36 +288,11 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
             )
 
 
-def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a CSV file with a header; an empty cell is null."""
-    rows = csv_rows(file, most=MOST)
-    header = [name.strip() for name in next(rows, (0, []))[1]]
-    if (twice := first_duplicate(header)) is not None:
-        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
-    if lost := [name for name in columns if name not in header]:
-        raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
-    for number, row in rows:
-        if len(row) != len(header):
-            raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
-        values = dict(zip(header, row, strict=True))
-        yield f"{file}:{number}", {name: values[name] or None for name in columns}
-
-
 def sqlite_rows(
-    file: Path, *, table: str | None, columns: Sequence[str], seconds: float = SECONDS
-) -> Iterator[Numbered]:
-    """Yield number and values of ``columns`` for each row of ``table``, in the order of keys.
-
-    Args:
-        file: the database.
-        table: the table; None for the only one.
-        columns: names of the columns.
-        seconds: time limit.
-
-    Raises:
-        DataError: no such table or column, a damaged file, or the time limit is exceeded.
-    """
-    end = time.monotonic() + seconds
+    file: Path, *, table: str | None, columns: Sequence[str]
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield number and values of ``columns`` for each row of ``table``, or of the only table."""
+    end = time.monotonic() + SECONDS
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as base:
@@ -344,18 +313,14 @@ def sqlite_rows(
             known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
             yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
     except sqlite3.Error as error:
-        late = f"; time limit {seconds:g} s" if time.monotonic() > end else ""
+        late = f"; time limit {SECONDS:g} s" if time.monotonic() > end else ""
         raise DataError(f"{file}: SQLite: {printable(str(error))}{late}") from None
 
 
 def duckdb_rows(
-    file: Path, *, table: str | None, columns: Sequence[str], seconds: float = SECONDS
-) -> Iterator[Numbered]:
-    """Like `sqlite_rows`, for a DuckDB file.
-
-    Raises:
-        DataError: see `sqlite_rows`; or DuckDB is not installed.
-    """
+    file: Path, *, table: str | None, columns: Sequence[str]
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield the rows of a DuckDB file, as `sqlite_rows` does; raise DataError without DuckDB."""
     try:
         duckdb: Any = importlib.import_module("duckdb")
     except ImportError:
@@ -365,36 +330,21 @@ def duckdb_rows(
     try:
         with closing(duckdb.connect(str(file), read_only=True, config=_DUCKDB_OPTIONS)) as base:
             base.execute("SET lock_configuration = true")
-            clock = threading.Timer(seconds, base.interrupt)
+            clock = threading.Timer(SECONDS, base.interrupt)
             clock.daemon = True
             clock.start()
             try:
-                yield from _duckdb_table(file, base, table, columns)
+                schema = base.execute(_DUCKDB_TABLES).fetchall()
+                kinds = {n: "table" if kind == "BASE TABLE" else "view" for n, kind in schema}
+                name = _table(file, table, kinds)
+                known = [column for (column,) in base.execute(_DUCKDB_COLUMNS, [name]).fetchall()]
+                rows = base.execute(_select(file, name, columns, known))
+                yield from enumerate(iter(rows.fetchone, None), start=1)
             finally:
                 clock.cancel()
     except duckdb.Error as error:
         cause = [*str(error).strip().splitlines(), repr(error)][0]
         raise DataError(f"{file}: DuckDB: {printable(cause)}") from None
-
-
-def _duckdb_table(
-    file: Path, base: Any, table: str | None, columns: Sequence[str]
-) -> Iterator[Numbered]:
-    schema = base.execute(
-        "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'main'"
-    ).fetchall()
-    kinds = {name: "table" if kind == "BASE TABLE" else "view" for name, kind in schema}
-    name = _table(file, table, kinds)
-    known = base.execute(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
-        "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position",
-        [name],
-    ).fetchall()
-    rows = base.execute(_select(file, name, columns, [column for (column,) in known]))
-    number = 0
-    while batch := rows.fetchmany(_BATCH):
-        yield from enumerate(batch, start=number + 1)
-        number += len(batch)
 
 
 def _table(file: Path, wanted: str | None, kinds: dict[str, str]) -> str:

@@ -32,7 +32,7 @@ from qwen3nb.datasets.collection import (
     text_counts,
 )
 from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
-from qwen3nb.datasets.custom.queries import Query, QueryFile, ScoringSettings, read_queries
+from qwen3nb.datasets.custom.queries import QueryFile, ScoringSettings, read_queries
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
@@ -120,11 +120,20 @@ def load_domain(
     factors = Factors(dict.fromkeys(documents.texts, 1.0), {})
     if boost:
         factors = document_factors(documents, queries.settings, on=on)
-    judged = _judged(queries, documents)
-    kept = [each for each in queries.queries if each.id in judged]
     threshold = queries.settings.relevance_threshold
+    known = {each.id: _known(each.grades, documents.texts) for each in queries.queries}
+    judged = {q: own for q, own in known.items() if max(own.values(), default=0) >= threshold}
+    if not judged:
+        raise DataError(
+            f"{queries.file}: no query has a document of grade {threshold} or higher among the "
+            f"{len(documents.texts)} documents of {documents.name}; check the id column"
+        )
+    kept = [each for each in queries.queries if each.id in judged]
     texts = {each.id: each.text for each in kept}
-    revision = _revision(documents.texts, factors, texts, judged, threshold)
+    digest = hashlib.sha256()
+    for each, text in sorted(documents.texts.items()):
+        digest.update(canonical([each, text, factors.values[each]]) + b"\n")
+    revision = sha256_json([digest.hexdigest(), texts, judged, threshold, factors.recipe])
     stem = _UNFIT.sub("-", name or documents.name.split(".")[0]).strip("-._") or "data"
     return Domain(
         name=f"domain-{stem[:60]}-{revision[:8]}",
@@ -142,98 +151,44 @@ def load_domain(
     )
 
 
-def _judged(queries: QueryFile, documents: Documents) -> dict[str, dict[str, int]]:
-    """Grades of existing documents, for each query that has a relevant one.
-
-    Raises:
-        DataError: there is no such query.
-    """
-    threshold = queries.settings.relevance_threshold
-    grades = {each.id: _known(each.grades, documents.texts) for each in queries.queries}
-    judged = {
-        query: known
-        for query, known in grades.items()
-        if max(known.values(), default=0) >= threshold
-    }
-    if not judged:
-        raise DataError(
-            f"{queries.file}: no query has a document of grade {threshold} or higher among the "
-            f"{len(documents.texts)} documents of {documents.name}; check the id column"
-        )
-    return judged
+def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:
+    return {name: grade for name, grade in grades.items() if name in texts}
 
 
 def _counts(
     queries: QueryFile, documents: Mapping[str, str], kept: Mapping[str, str]
 ) -> dict[str, int]:
-    """Count what is odd.
-
-    Raises:
-        DataError: most of the judged documents are missing.
-    """
+    """Count what is odd; raise DataError if most of the judged documents are missing."""
     grades = {each.id: each.grades for each in queries.queries}
     counts = judgement_counts(
         grades, queries=grades, documents=documents, where=queries.file, zeros=False
     )
-    unjudged = counts[UNJUDGED]
-    return nonzero(
-        {
-            **counts,
-            UNANSWERABLE: len(grades) - len(kept) - unjudged,
-            **text_counts("documents", documents.values()),
-            **text_counts("queries", kept.values()),
-        }
-    )
-
-
-def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:
-    return {name: grade for name, grade in grades.items() if name in texts}
+    counts[UNANSWERABLE] = len(grades) - len(kept) - counts[UNJUDGED]
+    counts |= text_counts("documents", documents.values())
+    return nonzero(counts | text_counts("queries", kept.values()))
 
 
 def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
+    """Yield a line for each query that is dropped, or whose list contradicts its grades."""
     for query in queries.queries:
         where = f"{queries.file.name}:{query.line}: query {query.id!r}"
         unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
         if unknown:
             yield f"{where}: not among the documents, ignored: {listed(unknown)}"
-        yield from (f"{where}: {each}" for each in _contradictions(query, threshold))
+        relevant = [name for name, grade in query.grades.items() if grade >= threshold]
+        if only := [name for name in query.expected if name not in relevant]:
+            cause = f"expected, but graded below {threshold} (the grade counts)"
+            yield f"{where}: {cause}: {listed(only)}"
+        if query.expected and (only := [d for d in relevant if d not in query.expected]):
+            cause = f"graded {threshold} or higher, but not expected (it counts)"
+            yield f"{where}: {cause}: {listed(only)}"
         if max(_known(query.grades, texts).values(), default=0) < threshold:
             yield f"{where}: no document of grade {threshold} or higher, query dropped"
 
 
-def _contradictions(query: Query, threshold: int) -> Iterator[str]:
-    """Where the ``expected`` list and the grades of a query disagree."""
-    if not query.expected:
-        return
-    relevant = [name for name, grade in query.grades.items() if grade >= threshold]
-    if only := [name for name in query.expected if name not in relevant]:
-        yield f"expected, but graded below {threshold} (the grade counts): {listed(only)}"
-    if only := [name for name in relevant if name not in query.expected]:
-        yield f"graded {threshold} or higher, but not expected (it counts): {listed(only)}"
-
-
-def _revision(
-    texts: Mapping[str, str],
-    factors: Factors,
-    queries: Mapping[str, str],
-    grades: Mapping[str, Mapping[str, int]],
-    threshold: int,
-) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(texts):
-        digest.update(canonical([name, texts[name], factors.values[name]]) + b"\n")
-    return sha256_json([digest.hexdigest(), queries, grades, threshold, factors.recipe])
-
-
 @dataclass(frozen=True)
 class Factors:
-    """The factor of each document's score.
-
-    Attributes:
-        values: factor per document id, above 0.
-        recipe: the parameters of the factors, as JSON; ``{}`` without boosts.
-        notes: values missing in the data, and what was used instead.
-    """
+    """The factor above 0 of each document's score, the parameters, and notes on missing values."""
 
     values: dict[str, float]
     recipe: dict[str, object]
@@ -259,45 +214,29 @@ def document_factors(
     """
     values = dict.fromkeys(documents.texts, 1.0)
     recipe: dict[str, object] = {}
+    notes = []
     if documents.stars and settings.star_boost_coefficient:
-        recipe["star_boost_coefficient"] = settings.star_boost_coefficient
+        gain = settings.star_boost_coefficient
+        recipe["star_boost_coefficient"] = gain
         for name, count in documents.stars.items():
-            values[name] *= (
-                1.0 + settings.star_boost_coefficient * math.log10((count or 0) + 1) / 6.0
-            )
+            values[name] *= 1.0 + gain * math.log10((count or 0) + 1) / 6.0
+        if missing := sum(count is None for count in documents.stars.values()):
+            notes.append(f"{missing} documents have no star count: counted as 0")
     if documents.updated and settings.recency_coefficient:
+        known = [day for day in documents.updated.values() if day is not None]
         if on is None:
-            known = [day for day in documents.updated.values() if day is not None]
             last = f"; the last change in the data is of {max(known)}" if known else ""
             raise DataError(
                 "recency needs a reference date, so that results stay reproducible: "
                 f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){last}"
             )
-        recipe |= {
-            "recency_coefficient": settings.recency_coefficient,
-            "recency_days": settings.recency_days,
-            "date": on.isoformat(),
-        }
+        loss, full = settings.recency_coefficient, settings.recency_days
+        recipe |= {"recency_coefficient": loss, "recency_days": full, "date": on.isoformat()}
         for name, day in documents.updated.items():
-            values[name] *= _recency(day, on, settings)
-    return Factors(values, recipe, _boost_notes(documents, recipe, on))
-
-
-def _recency(day: date | None, on: date, settings: ScoringSettings) -> float:
-    days = settings.recency_days if day is None else max(0, (on - day).days)
-    return 1.0 - settings.recency_coefficient * min(1.0, days / settings.recency_days)
-
-
-def _boost_notes(
-    documents: Documents, recipe: dict[str, object], on: date | None
-) -> tuple[str, ...]:
-    notes = []
-    if "star_boost_coefficient" in recipe:
-        missing = sum(count is None for count in documents.stars.values())
-        notes += [f"{missing} documents have no star count: counted as 0"] * bool(missing)
-    if on is not None and "date" in recipe:
-        undated = sum(day is None for day in documents.updated.values())
-        later = sum(day is not None and day > on for day in documents.updated.values())
-        notes += [f"{undated} documents have no date: counted as oldest"] * bool(undated)
-        notes += [f"{later} documents changed after {on}: counted as of that day"] * bool(later)
-    return tuple(notes)
+            days = full if day is None else max(0, (on - day).days)
+            values[name] *= 1.0 - loss * min(1.0, days / full)
+        if undated := len(documents.updated) - len(known):
+            notes.append(f"{undated} documents have no date: counted as oldest")
+        if later := sum(day > on for day in known):
+            notes.append(f"{later} documents changed after {on}: counted as of that day")
+    return Factors(values, recipe, tuple(notes))

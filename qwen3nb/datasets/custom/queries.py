@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -44,21 +44,22 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    WrapValidator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.collection import LARGEST
 from qwen3nb.datasets.rows import DataError, printable, read_text
+from qwen3nb.utils.schema import WrittenAs
 
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
-_ENDS = ("]", '"""', "'''")  # of values over several lines
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*([A-Za-z0-9_-]+|"[^"]*"|'[^']*')\s*=""")
 # Clearer than pydantic's own messages, which speak of Python's types.
 _MESSAGES = {
     "dict_type": "Input should be a table",
@@ -66,7 +67,6 @@ _MESSAGES = {
     "missing": "Key required",
     "model_type": "Input should be a table",
 }
-_WITHOUT_INPUT = ("missing", "not_judged")
 KeyPath = tuple[str | int, ...]
 
 
@@ -79,12 +79,6 @@ def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
-
-
-def _as_written(value: Any, check: Callable[[Any], Any]) -> Any:
-    """Keep a checked integer an integer: the value is part of a record's identity."""
-    check(value)
-    return value
 
 
 def _whole(value: Any) -> Any:
@@ -101,16 +95,16 @@ _Text = Annotated[
 _Ids = Annotated[
     list[_Text], _must_be("a list without duplicates", lambda ids: len(set(ids)) == len(ids))
 ]
-_Grade = Annotated[
-    int, Field(ge=-LARGEST, le=HIGHEST_GRADE), BeforeValidator(_whole)
-]  # a negative one counts as 0
+# A negative grade counts as 0.
+_Grade = Annotated[int, Field(ge=-LARGEST, le=HIGHEST_GRADE), BeforeValidator(_whole)]
 _Count = Annotated[int, Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
-_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Boost = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
+_Loss = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
 class _TomlTable(BaseModel):
-    """A TOML table: no unknown keys, no conversions of types."""
+    """A table: no unknown keys, no conversions of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -126,8 +120,9 @@ class ScoringSettings(_TomlTable):
     """
 
     relevance_threshold: Annotated[int, Field(ge=1, le=HIGHEST_GRADE)] = 2
-    star_boost_coefficient: Annotated[_Number, Field(ge=0, le=10), WrapValidator(_as_written)] = 0.1
-    recency_coefficient: Annotated[_Number, Field(ge=0, lt=1), WrapValidator(_as_written)] = 0.2
+    # Written as 1 or as 1.0, a number is part of a record's identity as it is written.
+    star_boost_coefficient: Annotated[float, WrittenAs(_Boost)] = 0.1
+    recency_coefficient: Annotated[float, WrittenAs(_Loss)] = 0.2
     recency_days: _Count = 365
 
 
@@ -248,75 +243,66 @@ def read_queries(file: Path) -> QueryFile:
     """
     text = read_text(file, most=MOST).replace("\r\n", "\n")
     try:
-        raw, lines = tomllib.loads(text), key_lines(text)
+        raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
+    lines = key_lines(text)
     try:
         content = _File.model_validate(raw)
     except ValidationError as error:
-        errors = sorted(error.errors(), key=lambda each: line_of(each["loc"], lines))
-        causes = [(each["loc"], _cause(each)) for each in errors[:_SHOWN]]
-        raise _data_error(file, lines, causes, more=len(errors) - _SHOWN) from None
-    if repeated := list(_repeated_ids(content.queries, lines)):
-        raise _data_error(file, lines, repeated[:_SHOWN], more=len(repeated) - _SHOWN)
+        raise _data_error(file, lines, _causes(error)) from None
+    queries: list[Query] = []
+    first: dict[str, int] = {}
+    repeated: list[tuple[KeyPath, str]] = []
+    for index, each in enumerate(content.queries):
+        line = line_of(("queries", index), lines)
+        if each.id in first:
+            cause = f"Duplicate id {each.id!r:.60}, first used on line {first[each.id]}"
+            repeated.append((("queries", index, "id"), cause))
+        first.setdefault(each.id, line)
+        expected = tuple(each.expected or ())
+        grades = each.relevance_grades
+        if grades is None:
+            grades = dict.fromkeys(expected, HIGHEST_GRADE)
+        queries.append(Query(each.id, each.query, each.category, grades, expected, line))
+    if repeated:
+        raise _data_error(file, lines, repeated)
     return QueryFile(
         file,
-        tuple(_query(each, index, lines) for index, each in enumerate(content.queries)),
+        tuple(queries),
         tuple(_model(name, each, file.parent) for name, each in content.models.items()),
         content.settings,
     )
 
 
-def _cause(error: ErrorDetails) -> str:
-    """Describe what was expected and what the file has instead."""
-    if error["type"] == "extra_forbidden":
-        table = _File if len(error["loc"]) == 1 else _TABLES[str(error["loc"][0])]
-        return _unknown_key(str(error["loc"][-1]), table)
-    message = _MESSAGES.get(error["type"], error["msg"])
-    return message if error["type"] in _WITHOUT_INPUT else f"{message}, got {error['input']!r:.60}"
-
-
-def _unknown_key(name: str, table: type[_TomlTable]) -> str:
-    near = get_close_matches(name, table.model_fields, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(table.model_fields)}"
-    return f"Unknown key; {hint}"
+def _causes(errors: ValidationError) -> list[tuple[KeyPath, str]]:
+    """Return what was expected, and what the file has instead, by the path of the key."""
+    causes: list[tuple[KeyPath, str]] = []
+    for error in errors.errors():
+        path = error["loc"]
+        cause = _MESSAGES.get(error["type"], error["msg"])
+        if error["type"] == "extra_forbidden":
+            table = _File if len(path) == 1 else _TABLES[str(path[0])]
+            near = get_close_matches(str(path[-1]), table.model_fields, n=1, cutoff=0.5)
+            known = f"known: {', '.join(table.model_fields)}"
+            cause = f"Unknown key; {f'did you mean {near[0]!r}?' if near else known}"
+        elif error["type"] not in ("missing", "not_judged"):
+            cause += f", got {error['input']!r:.60}"
+        causes.append((path, cause))
+    return causes
 
 
 def _data_error(
-    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]], *, more: int
+    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]]
 ) -> DataError:
     """Combine errors, ordered by line, into one exception that says how many more there are."""
-    errors = sorted((line_of(path, lines), f"{_key(path)}: {cause}") for path, cause in causes)
-    shown = [f"{file}:{line}: {printable(error)}" for line, error in errors]
+    errors = []
+    for path, cause in causes:  # a path as TOML writes it: queries[3].category
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+        errors.append((line_of(path, lines), f"{''.join(parts).removeprefix('.')}: {cause}"))
+    shown = [f"{file}:{line}: {printable(error)}" for line, error in sorted(errors)[:_SHOWN]]
+    more = len(errors) - _SHOWN
     return DataError("\n".join(shown + ([f"... and {more} more"] * (more > 0))))
-
-
-def _key(path: KeyPath) -> str:
-    """A path as TOML writes it, list elements counted from 0: ``queries[3].category``."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return "".join(parts).removeprefix(".")
-
-
-def _repeated_ids(
-    queries: Iterable[_QueryTable], lines: Mapping[KeyPath, int]
-) -> Iterable[tuple[KeyPath, str]]:
-    first: dict[str, int] = {}
-    for index, query in enumerate(queries):
-        if (earlier := first.setdefault(query.id, index)) != index:
-            line = line_of(("queries", earlier), lines)
-            yield (
-                ("queries", index, "id"),
-                f"Duplicate id {query.id!r:.60}, first used on line {line}",
-            )
-
-
-def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Query:
-    expected = tuple(table.expected or ())
-    grades = table.relevance_grades
-    if grades is None:
-        grades = dict.fromkeys(expected, HIGHEST_GRADE)
-    line = line_of(("queries", index), lines)
-    return Query(table.id, table.query, table.category, grades, expected, line)
 
 
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
@@ -328,61 +314,33 @@ def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Return the first line of every key, table and array element of valid TOML.
+    """Return the line of every header of TOML, and of every key that begins a line.
 
-    `tomllib` does not report them. A statement (a header, or a key with its value, which may span
-    lines) is what it parses alone.
+    `tomllib` does not report them.
 
     >>> key_lines('[[q]]\\nid = "a"\\n')
     {('q',): 1, ('q', 0): 1, ('q', 0, 'id'): 2}
     """
     lines: dict[KeyPath, int] = {}
-    counts: dict[KeyPath, int] = {}
+    last: dict[KeyPath, int] = {}  # number of the last element of an array of tables
     table: KeyPath = ()
-    statement: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
-        statement.append(line)
-        if len(statement) > 1 and not any(end in line for end in _ENDS):
-            continue  # of a value that goes on
-        try:
-            value = tomllib.loads("\n".join(statement))
-        except tomllib.TOMLDecodeError:
-            continue
-        first = number - len(statement) + 1
-        if statement[0].lstrip().startswith("["):
-            table = _opened(value, counts)
-            for depth in range(1, len(table) + 1):
-                lines.setdefault(table[:depth], first)
-        else:
-            for path in _paths(value, table):
-                at = (each for each, part in enumerate(statement) if str(path[-1]) in part)
-                lines.setdefault(path, first + next(at, 0))
-        statement = []
+        if header := _HEADER.fullmatch(line):
+            names = [name.strip(" \t\"'") for name in header[2].split(".")]
+            table = ()
+            for depth, name in enumerate(names, start=1):
+                table = (*table, name)
+                lines.setdefault(table, number)
+                if depth == len(names) and header[1] == "[[":
+                    last[table] = last.get(table, -1) + 1
+                if table in last:
+                    table = (*table, last[table])
+                    lines.setdefault(table, number)
+        elif key := _KEY.match(line):
+            lines.setdefault((*table, key[1].strip("\"'")), number)
     return lines
 
 
 def line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
     """Return the line of ``path``, or of its nearest known ancestor; 1 if there is none."""
     return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)
-
-
-def _opened(header: Any, counts: dict[KeyPath, int]) -> KeyPath:
-    """Return the path that a header opens; arrays of tables continue at their last element."""
-    path: KeyPath = ()
-    while isinstance(header, dict) and header:
-        name, header = next(iter(header.items()))
-        path = (*path, name)
-        if isinstance(header, list):
-            counts[path] = counts.get(path, 0) + 1
-        if path in counts:
-            path = (*path, counts[path] - 1)
-    return path
-
-
-def _paths(value: Any, base: KeyPath) -> Iterator[KeyPath]:
-    """Yield the path of every key in a value, below ``base``."""
-    items = value.items() if isinstance(value, dict) else ()
-    for name, inner in enumerate(value) if isinstance(value, list) else items:
-        if isinstance(value, dict):
-            yield (*base, name)
-        yield from _paths(inner, (*base, name))

@@ -38,11 +38,11 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from qwen3nb import paths
@@ -144,13 +144,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class PyDocs:
-    """The benchmark, or a sample of it.
-
-    Attributes:
-        entries: the corpus; one entry per function, sorted by name.
-        query_names: names of the functions whose summaries are the queries.
-        versions: versions of the libraries it was built from.
-    """
+    """The benchmark, or a sample of it: entries by name, and those whose summaries are queries."""
 
     entries: tuple[Entry, ...]
     query_names: tuple[str, ...]
@@ -189,8 +183,7 @@ class PyDocs:
     def sample(self, *, documents: int, queries: int) -> PyDocs:
         """Sample ``queries`` queries with their judged documents, filled up to ``documents``.
 
-        Raises:
-            ValueError: the queries have more than ``documents`` judged documents.
+        Raise ValueError if the queries have more judged documents.
         """
         names = tuple(sorted(sorted(self.query_names, key=_shuffled)[:queries]))
         judged = {name for query in names for name in self.qrels[query]}
@@ -219,7 +212,10 @@ def load_pydocs() -> PyDocs:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"PyDocs could not be built:\n{done.stderr.strip()}")
-    return _from_json(read_json(file))
+    value = read_json(file)
+    rows = ({**fields, "related": tuple(fields["related"])} for fields in value["entries"])
+    entries = tuple(Entry(**fields) for fields in rows)
+    return PyDocs(entries, tuple(value["query_names"]), value["versions"])
 
 
 def cache_file() -> Path:
@@ -280,23 +276,18 @@ def _functions(modules: Iterable[str]) -> Iterator[tuple[str, Any]]:
                 module = importlib.import_module(path)
             except ImportError:  # not in this release, or not on this system
                 continue
-            members = list(_members(module))
+            public = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
+            members = {}
+            for name in sorted(public):
+                with suppress(AttributeError, ImportError):  # behind an experimental switch
+                    members[name] = getattr(module, name)
         home = path.split(".")[0]
-        for name, member in members:
+        for name, member in members.items():
             is_function = inspect.isroutine(member) or type(member).__name__ == "ufunc"
             if not is_function or id(member) in seen or not _at_home(member, home):
                 continue
             seen.add(id(member))
             yield f"{path}.{name}", member
-
-
-def _members(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    names = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
-    for name in sorted(names):
-        try:
-            yield name, getattr(module, name)
-        except (AttributeError, ImportError):  # listed, but behind an experimental switch
-            continue
 
 
 def _at_home(function: Any, home: str) -> bool:
@@ -315,10 +306,7 @@ def split_docstring(
 ) -> tuple[str, str, list[str]] | None:
     """Return summary, document and "See Also" names of a docstring; None if it is too short.
 
-    Args:
-        doc: the docstring, without its indentation.
-        own: name of the function, which is masked in the document.
-        shortest: minimum number of words of the document.
+    The function's ``own`` name is masked in the document, of at least ``shortest`` words.
     """
     tidy = doc.replace("\r\n", "\n").expandtabs().strip()
     summary, _, rest = _without_signature(tidy, own).partition("\n\n")
@@ -398,13 +386,6 @@ def _subpackage(name: str, package: str) -> str:
 
 def _shuffled(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
-
-
-def _from_json(value: dict[str, Any]) -> PyDocs:
-    entries = tuple(
-        Entry(**{**fields, "related": tuple(fields["related"])}) for fields in value["entries"]
-    )
-    return PyDocs(entries, tuple(value["query_names"]), value["versions"])
 
 
 if __name__ == "__main__":

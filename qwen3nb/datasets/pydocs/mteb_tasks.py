@@ -49,11 +49,7 @@ def author_sts() -> list[tuple[str, str, float]]:
 
 
 def embedded_task(name: str) -> AbsTask:
-    """Return a new instance of the embedded task ``name``.
-
-    Raises:
-        KeyError: unknown task; the message lists the choices.
-    """
+    """Return a new instance of the embedded task ``name``; raise KeyError with the choices."""
     classes = _classes()
     if name not in classes:
         raise KeyError(f"unknown task {name!r}; choose one of: {', '.join(sorted(classes))}")
@@ -93,9 +89,7 @@ class _Retrieval(_Embedded, AbsTaskRetrieval):
 
 class _Classification(_Embedded, AbsTaskClassification):
     def _data(self) -> Any:
-        sides: dict[str, dict[str, list[Any]]] = {
-            side: {"text": [], "label": []} for side in ("train", "test")
-        }
+        sides: dict[str, Any] = {side: {"text": [], "label": []} for side in ("train", "test")}
         labels = _labels(self.pydocs)
         for entry in self.pydocs.entries:
             if entry.label in labels:
@@ -130,10 +124,8 @@ class _AuthorSTS(_Embedded, AbsTaskSTS):
 def _labels(pydocs: PyDocs) -> dict[str, int]:
     """Class number of each label with enough functions."""
     sizes = Counter(entry.label for entry in pydocs.entries)
-    return {
-        label: number
-        for number, label in enumerate(sorted(k for k, n in sizes.items() if n >= LABEL_SHARE))
-    }
+    labels = sorted(label for label, count in sizes.items() if count >= LABEL_SHARE)
+    return {label: number for number, label in enumerate(labels)}
 
 
 def _first_stage(
@@ -152,26 +144,23 @@ def _first_stage(
     return {query: [str(name) for name in row] for query, row in rows}
 
 
-# Kind of task: base class, MTEB's type, main score, description, further attributes.
-_KINDS: dict[str, tuple[type, str, str, str, dict[str, Any]]] = {
-    "Retrieval": (_Retrieval, "Retrieval", "ndcg_at_10", "find a function by what it does", {}),
+# Kind and type of task: base class, main score, description, further attributes.
+_KINDS: dict[str, tuple[type, str, str, dict[str, Any]]] = {
+    "Retrieval": (_Retrieval, "ndcg_at_10", "find a function by what it does", {}),
     "Reranking": (
         _Retrieval,
-        "Reranking",
         "ndcg_at_10",
         f"re-order the {RERANKED} best functions by BM25",
         {"reranked": RERANKED},
     ),
     "Classification": (
         _Classification,
-        "Classification",
         "accuracy",
         "tell a function's sub-package from its summary",
         {},
     ),
     "Clustering": (
         _Clustering,
-        "Clustering",
         "v_measure",
         "group functions by sub-package from their descriptions",
         {},
@@ -184,11 +173,10 @@ def _classes() -> dict[str, type[AbsTask]]:
     whole = load_pydocs()
     classes: dict[str, type[AbsTask]] = {}
     for prefix, pydocs in (("PyDocs", whole), ("PyDocsSample", whole.sample(**SAMPLE))):
-        for kind, (base, mteb_type, main_score, about, extra) in _KINDS.items():
-            name = prefix + kind
+        for kind, (base, main_score, about, extra) in _KINDS.items():
             metadata = _metadata(
-                name=name,
-                type=mteb_type,
+                name=prefix + kind,
+                type=kind,
                 main_score=main_score,
                 description=f"Docstrings of installed Python libraries: {about}.",
                 dataset={"path": "qwen3nb/pydocs", "revision": pydocs.identity},
@@ -197,24 +185,20 @@ def _classes() -> dict[str, type[AbsTask]]:
                 sample_creation="found",
             )
             attributes = {"metadata": metadata, "pydocs": pydocs, "__module__": __name__, **extra}
-            classes[name] = type(name, (base,), attributes)
+            classes[prefix + kind] = type(prefix + kind, (base,), attributes)
+    digest = hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest()
     metadata = _metadata(
         name="AuthorSTS",
         type="STS",
         main_score="cosine_spearman",
         description="120 sentence pairs written for qwen3nb, 20 per grade of similarity.",
-        dataset={
-            "path": "qwen3nb/author-sts",
-            "revision": hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest(),
-        },
+        dataset={"path": "qwen3nb/author-sts", "revision": digest},
         domains=["Programming", "Written"],
         annotations_creators="expert-annotated",
         sample_creation="created",
     )
-    classes["AuthorSTS"] = type(
-        "AuthorSTS", (_AuthorSTS,), {"metadata": metadata, "__module__": __name__}
-    )
-    return classes
+    attributes = {"metadata": metadata, "__module__": __name__}
+    return classes | {"AuthorSTS": type("AuthorSTS", (_AuthorSTS,), attributes)}
 
 
 def _metadata(**fields: Any) -> TaskMetadata:

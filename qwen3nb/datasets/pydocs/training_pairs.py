@@ -59,13 +59,7 @@ _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True)
 class DocstringPair:
-    """The docstring of one function, method or class.
-
-    Attributes:
-        library: the package it is in.
-        summary: its first paragraph.
-        text: the rest, with the own name masked.
-    """
+    """The docstring of a definition in ``library``: its first paragraph, and the masked rest."""
 
     library: str
     summary: str
@@ -74,13 +68,7 @@ class DocstringPair:
 
 @dataclass(frozen=True)
 class TrainingPairs:
-    """All pairs, and what was dropped.
-
-    Attributes:
-        pairs: in the order of libraries, files and lines.
-        dropped: number of dropped pairs by reason.
-        versions: versions of the libraries.
-    """
+    """All pairs by library, file and line; the number dropped by reason; all versions."""
 
     pairs: tuple[DocstringPair, ...]
     dropped: dict[str, int]
@@ -131,14 +119,14 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _collect(libraries: Iterable[str]) -> TrainingPairs:
+def _collect(versions: dict[str, str]) -> TrainingPairs:
     measured = benchmark_texts()
     collecting = gc.isenabled()
     gc.disable()  # it would look through all nodes of the sources again and again
     pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
-    for library in libraries:
+    for library in versions:
         for doc, name in _docstrings(library):
             long_enough = len(doc.split()) >= QUERY_WORDS[0] + SHORTEST
             parts = split_docstring(doc, name, shortest=SHORTEST) if long_enough else None
@@ -153,7 +141,7 @@ def _collect(libraries: Iterable[str]) -> TrainingPairs:
                 seen |= {parts[0], parts[1]}
     if collecting:
         gc.enable()
-    return TrainingPairs(tuple(pairs), dict(dropped), _versions())
+    return TrainingPairs(tuple(pairs), dict(dropped), versions)
 
 
 def _docstrings(library: str) -> Iterator[tuple[str, str]]:
@@ -200,16 +188,14 @@ class BenchmarkTexts:
     def repeated(self, text: str) -> str:
         """Return the words of the benchmark that ``text`` repeats, or an empty string."""
         words = _words(text)
-        copied = next((run for run in _runs(words, RUN) if run in self._runs), ())
-        return " ".join(copied or self._short_text(words))
-
-    def _short_text(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        if copied := next((run for run in _runs(words, RUN) if run in self._runs), ()):
+            return " ".join(copied)
         for size in range(1, _HEAD + 1):
             for start, head in enumerate(_runs(words, size)):
                 for short in self._short.get(head, ()):
                     if words[start : start + len(short)] == short:
-                        return short
-        return ()
+                        return " ".join(short)
+        return ""
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ References:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
 from qwen3nb.datasets.words import Analogy, WordPair, load_analogies, load_word_pairs
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.aggregate import Aggregate, aggregate, means
 from qwen3nb.models.encoders.base import Encoder
 
 COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
@@ -44,10 +44,10 @@ class WordSimilarity:
     """Correlation of the cosine of two words' vectors with human judgements.
 
     Attributes:
-        spearman: rank correlation with its interval over pairs, or why it is undefined.
+        spearman: with its interval over pairs, or why it is undefined.
         p_value: two-sided p-value of no correlation (t-distribution), or None.
         n: number of covered pairs, in which both words have a vector.
-        coverage: share of pairs that are covered.
+        coverage: their share.
     """
 
     spearman: Aggregate
@@ -61,10 +61,9 @@ class Analogies:
     """Accuracy on analogy questions.
 
     Attributes:
-        accuracy: share of questions answered correctly, with its interval.
-        topk: number of nearest words that may contain the answer.
+        accuracy: share of questions with the answer among the ``topk`` nearest words.
         n: number of covered questions, in which all four words have a vector.
-        coverage: share of questions that are covered.
+        coverage: their share.
     """
 
     accuracy: Aggregate
@@ -82,7 +81,6 @@ class Clusters:
             the arithmetic mean equals the V-measure; both names are in use.
         n: number of texts.
         clusters: number of clusters, k, which is the number of labels.
-        seeds: seeds of the initialisations.
     """
 
     scores: Mapping[str, Aggregate]
@@ -93,13 +91,9 @@ class Clusters:
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """Accuracy of a logistic regression on frozen vectors.
+    """Accuracy and mean F1 over classes of a logistic regression on frozen vectors.
 
-    Attributes:
-        accuracy: on the test texts, with its confidence interval.
-        macro_f1: mean F1 over classes, with its confidence interval.
-        n: number of test texts.
-        n_train: number of training texts.
+    They are measured on ``n`` test texts, after ``n_train`` training texts.
     """
 
     accuracy: Aggregate
@@ -110,14 +104,12 @@ class LinearProbe:
 
 @dataclass(frozen=True)
 class VectorSpread:
-    """Spread of vectors of length 1.
+    """Spread of the vectors of n texts, scaled to length 1.
 
     Attributes:
         uniformity: from −4 (evenly spread, in many dimensions) to 0 (all identical).
         anisotropy: mean cosine of different texts.
-        alignment: mean squared distance between texts that mean the same, or None.
-        n: number of texts.
-        n_pairs: number of pairs of texts that mean the same.
+        alignment: mean squared distance of the ``n_pairs`` that mean the same, or None.
     """
 
     uniformity: float
@@ -181,15 +173,8 @@ class Geometry:
         return effective_rank(self.singular_values)
 
 
-def word_similarity(
-    pairs: Sequence[WordPair], vectors: Mapping[str, NDArray], *, seed: int
-) -> WordSimilarity:
-    """Spearman correlation of cosine and gold score over the covered pairs.
-
-    Args:
-        pairs: two words and a gold score.
-        vectors: vector (D,) of each word; a pair with a missing word is not covered.
-        seed: of the interval.
+def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -> WordSimilarity:
+    """Spearman correlation of cosine and gold score over the pairs whose words have a vector (D,).
 
     Raises:
         ValueError: no pairs, or a vector is zero or not finite.
@@ -199,55 +184,46 @@ def word_similarity(
     if not pairs:
         raise ValueError("expected at least one word pair; got none")
     covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
-    columns: dict[str, dict[str, float]] = {"cosine": {}, "gold": {}}
+    cosines: list[float] = []
     if covered:
-        first, second = (
-            _unit_rows([vectors[word] for word in side])
-            for side in ([a for a, _, _ in covered], [b for _, b, _ in covered])
-        )
-        for row, (pair, cosine) in enumerate(
-            zip(covered, (first * second).sum(axis=1).tolist(), strict=True)
-        ):
-            columns["cosine"][f"{row:06d}"] = cosine
-            columns["gold"][f"{row:06d}"] = float(pair[2])
-    spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"), seed=seed)
+        first = _unit_rows([vectors[word] for word, _, _ in covered])
+        second = _unit_rows([vectors[word] for _, word, _ in covered])
+        cosines = (first * second).sum(axis=1).tolist()
+    gold = [float(pair[2]) for pair in covered]
+    columns = {"cosine": _numbered(cosines), "gold": _numbered(gold)}
+    spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"))
     p_value = None
     if spearman.value is not None and len(covered) > 2:
-        test = spearmanr(list(columns["cosine"].values()), list(columns["gold"].values()))
-        p_value = float(test.pvalue)
+        p_value = float(spearmanr(cosines, gold).pvalue)
     return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
 
 
+def _numbered(values: Iterable[float]) -> dict[str, float]:
+    return {f"{row:06d}": float(value) for row, value in enumerate(values)}
+
+
 def analogies(
-    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1, seed: int
+    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1
 ) -> Analogies:
     """Answer analogies by 3CosAdd: is d among the ``topk`` words nearest to b − a + c?
 
-    Vectors are scaled to length 1 first. Candidates are all words with a vector except a, b and c.
-
-    Args:
-        questions: (a, b, c, d), as in ("man", "king", "woman", "queen").
-        vectors: vector (D,) of each word.
-        topk: at least 1.
-        seed: of the interval.
+    A question is (a, b, c, d), as in ("man", "king", "woman", "queen"). Vectors (D,) are scaled to
+    length 1 first. Candidates are all words with a vector except a, b and c.
 
     Raises:
         ValueError: no questions, ``topk`` below 1, or a vector is zero or not finite.
     """
     if not questions or topk < 1:
         raise ValueError(f"expected questions and topk >= 1; got {len(questions)} and {topk}")
-    words = list(vectors)
-    rows_of = {word: row for row, word in enumerate(words)}
+    rows_of = {word: row for row, word in enumerate(vectors)}
     covered = [question for question in questions if all(word in rows_of for word in question)]
-    hits = {}
+    hits: list[float] = []
     if covered:
-        unit = _unit_rows([vectors[word] for word in words])
+        unit = _unit_rows(list(vectors.values()))
         rows = np.array([[rows_of[word] for word in question] for question in covered])
         for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            for offset, hit in enumerate(_three_cos_add(unit, block, topk)):
-                hits[f"{start + offset:06d}"] = float(hit)
-    accuracy = aggregate({"hit": hits}, how="mean", columns=("hit",), seed=seed)
+            hits += _three_cos_add(unit, rows[start : start + _BLOCK], topk).tolist()
+    accuracy = aggregate({"hit": _numbered(hits)}, how="mean", columns=("hit",))
     return Analogies(accuracy, topk, len(covered), len(covered) / len(questions))
 
 
@@ -263,8 +239,7 @@ def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray
     # other words is not nearer than they are.
     excluded_answer = np.isneginf(scores[here, d])
     scores[here, d] = -np.inf
-    hits: NDArray[np.bool_] = ((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer
-    return hits
+    return np.asarray(((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer)
 
 
 def clusters(
@@ -298,10 +273,7 @@ def clusters(
         groups = KMeans(len(names), random_state=seed, n_init=10).fit_predict(unit)
         for name, measure in measures.items():
             drawn[name][f"seed-{seed}"] = float(measure(truth, groups))
-    scores = {
-        name: aggregate(drawn, how="mean", columns=(name,), seed=seeds[0]) for name in measures
-    }
-    return Clusters(scores, len(unit), len(names), tuple(seeds))
+    return Clusters(means(drawn), len(unit), len(names), tuple(seeds))
 
 
 def linear_probe(
@@ -327,26 +299,23 @@ def linear_probe(
         warnings.simplefilter("error", ConvergenceWarning)  # an unconverged fit is not a result
         model.fit(np.asarray(train), [number[label] for label in train_labels])
     predicted = model.predict(np.asarray(test)).tolist()
-    columns: dict[str, dict[str, float]] = {"hit": {}, "truth": {}, "predicted": {}}
-    for row, (label, guess) in enumerate(zip(test_labels, predicted, strict=True)):
-        name = f"{row:06d}"
-        columns["truth"][name], columns["predicted"][name] = number[label], guess
-        columns["hit"][name] = float(number[label] == guess)
+    truth = [number[label] for label in test_labels]
+    columns = {
+        "hit": _numbered(one == other for one, other in zip(truth, predicted, strict=True)),
+        "truth": _numbered(truth),
+        "predicted": _numbered(predicted),
+    }
     return LinearProbe(
-        aggregate(columns, how="mean", columns=("hit",), seed=seed),
-        aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=seed),
+        aggregate(columns, how="mean", columns=("hit",)),
+        aggregate(columns, how="macro_f1", columns=("truth", "predicted")),
         len(test_labels),
         len(train_labels),
     )
 
 
 def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
-    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of distinct rows of (N, D).
-
-    Raises:
-        ValueError: fewer than two vectors, or one that is zero or not finite.
-    """
-    unit = _two_or_more(vectors)
+    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of distinct rows of (N, D), N >= 2."""
+    unit = _unit_rows(vectors, least=2)
     total = 0.0
     for start in range(0, len(unit), _BLOCK):
         distances = np.maximum(2 - 2 * unit[start : start + _BLOCK] @ unit.T, 0)
@@ -360,7 +329,7 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
     """Mean of ‖x − y‖^alpha over rows of (N, D) and (N, D) that mean the same.
 
     Raises:
-        ValueError: no rows, unequal shapes, or a vector that is zero or not finite.
+        ValueError: unequal shapes, no rows, or a vector that is zero or not finite.
     """
     left, right = _unit_rows(first), _unit_rows(second)
     if left.shape != right.shape:
@@ -369,51 +338,28 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
 
 
 def anisotropy(vectors: ArrayLike) -> float:
-    """Mean cosine of distinct rows of (N, D): 0 if directions cancel out, 1 if all are equal.
-
-    Raises:
-        ValueError: fewer than two vectors, or one that is zero or not finite.
-    """
-    unit = _two_or_more(vectors)
+    """Mean cosine of distinct rows of (N, D): 0 if directions cancel out, 1 if all are equal."""
+    unit = _unit_rows(vectors, least=2)
     n = len(unit)
     return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
 
 
-def _two_or_more(vectors: ArrayLike) -> Vectors:
-    unit = _unit_rows(vectors)
-    if len(unit) < 2:
-        raise ValueError("expected at least two vectors; got one")
-    return unit
-
-
-def vector_geometry(vectors: NDArray[np.floating]) -> Geometry:
-    """Measure the geometry of ``vectors`` (N, D).
-
-    Raises:
-        ValueError: fewer than two vectors, or one that is zero or not finite.
-    """
-    rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2 or len(rows) < 2:
-        raise ValueError(f"expected vectors (N, D) of at least two texts; got {rows.shape}")
-    lengths = np.linalg.norm(rows, axis=1)
-    if bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0)).tolist():
-        raise ValueError(f"vectors {bad[:8]} are zero or not finite and have no direction")
-    unit = rows / lengths[:, None]
+def vector_geometry(vectors: ArrayLike) -> Geometry:
+    """Measure the geometry of ``vectors`` (N, D), of at least two texts and none zero."""
+    unit = _unit_rows(vectors, least=2)
     return Geometry(
-        lengths=lengths,
+        lengths=np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1),
         variances=unit.var(axis=0),
         cosines=(unit @ unit.T)[np.triu_indices(len(unit), k=1)],
-        singular_values=np.linalg.svd(unit, compute_uv=False),
+        singular_values=np.asarray(np.linalg.svd(unit, compute_uv=False), dtype=np.float64),
     )
 
 
 def effective_rank(singular_values: Vectors) -> float:
     """Exponential of the entropy of the singular values, normalised to sum to 1.
 
-    It ranges from 1 (a single direction) to their number (all equal).
-
-    References:
-        Roy and Vetterli 2007, The effective rank, EUSIPCO, definition 1.
+    It ranges from 1 (a single direction) to their number (all equal); Roy and Vetterli 2007,
+    definition 1.
 
     Raises:
         ValueError: no values, a negative one, or all zero.
@@ -431,17 +377,15 @@ def isotropic(texts: int, dimension: int, *, seed: int = 0) -> Geometry:
     return vector_geometry(np.random.default_rng(seed).normal(size=(texts, dimension)))
 
 
-def _unit_rows(vectors: ArrayLike) -> Vectors:
+def _unit_rows(vectors: ArrayLike, *, least: int = 1) -> Vectors:
     """Scale the rows of (N, D) to length 1, in double precision."""
     rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2 or not len(rows):
-        raise ValueError(f"expected vectors (N, D) with N >= 1; got {rows.shape}")
+    if rows.ndim != 2 or len(rows) < least:
+        raise ValueError(f"expected vectors (N, D) with N >= {least}; got {rows.shape}")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not (np.isfinite(lengths) & (lengths > 0)).all():
-        row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])
-        raise ValueError(f"vector {row} is zero or not finite")
-    unit: Vectors = rows / lengths
-    return unit
+    if bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0)).tolist():
+        raise ValueError(f"vectors {bad[:8]} are zero or not finite and have no direction")
+    return np.asarray(rows / lengths)
 
 
 def probe(
@@ -462,59 +406,47 @@ def probe(
         words: files or folders for `load_word_pairs`, such as a mirror's
             ``local/wordsim353``; `mirrored_words` lists them.
         questions: files for `load_analogies`; the candidates are the words of each file.
-        seed: seed of the confidence intervals.
+        seed: seed of the linear probe.
 
     Raises:
         DataError: a word file cannot be used.
         EncoderError: a vector is zero or not finite.
     """
+
+    def of_words(listed: Iterable[str]) -> dict[str, Vectors]:
+        unique = sorted(set(listed))
+        return dict(zip(unique, encoder.encode(unique), strict=True))
+
     alike, solved = {}, {}
     for file in map(Path, words):
         pairs = load_word_pairs(file)
-        vectors = _of_words(encoder, {word for pair in pairs for word in pair[:2]})
-        alike[_name(file)] = word_similarity(pairs, vectors, seed=seed)
+        known = of_words(word for pair in pairs for word in pair[:2])
+        alike[_name(file)] = word_similarity(pairs, known)
     for file in map(Path, questions):
         loaded = load_analogies(file)
-        vectors = _of_words(encoder, {word for question in loaded for word in question})
-        solved[_name(file)] = analogies(loaded, vectors, seed=seed)
-    grouped, learnt = _pydocs(encoder, seed=seed)
-    return Probes(encoder.label, alike, solved, grouped, learnt, _geometry(encoder))
+        solved[_name(file)] = analogies(loaded, of_words(word for each in loaded for word in each))
+    grouping, learning = (
+        embedded_task(f"PyDocsSample{kind}") for kind in ("Clustering", "Classification")
+    )
+    grouping.load_data()
+    rows = grouping.dataset["test"]
+    grouped = clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"]))
+    learning.load_data()
+    train, test = (
+        (encoder.encode(list(part["text"])), list(part["label"]))
+        for part in (learning.dataset["train"], learning.dataset["test"])
+    )
+    learnt = linear_probe(*train, *test, seed=seed)
+    sentences = author_sts()
+    texts = sorted({text for first, second, _ in sentences for text in (first, second)})
+    vectors = encoder.encode(texts)
+    same = [(first, second) for first, second, grade in sentences if grade >= SAME]
+    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
+    spread = VectorSpread(
+        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
+    )
+    return Probes(encoder.label, alike, solved, grouped, learnt, spread)
 
 
 def _name(file: Path) -> str:
     return file.name if file.is_dir() else file.name.partition(".")[0]
-
-
-def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
-    listed = sorted(words)
-    return dict(zip(listed, encoder.encode(listed), strict=True))
-
-
-def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
-    grouping = embedded_task("PyDocsSampleClustering")
-    grouping.load_data()
-    rows = grouping.dataset["test"]
-    learning = embedded_task("PyDocsSampleClassification")
-    learning.load_data()
-    train, test = learning.dataset["train"], learning.dataset["test"]
-    return (
-        clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"])),
-        linear_probe(
-            encoder.encode(list(train["text"])),
-            list(train["label"]),
-            encoder.encode(list(test["text"])),
-            list(test["label"]),
-            seed=seed,
-        ),
-    )
-
-
-def _geometry(encoder: Encoder) -> VectorSpread:
-    rows = author_sts()
-    texts = sorted({text for first, second, _ in rows for text in (first, second)})
-    vectors = encoder.encode(texts)
-    same = [(first, second) for first, second, grade in rows if grade >= SAME]
-    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
-    return VectorSpread(
-        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
-    )

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.embeddings.probes import COLLAPSED_VARIANCE, Geometry, vector_geometry
-from qwen3nb.evaluation.embeddings.sts import STSPairs, local_sts_benchmark
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.evaluation.embeddings.sts import STSPairs, STSScores, local_sts_benchmark
+from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder, load_model
@@ -59,11 +59,8 @@ class Check:
     Attributes:
         name: what is checked.
         verdict: ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``.
-        observed: the observation, as text.
-        expected: the threshold, as text.
-        value: the observation as a number, if it is one.
-        low: lower bound of its 95 % confidence interval, if any.
-        high: upper bound of the interval, if any.
+        observed: the observation, as text, and ``expected`` the threshold.
+        value: the observation as a number, if it is one, with its 95 % interval, if any.
         n: sample size, with its unit.
         remark: what to consider when reading it.
     """
@@ -81,13 +78,9 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class SanityCheck:
-    """All checks of one model; iterates over them.
+    """All checks of one model, in display order; iterates over them.
 
-    Attributes:
-        model: label of the model.
-        identity: SHA-256 of everything that determines its vectors.
-        checks: the checks, in display order.
-        geometry: geometry of the vectors; None for a model without vectors.
+    ``geometry`` is that of its vectors; None for a model without vectors.
     """
 
     model: str
@@ -111,26 +104,25 @@ class SanityCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """Return verdict, checks and a summary of the geometry as JSON values."""
-        spread, geometry = None, self.geometry
-        if geometry is not None:
-            spread = {
+        geometry = self.geometry
+        return {
+            "model": self.model,
+            "identity": self.identity,
+            "verdict": self.verdict,
+            "checks": [asdict(check) for check in self.checks],
+            "geometry": geometry
+            and {
                 "texts": geometry.texts,
                 "dimension": geometry.dimension,
                 "low_variance_dimensions": geometry.collapsed,
                 "mean_cosine": geometry.mean_cosine,
                 "effective_rank": geometry.effective_rank,
                 "singular_values": geometry.singular_values.tolist(),
-            }
-        return {
-            "model": self.model,
-            "identity": self.identity,
-            "verdict": self.verdict,
-            "checks": [asdict(check) for check in self.checks],
-            "geometry": spread,
+            },
         }
 
 
-def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) -> SanityCheck:
+def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The pairs are the test pairs of STS-B if they are in the mirror or have been downloaded,
@@ -141,7 +133,6 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
 
     Args:
         model: from `load_model`, or a model spec.
-        seed: seed of the confidence intervals.
 
     Raises:
         EncoderError: a vector is zero or not finite.
@@ -153,25 +144,26 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} has no vectors")
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
         rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
-        ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs, seed=seed)
+        ranked = _retrieval(model.search(rows, top_k=DEPTH), pydocs)
         return SanityCheck(model.label, model.identity, (none, ranked))
     sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
     spoken = model.encode(sentences)
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
     queries = model.encode(list(pydocs.queries.values()), role="query")
     geometry = vector_geometry(np.concatenate([documents, spoken]))
-    shape, names = _geometry(geometry, model), list(pydocs.corpus)
+    dimension, lengths, *spread = _geometry(geometry, model)
+    names = list(pydocs.corpus)
     scores = model.similarity(queries, documents).tolist()
     run = {
         q: dict(zip(names, row, strict=True)) for q, row in zip(pydocs.queries, scores, strict=True)
     }
     checks = (
-        shape["dimension"],
-        shape["lengths"],
+        dimension,
+        lengths,
         _paraphrase(model),
-        *_sts(model, dict(zip(sentences, spoken, strict=True)), seed=seed),
-        _retrieval(run, pydocs, seed=seed),
-        *(shape[name] for name in ("collapsed", "cosine", "rank")),
+        *_sts(model, dict(zip(sentences, spoken, strict=True))),
+        _retrieval(run, pydocs),
+        *spread,
     )
     return SanityCheck(model.label, model.identity, checks, geometry)
 
@@ -181,12 +173,8 @@ def verdict_of(
 ) -> str:
     """Return the verdict on a score with an interval; thresholds must be exceeded.
 
-    Args:
-        score: the score.
-        chance: score at chance level.
-        needed: a score up to here fails, on the data the threshold was set for.
-        target: a score up to here gives a warning.
-        stand_in: whether the data differ from those ``needed`` was set for.
+    A score up to ``target`` gives a warning; up to ``needed`` it fails, unless the data are a
+    ``stand_in`` for those that this threshold was set for.
     """
     if score.value is None or (score.low if score.low is not None else score.value) <= chance:
         return "FAILED"
@@ -195,30 +183,34 @@ def verdict_of(
     return "WARNING" if stand_in or score.value > needed else "FAILED"
 
 
-def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
-    """Checks of lengths, variances and cosines, by what they are of."""
+def _geometry(geometry: Geometry, model: Encoder) -> list[Check]:
+    """Checks of dimensions, lengths, variances, cosines and rank."""
+
+    def passed(good: bool) -> str:
+        return "PASSED" if good else "WARNING"
+
     texts, lengths, spread = f"{geometry.texts} texts", geometry.lengths, geometry.variances
     off, unit = float(np.abs(lengths - 1).max()), model.normalizes
     share, cosine = geometry.collapsed / geometry.dimension, geometry.mean_cosine
-    return {
-        "dimension": Check(
+    return [
+        Check(
             "dimensions of a vector",
             "INFO",
             f"{geometry.dimension}",
             value=float(geometry.dimension),
         ),
-        "lengths": Check(
+        Check(
             "vectors have length 1",
-            _passed(off <= NORM_TOLERANCE) if unit else "INFO",
+            passed(off <= NORM_TOLERANCE) if unit else "INFO",
             f"{lengths.min():.4f} to {lengths.max():.4f}",
             f"1 ± {NORM_TOLERANCE:g}" if unit else "–",
             value=off,
             n=texts,
             remark="" if unit else "the model does not normalise its vectors",
         ),
-        "collapsed": Check(
+        Check(
             "collapsed dimensions",
-            _passed(share < COLLAPSED_SHARE),
+            passed(share < COLLAPSED_SHARE),
             f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
             f"{COLLAPSED_VARIANCE:g}",
             f"< {COLLAPSED_SHARE:.0%}",
@@ -226,26 +218,22 @@ def _geometry(geometry: Geometry, model: Encoder) -> dict[str, Check]:
             n=texts,
             remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
         ),
-        "cosine": Check(
+        Check(
             "different texts point in different directions",
-            _passed(cosine < COSINE_LIMIT),
+            passed(cosine < COSINE_LIMIT),
             f"mean cosine {cosine:z.3f}",
             f"< {COSINE_LIMIT}",
             value=cosine,
             n=f"{len(geometry.cosines):,} pairs",
         ),
-        "rank": Check(
+        Check(
             "directions in use (effective rank)",
             "INFO",
             f"{geometry.effective_rank:.1f} of at most {len(geometry.singular_values)}",
             value=geometry.effective_rank,
             n=texts,
         ),
-    }
-
-
-def _passed(good: bool) -> str:
-    return "PASSED" if good else "WARNING"
+    ]
 
 
 def _paraphrase(encoder: Encoder) -> Check:
@@ -261,7 +249,7 @@ def _paraphrase(encoder: Encoder) -> Check:
     )
 
 
-def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: int) -> list[Check]:
+def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]]) -> list[Check]:
     """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
     pairs = local_sts_benchmark()
     if pairs is None:
@@ -270,16 +258,8 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
         first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
     else:
         first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
-    names = [f"{index:05d}" for index in range(len(pairs.gold))]
-    close = encoder.similarity_pairwise(first, second).tolist()
-    columns = {
-        "similarity": dict(zip(names, close, strict=True)),
-        "gold": dict(zip(names, pairs.gold, strict=True)),
-    }
-    rank, linear = (
-        aggregate(columns, how=how, columns=("similarity", "gold"), seed=seed)
-        for how in ("spearman", "pearson")
-    )
+    scores = STSScores.of(pairs, encoder.similarity_pairwise(first, second).tolist())
+    rank = scores.spearman
     verdict = verdict_of(
         rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=pairs.stand_in
     )
@@ -288,7 +268,7 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
     unit = f"{rank.n} pairs"
     return [
         _valued(f"{pairs.name}, Spearman", verdict, rank, expected, n=unit, remark=remark),
-        _valued(f"{pairs.name}, Pearson", "INFO", linear, "–", n=unit),
+        _valued(f"{pairs.name}, Pearson", "INFO", scores.pearson, "–", n=unit),
     ]
 
 
@@ -301,14 +281,15 @@ def _valued(
     )
 
 
-def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
+def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs) -> Check:
     """MRR@10 of a query's own document; chance level is the mean of 1/r over a random rank r."""
-    values = score_run({query: {query: 1} for query in pydocs.query_names}, run, [f"MRR@{DEPTH}"])
-    score = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
+    metric = f"MRR@{DEPTH}"
+    qrels = {query: {query: 1} for query in pydocs.query_names}
+    score = means(score_run(qrels, run, [metric]))[metric]
     pool = len(pydocs.entries)
     chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / pool
     return _valued(
-        f"a description finds its function, MRR@{DEPTH}",
+        f"a description finds its function, {metric}",
         verdict_of(score, chance=chance, needed=MRR_TARGET, target=MRR_TARGET, stand_in=True),
         score,
         f"> {MRR_TARGET:.2f}",
@@ -322,12 +303,8 @@ def vector_agreement(
 ) -> Mapping[str, tuple[float, float]]:
     """Cosine of each model's vectors with those of a center: mean and minimum, by folder name.
 
-    Computed over the distinct sentences of the author-written STS set.
-
-    Args:
-        center: a model folder, such as an average.
-        others: folders of models of the same dimension, such as its sources.
-        options: options of `load_encoder`, such as ``pooling``.
+    Computed over the distinct sentences of the author-written STS set. ``center`` is a model
+    folder, such as an average, and ``others`` are those of its sources, loaded with the options.
     """
     texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
 

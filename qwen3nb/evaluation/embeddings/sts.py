@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.mirror import load_data, local_data, mirrored
-from qwen3nb.datasets.rows import DataError, csv_rows, numbered_json_rows, scored_pair
+from qwen3nb.datasets.rows import DataError, named_rows, numbered_json_rows, scored_pair
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
@@ -25,14 +25,9 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 
 @dataclass(frozen=True)
 class STSPairs:
-    """Sentence pairs with gold scores on any scale.
+    """N sentence pairs with gold scores on any scale.
 
-    Attributes:
-        name: name of the set.
-        first: N sentences.
-        second: N sentences.
-        gold: N scores.
-        stand_in: whether thresholds that were set for another set are read on this one.
+    ``stand_in``: whether thresholds that were set for another set are read on this one.
     """
 
     name: str
@@ -59,19 +54,29 @@ class STSPairs:
 
 @dataclass(frozen=True)
 class STSScores:
-    """Correlation of cosine similarities with gold scores.
+    """Rank and linear correlation of similarities with gold scores, each with its interval.
 
-    Attributes:
-        dataset: name of the set.
-        spearman: rank correlation, with its interval; undefined if a column is constant.
-        pearson: linear correlation, likewise.
-        per_query: cosine similarity and gold score of each pair.
+    They are undefined if a column is constant. ``per_query`` has both values of each pair.
     """
 
     dataset: str
     spearman: Aggregate
     pearson: Aggregate
     per_query: dict[str, dict[str, float]]
+
+    @classmethod
+    def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> STSScores:
+        """Correlate the similarity of each pair with its gold score."""
+        names = [f"{index:05d}" for index in range(len(pairs.gold))]
+        per_query = {
+            "cosine": dict(zip(names, similarities, strict=True)),
+            "gold": dict(zip(names, pairs.gold, strict=True)),
+        }
+        spearman, pearson = (
+            aggregate(per_query, how=how, columns=("cosine", "gold"))
+            for how in ("spearman", "pearson")
+        )
+        return cls(pairs.name, spearman, pearson, per_query)
 
     def __repr__(self) -> str:
         def shown(value: Aggregate) -> str:
@@ -128,15 +133,8 @@ def read_pairs(file: Path) -> STSPairs:
         DataError: an invalid row; the message names the line.
     """
     if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        lines = csv_rows(file)
-        header = next(lines, (1, []))[1]
-        if missing := [name for name in _COLUMNS if name not in header]:
-            raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(_COLUMNS)}")
-        rows: list[tuple[int, Any]] = []
-        for number, cells in lines:
-            if len(cells) != len(header):
-                raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
-            rows.append((number, [cells[header.index(name)] for name in _COLUMNS]))
+        named = named_rows(file, _COLUMNS)
+        rows: list[tuple[int, Any]] = [(number, tuple(row.values())) for number, row in named]
     else:
         kinds: Any = {"sentence1": str, "sentence2": str, "score": (int, float)}
         rows = list(numbered_json_rows(file, kinds))
@@ -165,7 +163,7 @@ def evaluate_sts(
         model: an encoder, or its spec.
         data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
             name of a set as for `sts_pairs`, or pairs from either.
-        seed: seed of the confidence intervals.
+        seed: not used, as no interval draws.
 
     Raises:
         ValueError: unknown set; the message lists the choices.
@@ -180,13 +178,4 @@ def evaluate_sts(
         data = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
     vectors = encoder.encode([*data.first, *data.second])
     one, other = np.split(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 2)
-    names = [f"{index:05d}" for index in range(len(data.gold))]
-    per_query = {
-        "cosine": dict(zip(names, map(float, (one * other).sum(axis=1)), strict=True)),
-        "gold": dict(zip(names, data.gold, strict=True)),
-    }
-    spearman, pearson = (
-        aggregate(per_query, how=how, columns=("cosine", "gold"), seed=seed)
-        for how in ("spearman", "pearson")
-    )
-    return STSScores(data.name, spearman, pearson, per_query)
+    return STSScores.of(data, (one * other).sum(axis=1).tolist())

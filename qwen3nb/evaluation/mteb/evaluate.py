@@ -18,15 +18,16 @@ import random
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
+from qwen3nb import paths
 from qwen3nb.datasets.collection import judgement_counts, text_counts
 from qwen3nb.datasets.mirror import (
     current_revision,
@@ -36,19 +37,27 @@ from qwen3nb.datasets.mirror import (
     local_data,
     needs,
 )
+from qwen3nb.datasets.pydocs.build import cache_file
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.known_models import KnownModel
-from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, scored_run, task_slices
-from qwen3nb.evaluation.mteb.select import KnownTask, known_tasks, limited, selection
-from qwen3nb.evaluation.recording import Work, assemble, with_runs
+from qwen3nb.evaluation.known_models import KnownModel, remember
+from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
+from qwen3nb.evaluation.mteb.select import (
+    limited,
+    selection,
+    split_names,
+    suite_tasks,
+    task_key,
+)
 from qwen3nb.evaluation.run import (
     SEARCH_TYPES,
     EvaluationError,
     EvaluationRun,
     Run,
-    RunOptions,
     UnsupportedError,
+    Work,
+    assemble,
     evaluate_each,
+    with_runs,
 )
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
@@ -56,73 +65,88 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
-from qwen3nb.utils.atomic_files import read_json, sha256_file, write_bytes
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_bytes
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
 
 Model = Encoder | BM25 | Fusion | Reranker
+_KEPT = ("key", "type", "dataset", "pinned", "splits", "subsets")
 
 
 def evaluate_tasks(
     model: Model | KnownModel,
+    run: Run,
     *,
-    tier: str = "smoke",
+    tier: str,
     tasks: Iterable[Any] | str | None = None,
     limit: int = 0,
-    **options: Unpack[RunOptions],
 ) -> EvaluationRun:
-    """Evaluate ``model`` on a tier or on tasks; for the arguments see `qwen3nb.evaluate`.
-
-    Args:
-        model: from `load_encoder`, `load_model` or `load_reranker`; one that is only known is
-            loaded when a task runs.
-        tier: name of a tier; see `TIERS`.
-        tasks: tasks to run instead.
-        limit: maximum number of queries, of rows, and of unjudged documents; 0 for no limit.
-        options: see `Run`.
-
-    Raises:
-        EvaluationError: a task failed, and ``strict``.
-    """
-    run = Run(**options)
+    """Evaluate ``model`` on a tier or on tasks; for the arguments see `qwen3nb.evaluate`."""
     run = replace(run, config={**(run.config or {}), "tier": tier})
-    known = known_tasks(tier=tier, tasks=tasks, limit=limit)
-    jobs = [(task.key, partial(TaskItem(task, limit).on, model)) for task in known]
+    items = known_tasks(tier=tier, tasks=tasks, limit=limit)
+    jobs = [(item.key, partial(item.on, model)) for item in items]
     return evaluate_each(jobs, run, label=model.label, kind="tasks")
 
 
 @dataclass(frozen=True)
 class TaskItem:
-    """An MTEB task, of which ``limit`` queries or rows are evaluated."""
+    """An MTEB task, of which ``limit`` queries or rows are evaluated.
 
-    task: KnownTask
-    limit: int = 0
+    Attributes:
+        key: its name with its selection; see `qwen3nb.records.TaskInfo.key`.
+        type: MTEB's type, such as ``Retrieval``.
+        dataset: id of its data set, of which MTEB names the revision ``pinned``.
+        splits: to evaluate, like the subsets.
+        limit: maximum number of queries or rows; 0 for no limit.
+        load: returns MTEB's task object; its data are not loaded.
+    """
+
+    key: str
+    type: str
+    dataset: str
+    pinned: str
+    splits: Sequence[str]
+    subsets: Sequence[str]
+    limit: int
+    load: Callable[[], Any]
+
+    @classmethod
+    def of(cls, task: Any, *, limit: int = 0) -> TaskItem:
+        """Return the item of a task object."""
+        data = task.metadata.dataset
+        return cls(
+            key=task_key(task, limit=limit),
+            type=str(task.metadata.type),
+            dataset=str(data["path"]),
+            pinned=str(data.get("revision")),
+            splits=tuple(task.eval_splits),
+            subsets=tuple(task.hf_subsets),
+            limit=limit,
+            load=lambda: task,
+        )
 
     @property
     def name(self) -> str:
         """Name of the task with its selection."""
-        return self.task.key
-
-    key = name
+        return self.key
 
     @property
     def measures(self) -> tuple[str, ...]:
         """The metrics of tasks of its type."""
-        return metrics_of(self.task.type)
+        return metrics_of(self.type)
 
     def unsuited(self, model: Model | KnownModel) -> str:
         """Return why the model does not support the task, or an empty string."""
         if isinstance(model, Reranker):
-            return "" if self.task.type == "Reranking" else f"{model.label} reranks only"
-        vectors = not model.searches_only or self.task.type in SEARCH_TYPES
+            return "" if self.type == "Reranking" else f"{model.label} reranks only"
+        vectors = not model.searches_only or self.type in SEARCH_TYPES
         return "" if vectors else f"{model.label} has no vectors"
 
     def on(self, model: Model | KnownModel) -> list[tuple[Any, TaskItem]]:
-        """Return the model with the task.
-
-        Raises:
-            UnsupportedError: the model cannot do the task.
-        """
+        """Return the model with the task; raise UnsupportedError if it cannot do it."""
         if reason := self.unsuited(model):
             raise UnsupportedError(reason)
         return [(model, self)]
@@ -131,23 +155,61 @@ class TaskItem:
         """Whether a record is of the same revision, splits and subsets."""
         own = record.task
         return (
-            own.revision == self.task.revision
-            and sorted(own.splits) == sorted(self.task.splits)
-            and sorted(own.subsets) == sorted(self.task.subsets)
+            own.revision == current_revision(self.dataset, pinned=self.pinned)
+            and sorted(own.splits) == sorted(self.splits)
+            and sorted(own.subsets) == sorted(self.subsets)
         )
 
     def evaluate(self, model: Model, run: Run, earlier: Result | None) -> Result:
         """Return the record of a model; MTEB's own result is kept with a whole, new one."""
-        task = self.task.load()
-        keeps = not (self.limit or earlier)
+        task = self.load()
+        kept = None if self.limit or earlier else run.folder / "mteb"
         with hub_access(needs([task]), run.reachable):
-            return evaluate_task(
-                model,
-                task,
-                run=run,
-                limit=self.limit,
-                mteb_results=run.folder / "mteb" if keeps else None,
-            )
+            return evaluate_task(model, task, run=run, limit=self.limit, mteb_results=kept)
+
+
+def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0) -> list[TaskItem]:
+    """Return the items of `suite_tasks`; without MTEB if they were listed before, by names.
+
+    MTEB and its libraries take seconds to load. The items are kept by the names or the tasks of
+    the tier, MTEB's release and this package's own code and data.
+    """
+    if isinstance(tasks, str):
+        tasks = split_names(tasks) or None
+    given = None if tasks is None else list(tasks)
+
+    @cache
+    def made() -> dict[str, TaskItem]:
+        known = (TaskItem.of(task, limit=limit) for task in suite_tasks(tier=tier, tasks=given))
+        return {task.key: task for task in known}
+
+    def loader(key: str) -> Callable[[], Any]:
+        return lambda: made()[key].load()
+
+    if not all(isinstance(each, str) for each in given or ()):
+        return list(made().values())
+    names = given if given is not None else TIERS[one_of("tier", tier, TIERS)].task_keys
+
+    def file() -> Path:
+        pydocs = cache_file()
+        parts = {
+            "named": [given is None, names, limit],
+            "mteb": installed_version("mteb"),
+            "code": code_digest(),
+            "pydocs": sha256_file(pydocs) if pydocs.is_file() else "",
+        }
+        return paths.cache() / "tasks" / f"{sha256_json(parts)[:32]}.json"
+
+    try:
+        kept = read_json(file())
+        if listed := [TaskItem(**each, limit=limit, load=loader(each["key"])) for each in kept]:
+            return listed
+    except (OSError, ValueError, TypeError, KeyError):
+        pass  # missing or damaged: listed again
+    listed = list(made().values())
+    # PyDocs is built by now.
+    remember(file(), [{name: getattr(item, name) for name in _KEPT} for item in listed])
+    return listed
 
 
 def evaluate_task(
@@ -164,14 +226,14 @@ def evaluate_task(
         model: from `load_encoder`, `load_model` or `load_reranker`.
         task: an MTEB task object; its data stay loaded.
         run: seed, batch size and parameters; with its ``runs``, a search's run is written.
-        limit: as in `evaluate_tasks`.
+        limit: as in `qwen3nb.evaluate`.
         mteb_results: folder for MTEB's own result file; None for no file.
     """
     run = run or Run()
     revision, work, named = data_revision(task), Work(model), dict(task.metadata.dataset)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
-    with _quiet(), local_data(task):
+    with quiet(), local_data(task):
         _load(task, revision)
         if (now := current_revision(named["path"], pinned=str(named.get("revision")))) != revision:
             raise EvaluationError(
@@ -181,9 +243,8 @@ def evaluate_task(
         with limited(task, limit):
             counts = data_counts(task)
             predicted, outcome, file = _by_mteb(model, task, mteb_results, run.batch_size)
-            scores = score_task(task, predicted, outcome, seed=run.seed)
-            searched = run.runs and task.metadata.type in SEARCH_TYPES
-            judged, ranked = scored_run(task, predicted, outcome) if searched else ({}, {})
+            scores = score_task(task, predicted, outcome)
+    top = scores.top
     result = assemble(
         work,
         TaskInfo(
@@ -202,13 +263,14 @@ def evaluate_task(
             counts=counts | work.counts(),
         ),
         scores.per_query,
+        run,
         metrics=scores.metrics,
         parts=scores.parts,
-        config={**(run.config or {}), **({"top": scores.top} if scores.top else {})},
-        seed=run.seed,
-        run=run.id,
+        config={"top": top} if top else {},
     )
-    return with_runs(result, run.folder, run=ranked, qrels=judged) if searched else result
+    if task.metadata.type not in SEARCH_TYPES:
+        return result
+    return with_runs(result, run, scores.run, scores.qrels)
 
 
 def _by_mteb(
@@ -277,8 +339,7 @@ def _load(task: Any, revision: str = "") -> None:
 
     Raises:
         MirrorError: the data are in neither; the message says how to fetch them.
-        EvaluationError: a reranking task loaded without its candidates, as happens offline;
-            MTEB would search the whole corpus instead.
+        EvaluationError: a reranking task loaded without its candidates, as happens offline.
     """
     if task.data_loaded and getattr(task, "loaded_revision", revision) != revision:
         task.unload_data()
@@ -298,8 +359,8 @@ def _load(task: Any, revision: str = "") -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the warnings and progress bars of MTEB's own code and scorers."""
+def quiet() -> Iterator[None]:
+    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders."""
     import datasets
     from sklearn.exceptions import UndefinedMetricWarning
 

@@ -7,8 +7,6 @@ Columns by task type:
     Classification         accuracy     -> text     -> share of repetitions that are correct
     Clustering             v_measure    -> draw     -> value
 
-Of a search, the best documents of every query are kept too (`TaskScores.top`).
-
 If a task has several splits or subsets, ids begin with ``split/subset/``, each metric is the
 mean of its values on these parts, as in MTEB, and the value of every part is kept too.
 
@@ -19,7 +17,7 @@ a score such as ``p-MRR``), the record holds MTEB's value, without an interval.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +26,8 @@ from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.records.record import Part
 
-AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-TOP = 10  # documents of each query that a record keeps
+_AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
+_TOP = 10  # documents of each query that a record keeps
 PerQuery = dict[str, dict[str, float]]
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
 # Metrics of the types that are not searched, and MTEB's name of the first.
@@ -43,32 +41,19 @@ _NAMED: dict[str, tuple[Named, str]] = {
 }
 _SEARCH_NAMES = {"ndcg": "nDCG", "map": "MAP", "recall": "Recall", "precision": "P"}
 _SEARCH_SCORE = re.compile(r"(?:max_over_subqueries_)?(ndcg|map|recall|precision)_at_(\d+)")
-UNITS = {
-    "Retrieval": "queries",
-    "Reranking": "queries",
-    "InstructionRetrieval": "queries",
-    "InstructionReranking": "queries",
-    "STS": "pairs",
-    "PairClassification": "pairs",
-    "BitextMining": "pairs",
-    "Classification": "texts",
-    "MultilabelClassification": "texts",
-    "Regression": "texts",
-    "Summarization": "texts",
-    "Clustering": "draws",
+_UNITS = {
+    "queries": ("Retrieval", "Reranking", "InstructionRetrieval", "InstructionReranking"),
+    "pairs": ("STS", "PairClassification", "BitextMining"),
+    "texts": ("Classification", "MultilabelClassification", "Regression", "Summarization"),
+    "draws": ("Clustering",),
 }
-UNIT = "items"  # of any other type
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The loaded data of one split of one subset.
+    """The loaded rows, or corpus, queries and judgements, of one split of one subset.
 
-    Attributes:
-        split: name of the split.
-        subset: name of the subset.
-        prefix: what the ids of its queries begin with.
-        data: its rows, or the corpus, queries and judgements of a search task.
+    The ids of its queries begin with ``prefix``.
     """
 
     split: str
@@ -79,9 +64,10 @@ class Slice:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The scores of one model on one task; see `qwen3nb.records.Result` for the fields.
+    """The scores of one model on one task; see `qwen3nb.records.Result` for the first fields.
 
-    ``top`` holds the ids of each query's best documents, best first; empty if nothing is searched.
+    ``qrels`` and ``run`` are the judgements and the rankings of a search, by the query ids of the
+    columns; ``top`` holds the ids of each query's best documents, best first.
     """
 
     per_query: PerQuery
@@ -90,7 +76,13 @@ class TaskScores:
     unit: str
     size: dict[str, int]
     parts: tuple[Part, ...]
-    top: dict[str, list[str]]
+    qrels: dict[str, Any]
+    run: dict[str, Any]
+
+    @property
+    def top(self) -> dict[str, list[str]]:
+        """The best documents of each query; empty if nothing is searched."""
+        return {query: rank_documents(scores)[:_TOP] for query, scores in self.run.items()}
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
@@ -113,153 +105,97 @@ def task_slices(task: Any) -> list[Slice]:
     ]
 
 
-def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any, *, seed: int) -> TaskScores:
-    """Score a loaded task from MTEB's predictions and result.
-
-    Args:
-        task: the MTEB task.
-        predicted: MTEB's predictions, by subset and split.
-        outcome: MTEB's ``TaskResult``.
-        seed: seed of the intervals.
+def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any) -> TaskScores:
+    """Score a loaded MTEB task from its predictions, by subset and split, and its ``TaskResult``.
 
     Raises:
-        EvaluationError: MTEB's main score differs from ours by more than `AGREEMENT`.
+        EvaluationError: MTEB's main score differs from ours by more than 1e-5.
     """
-    evaluated = _evaluated(task, outcome)
-    columns = _columns(task, predicted, evaluated)
-    named, main = _named(task)
-    prefixes = tuple(each.prefix for each, _ in evaluated) if len(evaluated) > 1 else ()
-
-    def measured(name: str, parts: tuple[str, ...]) -> Aggregate:
-        how, used = named[name]
-        return aggregate(columns, how=how, columns=used, seed=seed, parts=parts)
-
-    metrics = {name: measured(name, prefixes) for name in named}
-    count = sum(_count(task, each.data) for each, _ in evaluated)
-    if main not in metrics:
-        metrics = {main: reported(float(outcome.get_score()), n=count)} | metrics
-    parts = [
-        Part(
-            each.split,
-            each.subset,
-            tuple(entry["languages"]),
-            measured(main, (each.prefix,))
-            if main in named
-            else reported(entry["main_score"], n=_count(task, each.data)),
-            float(entry["main_score"]),
-        )
-        for each, entry in (evaluated if prefixes else [])
-    ]
-    _check_agreement(task, metrics[main], float(outcome.get_score()))
-    for part in parts:
-        _check_agreement(task, part.score, part.mteb, on=f" on {part.split}/{part.subset}")
-    return TaskScores(
-        columns,
-        metrics,
-        main,
-        "readers" if _by_reader(task) else UNITS.get(task.metadata.type, UNIT),
-        _size(task, [each.data for each, _ in evaluated]),
-        tuple(parts),
-        _top(task, predicted, outcome),
-    )
-
-
-def _evaluated(task: Any, outcome: Any) -> list[tuple[Slice, dict[str, Any]]]:
-    """Return the parts that MTEB has scored, each with its scores."""
+    kind, searched = task.metadata.type, task.metadata.type in SEARCH_TYPES
     entries = {
         (split, entry["hf_subset"]): entry
         for split, each in outcome.scores.items()
         for entry in each
     }
-    return [
-        (each, entries[each.split, each.subset])
-        for each in task_slices(task)
-        if (each.split, each.subset) in entries
-    ]
-
-
-def _columns(
-    task: Any, predicted: Mapping[str, Any], evaluated: list[tuple[Slice, dict[str, Any]]]
-) -> PerQuery:
+    slices = [part for part in task_slices(task) if (part.split, part.subset) in entries]
+    named, main = _named(task)
     columns: PerQuery = {}
-    extract = _EXTRACTORS.get(task.metadata.type)
-    if extract is None:
-        return columns
-    for each, entry in evaluated:
-        extracted = extract(task, each, predicted[each.subset][each.split], entry)
-        for column, values in extracted.items():
-            columns.setdefault(column, {}).update(
-                {f"{each.prefix}{query}": float(value) for query, value in values.items()}
-            )
-    return columns
-
-
-def _search(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    """Score rankings as MTEB does.
-
-    It scores the queries that were judged at all; one without a relevant document counts as 0.
-    """
-    judged, run = _judged_run(task, part, predicted)
-    return score_run(judged, run, _search_metrics(task), zeros=True)
-
-
-def _sts(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    names = [f"{index:05d}" for index in range(len(predicted["cosine_scores"]))]
-    return {
-        "cosine": dict(zip(names, predicted["cosine_scores"], strict=True)),
-        "gold": dict(zip(names, part.data["score"], strict=True)),
-    }
-
-
-def _classification(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    hits = {
-        f"{index:05d}": sum(row[index] == label for row in predicted) / len(predicted)
-        for index, label in enumerate(part.data[task.label_column_name])
-    }
-    return {"accuracy": hits}
-
-
-def _clustering(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
-    draws = [value for level in scores["v_measures"].values() for value in level]
-    return {"v_measure": {f"{index:02d}": value for index, value in enumerate(draws)}}
-
-
-_EXTRACTORS: dict[str, Callable[[Any, Slice, Any, Any], PerQuery]] = {
-    "Retrieval": _search,
-    "Reranking": _search,
-    "STS": _sts,
-    "Classification": _classification,
-    "Clustering": _clustering,
-}
-
-
-def scored_run(task: Any, predicted: Mapping[str, Any], outcome: Any) -> tuple[Any, Any]:
-    """Return the judgements and the rankings of a search, by the query ids of its columns.
-
-    For the arguments see `score_task`.
-    """
     qrels: dict[str, Any] = {}
     run: dict[str, Any] = {}
-    for each, _ in _evaluated(task, outcome):
-        judged, ranked = _judged_run(task, each, predicted[each.subset][each.split])
-        for query, grades in judged.items():
-            qrels[f"{each.prefix}{query}"] = grades
-            run[f"{each.prefix}{query}"] = ranked.get(query, {})
-    return qrels, run
+    for part in slices:
+        own: PerQuery = {}
+        if searched:
+            judged, ranked = _judged_run(task, part, predicted[part.subset][part.split])
+            # As MTEB does: all that were judged; without a relevant document, a query counts as 0.
+            own = score_run(judged, ranked, named, zeros=True)
+            qrels |= {f"{part.prefix}{query}": grades for query, grades in judged.items()}
+            run |= {f"{part.prefix}{query}": ranked.get(query, {}) for query in judged}
+        elif kind in _NAMED:
+            entry = entries[part.split, part.subset]
+            own = _values(task, part, predicted[part.subset][part.split], entry)
+        for column, values in own.items():
+            columns.setdefault(column, {}).update(
+                {f"{part.prefix}{query}": float(value) for query, value in values.items()}
+            )
+
+    def measured(name: str, prefixes: tuple[str, ...]) -> Aggregate:
+        how, used = named[name]
+        return aggregate(columns, how=how, columns=used, parts=prefixes)
+
+    prefixes = tuple(part.prefix for part in slices) if len(slices) > 1 else ()
+    metrics = {name: measured(name, prefixes) for name in named}
+    theirs = float(outcome.get_score())
+    if main not in metrics:
+        count = sum(_count(task, part.data) for part in slices)
+        metrics = {main: reported(theirs, n=count)} | metrics
+    _check_agreement(task, metrics[main], theirs)
+    parts = []
+    for part in slices if prefixes else []:
+        entry = entries[part.split, part.subset]
+        value = float(entry["main_score"])
+        score = (
+            measured(main, (part.prefix,))
+            if main in named
+            else reported(value, n=_count(task, part.data))
+        )
+        _check_agreement(task, score, value, on=f" on {part.split}/{part.subset}")
+        parts.append(Part(part.split, part.subset, tuple(entry["languages"]), score, value))
+    unit = next((unit for unit, kinds in _UNITS.items() if kind in kinds), "items")
+    data = [part.data for part in slices]
+    if all(map(_is_search, data)):
+        documents, queries = (sum(len(each[of]) for each in data) for of in ("corpus", "queries"))
+        size = {"documents": documents, "queries": queries}
+    else:
+        size = {"pairs" if unit == "pairs" else "texts": sum(_count(task, each) for each in data)}
+    unit = "readers" if _by_reader(task) else unit
+    return TaskScores(columns, metrics, main, unit, size, tuple(parts), qrels, run)
 
 
-def _top(task: Any, predicted: Mapping[str, Any], outcome: Any) -> dict[str, list[str]]:
-    """Return the best documents of each query that is scored."""
-    if task.metadata.type not in SEARCH_TYPES:
-        return {}
-    _, run = scored_run(task, predicted, outcome)
-    return {query: rank_documents(scores)[:TOP] for query, scores in run.items()}
+def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
+    """Return the columns of a task that is not searched; none of a type that only MTEB scores."""
+    match task.metadata.type:
+        case "STS":
+            pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
+            return {name: _numbered(values, 5) for name, values in pairs.items()}
+        case "Classification":
+            count, labels = len(predicted), part.data[task.label_column_name]
+            right = (sum(row[i] == label for row in predicted) for i, label in enumerate(labels))
+            return {"accuracy": _numbered((each / count for each in right), 5)}
+        case "Clustering":
+            levels = scores["v_measures"].values()
+            return {"v_measure": _numbered((value for level in levels for value in level), 2)}
+    return {}
+
+
+def _numbered(values: Iterable[float], digits: int) -> dict[str, float]:
+    return {f"{index:0{digits}d}": value for index, value in enumerate(values)}
 
 
 def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
     """Return the judgements and the rankings that MTEB scores.
 
-    Some tasks do not count the document with the query's own id.
+    Some tasks do not count the document with the query's own id. Of others, the queries of one
+    reader are merged: the best score of every document, and their judgements, which are equal.
     """
     queries = set(part.data["queries"]["id"])
     judged = {query: each for query, each in part.data["relevant_docs"].items() if query in queries}
@@ -269,16 +205,8 @@ def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
             query: {document: score for document, score in ranked.items() if document != query}
             for query, ranked in predicted.items()
         }
-    return _merged(judged, run) if _by_reader(task) else (judged, run)
-
-
-def _by_reader(task: Any) -> bool:
-    """Whether the queries of one reader, such as ``7_0`` and ``7_1``, are scored as one."""
-    return str(task.metadata.main_score).startswith("max_over_subqueries_")
-
-
-def _merged(judged: Mapping[str, Any], run: Mapping[str, Mapping[str, float]]) -> tuple[Any, Any]:
-    """Merge the queries of each reader: the best score of every document, their judgements."""
+    if not _by_reader(task):
+        return judged, run
     documents: dict[str, dict[str, float]] = {}
     judgements: dict[str, Any] = {}
     for query, grades in judged.items():
@@ -286,49 +214,36 @@ def _merged(judged: Mapping[str, Any], run: Mapping[str, Mapping[str, float]]) -
         best = documents.setdefault(reader, {})
         for document, score in run.get(query, {}).items():
             best[document] = max(score, best.get(document, score))
-        judgements[reader] = grades  # equal for all queries of a reader
+        judgements[reader] = grades
     return judgements, documents
 
 
+def _by_reader(task: Any) -> bool:
+    """Whether the queries of one reader, such as ``7_0`` and ``7_1``, are scored as one."""
+    return str(task.metadata.main_score).startswith("max_over_subqueries_")
+
+
 def _named(task: Any) -> tuple[Named, str]:
-    """Return the metrics that follow from the columns, and the name of the main metric."""
+    """Return the metrics that follow from the columns, and the name of the main metric.
+
+    Of a search, the main metric is ours if we have it, such as ``MAP@1000``.
+    """
     theirs = str(task.metadata.main_score)
-    if task.metadata.type in SEARCH_TYPES:
-        named: Named = {name: ("mean", (name,)) for name in _search_metrics(task)}
-        return named, _search_main(task) or theirs
-    named, first = _NAMED.get(task.metadata.type, ({}, ""))
-    return named, next(iter(named)) if theirs == first else theirs
-
-
-def _search_main(task: Any) -> str | None:
-    """Return our name of MTEB's main score, such as ``MAP@1000``; None if we do not have it."""
-    match = _SEARCH_SCORE.fullmatch(str(task.metadata.main_score))
-    return f"{_SEARCH_NAMES[match[1]]}@{match[2]}" if match else None
-
-
-def _search_metrics(task: Any) -> list[str]:
-    """Return the main metric, then the others."""
-    return list(dict.fromkeys(filter(None, [_search_main(task), *RECORDED["task"]])))
+    if task.metadata.type not in SEARCH_TYPES:
+        named, first = _NAMED.get(task.metadata.type, ({}, ""))
+        return named, next(iter(named)) if theirs == first else theirs
+    match = _SEARCH_SCORE.fullmatch(theirs)
+    main = [f"{_SEARCH_NAMES[match[1]]}@{match[2]}"] if match else []
+    return {name: ("mean", (name,)) for name in (*main, *RECORDED["task"])}, (*main, theirs)[0]
 
 
 def _check_agreement(task: Any, ours: Aggregate, theirs: float, *, on: str = "") -> None:
-    if ours.how != REPORTED and (ours.value is None or not abs(ours.value - theirs) <= AGREEMENT):
+    if ours.how != REPORTED and (ours.value is None or not abs(ours.value - theirs) <= _AGREEMENT):
         raise EvaluationError(
             f"{task.metadata.name}{on}: MTEB's {task.metadata.main_score} is {theirs}, the "
             f"per-query scores give {ours.value} "
             f"({ours.undefined or 'they differ by more than 1e-5'})"
         )
-
-
-def _size(task: Any, data: list[Any]) -> dict[str, int]:
-    """Return the number of queries and documents, of pairs, or of texts."""
-    if all(_is_search(each) for each in data):
-        return {
-            "documents": sum(len(each["corpus"]) for each in data),
-            "queries": sum(len(each["queries"]) for each in data),
-        }
-    unit = "pairs" if UNITS.get(task.metadata.type) == "pairs" else "texts"
-    return {unit: sum(_count(task, each) for each in data)}
 
 
 def _is_search(data: Any) -> bool:

@@ -10,13 +10,13 @@ tasks are counted. Texts differ in tokens per character and in length, so an est
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import (
@@ -29,8 +29,8 @@ from qwen3nb.datasets.mirror import (
 )
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
-from qwen3nb.evaluation.mteb.select import KnownTask, limited, task_key, tier_tasks
-from qwen3nb.evaluation.run import Run, stored_record
+from qwen3nb.evaluation.mteb.select import limited, task_key, tier_tasks
+from qwen3nb.evaluation.run import Run, stored
 from qwen3nb.hub.session import hub_problem
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
@@ -75,11 +75,7 @@ class Range(NamedTuple):
 
     @staticmethod
     def total(ranges: Iterable[Range]) -> Range:
-        """Return the sum of ranges.
-
-        >>> Range.total([Range(1, 2), Range(3, 5)])
-        Range(low=4, high=7)
-        """
+        """Return the sum of ranges."""
         every = list(ranges)
         return Range(sum(each.low for each in every), sum(each.high for each in every))
 
@@ -95,26 +91,16 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodingSpeed:
-    """Measured seconds per text by length.
-
-    Attributes:
-        characters: lengths in characters, ascending.
-        fastest: seconds per text in the fastest repeat, per length.
-        median: median of the repeats.
-        slowest: slowest repeat.
-    """
+    """Seconds per text of the fastest and the slowest repeat, by length, ascending."""
 
     characters: tuple[int, ...]
     fastest: tuple[float, ...]
-    median: tuple[float, ...]
     slowest: tuple[float, ...]
 
     def seconds(self, length: float) -> Range:
         """Return the seconds for a text of ``length`` characters, between those measured."""
-        return Range(
-            _interpolated(length, self.characters, self.fastest),
-            _interpolated(length, self.characters, self.slowest),
-        )
+        ends = (np.interp(length, self.characters, each) for each in (self.fastest, self.slowest))
+        return Range(*map(float, ends))
 
 
 @dataclass(frozen=True)
@@ -122,10 +108,7 @@ class Planned:
     """One task of a planned evaluation, with its estimated cost.
 
     Attributes:
-        task: name of the task in records.
-        type: MTEB task type.
-        dataset: id of the data set on the Hugging Face Hub.
-        revision: revision of the data.
+        task: its name in records; with its type, the id of its data set and their revision.
         texts: distinct texts to encode; None if MTEB does not publish the number.
         minutes: time to encode them at the measured speed; None if either is unknown.
         status: ``to run``, ``there`` (its record exists), or why the model does not support it;
@@ -150,9 +133,7 @@ class ResourceCheck:
     """A need of the run next to what the machine has.
 
     Attributes:
-        name: ``memory``, ``disk`` or ``device``.
-        needed: the need, as text.
-        available: what there is, as text.
+        name: ``memory``, ``disk`` or ``device``; what is needed and available of it, as text.
         problem: why the run cannot be finished, with the way out; empty if it can.
     """
 
@@ -179,11 +160,7 @@ class Preflight:
     gpu_hours: Range | None = None
 
     def require(self) -> None:
-        """Raise if the run cannot be finished.
-
-        Raises:
-            PreflightError: too little memory or disk.
-        """
+        """Raise PreflightError if there is too little memory or disk for the run."""
         if problems := [each.problem for each in self.checks if each.problem]:
             raise PreflightError("\n".join(problems))
 
@@ -199,15 +176,8 @@ def load_checked(
 ) -> Model:
     """Load a model after a look for its weights and for the data of the tasks to run.
 
-    The hub is asked at most once, for ten seconds. Tasks whose record is there need no data.
-
-    Args:
-        checkpoint: a model spec.
-        tasks: the tasks to run.
-        run: how they will be run.
-        tier: the tier they were selected by, named in the message if they are all of it.
-        limit: as in `evaluate`.
-        settings: options of `load_model`.
+    The hub is asked at most once, for ten seconds. Tasks whose record is there need no data. The
+    error names ``tier`` if the tasks are all of it; ``settings`` are those of `load_model`.
 
     Raises:
         MirrorError: one list of all that is missing, and the command that fetches it.
@@ -220,7 +190,13 @@ def load_checked(
     if any(each.kind == "model" for each in absent):
         command = command and f"{command} --model {checkpoint}"
         raise missing_error(absent, command=command, problem=problem())
-    _check_weights(find_source(checkpoint), device=settings.get("device", "auto"))
+    source = find_source(checkpoint)
+    weights, free = weight_bytes(source), available_memory()
+    if weights > free and not settings.get("device", "auto").startswith("cuda"):
+        raise PreflightError(
+            f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
+            "memory are free; use a machine with more memory"
+        )
     with hub_access(needs([], [checkpoint]), lambda: not problem()):
         model = load_model(checkpoint, **settings)
     if absent:
@@ -233,15 +209,6 @@ def load_checked(
     return model
 
 
-def _check_weights(source: Source, *, device: str) -> None:
-    weights, free = weight_bytes(source), available_memory()
-    if weights > free and not device.startswith("cuda"):
-        raise PreflightError(
-            f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
-            "memory are free; use a machine with more memory"
-        )
-
-
 def weight_bytes(source: Source) -> int:
     """Return the size of a model's weights on disk; 0 if it has none, or they are not here."""
     folders = [part.folder for part in (source, *source.parts) if part.folder is not None]
@@ -249,13 +216,7 @@ def weight_bytes(source: Source) -> int:
 
 
 def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -> Preflight:
-    """Measure and compare what `evaluate` needs for MTEB task objects.
-
-    Args:
-        model: a loaded model.
-        tasks: the tasks to run.
-        run: how they will be run.
-        limit: maximum number of queries, rows and unjudged documents.
+    """Measure and compare what `evaluate` needs to run MTEB task objects with a loaded model.
 
     Raises:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
@@ -274,9 +235,8 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
     to_run = [each for each in planned if each.status == TO_RUN]
     known = [each.minutes for each in to_run if each.minutes is not None]
     minutes = Range.total(known) if known else None
-    on_gpu = model.device.startswith("cuda")
     checks = (_memory(to_run, encoders, batch), _disk(to_run, encoders), _device(model.device))
-    gpu_hours = minutes.times(1 / 60) if minutes and on_gpu else None
+    gpu_hours = minutes.times(1 / 60) if minutes and model.device.startswith("cuda") else None
     return Preflight(tuple(planned), checks, minutes, gpu_hours)
 
 
@@ -286,10 +246,10 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
     def status(item: TaskItem) -> str:
         if reason := item.unsuited(model):
             return reason
-        there = stored_record(model, item, run)
+        there = stored(model, item, run)
         return "there" if there is not None and run.is_complete(there) else TO_RUN
 
-    return [status(TaskItem(KnownTask.of(task, limit=limit), limit)) for task in tasks]
+    return [status(TaskItem.of(task, limit=limit)) for task in tasks]
 
 
 def plan(
@@ -300,16 +260,10 @@ def plan(
     limit: int = 0,
     speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
-    """List what `evaluate` would do with a model and tasks.
+    """List what `evaluate` would do with a model and tasks of these `task_statuses`.
 
-    Under a limit, the size of tasks whose texts cannot be counted is unknown.
-
-    Args:
-        model: a loaded model.
-        tasks: MTEB task objects.
-        statuses: from `task_statuses` of the same tasks.
-        limit: maximum number of queries, rows and unjudged documents.
-        speed: from `measure_encoding`; None leaves the minutes unknown.
+    Under a limit, the size of tasks whose texts cannot be counted is unknown; so are the minutes
+    without a ``speed``.
     """
     cut = getattr(model, "max_length", None)
     return [
@@ -323,24 +277,23 @@ def costs(
 ) -> list[Planned]:
     """Estimate the cost of each task from MTEB's statistics; groups are split into their parts.
 
-    Args:
-        tasks: MTEB task objects.
-        speed: from `measure_encoding`.
-        max_length: number of tokens after which texts are truncated.
+    ``max_length`` is the number of tokens after which texts are truncated.
     """
     parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
-    return [_published(part, "", speed, max_length) for part in parts]
+    return [_planned(part, "", 0, speed, max_length) for part in parts]
 
 
 def _planned(
     task: Any, status: str, limit: int, speed: EncodingSpeed | None, max_length: int | None
 ) -> Planned:
-    """Estimate from MTEB's published sizes; count the texts of built-in or loaded data."""
-    built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
-    if not limit and not built_in and not task.data_loaded:
-        return _published(task, status, speed, max_length)
+    """Estimate from MTEB's published sizes; count the texts of built-in or loaded data.
+
+    A row of `costs`, which has no status, is named as MTEB names the task.
+    """
+    data, counts = task.metadata.dataset["path"], {}
     texts, minutes = None, None
-    if built_in or task.data_loaded:
+    built_in = status and data.startswith("qwen3nb/")
+    if built_in or (status and task.data_loaded):
         if not task.data_loaded:
             task.load_data()
         with limited(task, limit):
@@ -348,57 +301,47 @@ def _planned(
         texts = len(strings)
         if speed is not None:
             minutes = Range.total(speed.seconds(len(each)) for each in strings).times(1 / 60)
-    return _entry(task, status, texts, minutes, limit=limit)
+    elif not limit:
+        columns = list(_columns(task))
+        scale = _scale(task, sum(count * average for _, count, average in columns))
+        counts = {name: round(count * scale) for name, count, _ in columns}
+        texts = round(sum(count for _, count, _ in columns) * scale) or None
+        if speed is not None and texts:
+            most = float("inf") if max_length is None else max_length * _CHARACTERS
+            ranges = (speed.seconds(min(mean, most)).times(count) for _, count, mean in columns)
+            minutes = Range.total(ranges).times(scale / 60)
+    return Planned(
+        task=task_key(task, limit=limit) if status else task.metadata.name,
+        type=task.metadata.type,
+        dataset=data,
+        revision=data_revision(task)[:12],
+        texts=texts,
+        minutes=minutes,
+        status=status,
+        documents=counts.get("documents", 0),
+        queries=counts.get("queries", 0),
+    )
 
 
-def _published(
-    task: Any, status: str, speed: EncodingSpeed | None, max_length: int | None
-) -> Planned:
-    columns = [each for stats in _selected(task) for each in _columns(stats)]
-    scale = _scale(task, sum(texts * average for _, texts, average in columns))
-    counts = {name: round(texts * scale) for name, texts, _ in columns}
-    every = round(sum(texts for _, texts, _ in columns) * scale)
-    minutes = None
-    if speed is not None and every:
-        most = float("inf") if max_length is None else max_length * _CHARACTERS
-        ranges = (speed.seconds(min(average, most)).times(texts) for _, texts, average in columns)
-        minutes = Range.total(ranges).times(scale / 60)
-    sizes = {name: counts.get(name, 0) for name in ("documents", "queries")}
-    return _entry(task, status, every or None, minutes, **sizes)
+def _columns(task: Any) -> Iterator[tuple[str, int, float]]:
+    """Yield name, distinct texts and characters per text of each published column of texts.
 
-
-def _entry(
-    task: Any, status: str, texts: int | None, minutes: Range | None, *, limit: int = 0, **size: int
-) -> Planned:
-    """Return a row of a plan; that of `costs`, which has no status, is named as MTEB does."""
-    data = task.metadata.dataset["path"]
-    name = task_key(task, limit=limit) if status else task.metadata.name
-    revision = data_revision(task)[:12]
-    return Planned(name, task.metadata.type, data, revision, texts, minutes, status, **size)
-
-
-def _selected(task: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the published statistics of the evaluated splits, by subset if not all are."""
+    They are of the evaluated splits, by subset if not all are evaluated.
+    """
     every = task.metadata.descriptive_stats or {}
     for split in task.eval_splits:
-        stats = every.get(split) or {}
-        subsets = stats.get("hf_subset_descriptive_stats") or {}
+        whole = every.get(split) or {}
+        subsets = whole.get("hf_subset_descriptive_stats") or {}
         selected = [subsets[name] for name in task.hf_subsets if name in subsets]
-        if selected and set(task.hf_subsets) != set(task.metadata.hf_subsets):
-            yield from selected
-        elif stats:
-            yield stats
-
-
-def _columns(stats: Mapping[str, Any]) -> Iterator[tuple[str, int, float]]:
-    """Yield name, distinct texts and characters per text of each column of texts."""
-    for name, column in stats.items():
-        if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
-            texts = int(column["unique_texts"])
-            average = (
-                column.get("average_text_length") or column.get("total_text_length", 0) / texts
-            )
-            yield name.partition("_")[0], texts, float(average)
+        if not selected or set(task.hf_subsets) == set(task.metadata.hf_subsets):
+            selected = [whole]
+        for name, column in (pair for stats in selected for pair in stats.items()):
+            if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
+                texts = int(column["unique_texts"])
+                mean = (
+                    column.get("average_text_length") or column.get("total_text_length", 0) / texts
+                )
+                yield name.partition("_")[0], texts, float(mean)
 
 
 def _scale(task: Any, characters: float) -> float:
@@ -432,28 +375,14 @@ def _strings(data: Any) -> Iterator[str]:
                 yield from _strings(part)
 
 
-def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Return y at ``x`` on the line through the points, constant outside them."""
-    for (left, low), (right, high) in pairwise(zip(xs, ys, strict=True)):
-        if x <= right:
-            share = max(0.0, (x - left) / (right - left))
-            return low + share * (high - low)
-    return ys[-1]
-
-
 def measure_encoding(
     encoder: Encoder, *, batch_size: int = 32, texts: int | None = None
 ) -> EncodingSpeed:
     """Encode short, medium and the longest texts, several times each.
 
     On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
-    where memory is not the limit, as many as take about a second.
-
-    Args:
-        encoder: the model.
-        batch_size: texts per batch.
-        texts: how many are to be encoded, if that is known; a few that are quick are not worth
-            repeats.
+    where memory is not the limit, as many as take about a second. If only a few ``texts`` are to be
+    encoded, and quickly, there are no repeats.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.
@@ -473,32 +402,17 @@ def measure_encoding(
     for length in lengths:
         characters = int(length * _SURPLUS) if length == longest else length
         chunk = sample(characters, _CHUNK)
-        samples.append(_repeats(lambda some: _timed(encoder, some), chunk, least, texts))
-    return EncodingSpeed(
-        characters=tuple(lengths),
-        fastest=tuple(min(each) for each in samples),
-        median=tuple(statistics.median(each) for each in samples),
-        slowest=tuple(max(each) for each in samples),
-    )
-
-
-def _repeats(
-    timed: Callable[[Sequence[str]], float],
-    texts: Sequence[str],
-    least: int,
-    all_texts: int | None,
-) -> list[float]:
-    """Return the seconds per text of several repeats, on as many texts as take long enough."""
-    count = min(least, len(texts))
-    taken = timed(texts[:count])
-    while taken < _ENOUGH and count < len(texts):
-        count = min(4 * count, len(texts))
-        taken = timed(texts[:count])
-    samples, started = [taken / count], time.perf_counter()
-    repeats = _REPEATS if all_texts is None or count <= _SHARE * all_texts else 1
-    while len(samples) < repeats and time.perf_counter() - started < _BUDGET:
-        samples.append(timed(texts[:count]) / count)
-    return samples[1:] or samples  # the first call of a shape is a warm-up
+        count = min(least, len(chunk))
+        taken = _timed(encoder, chunk[:count])
+        while taken < _ENOUGH and count < len(chunk):  # as many texts as take long enough
+            count = min(4 * count, len(chunk))
+            taken = _timed(encoder, chunk[:count])
+        seconds, started = [taken / count], time.perf_counter()
+        repeats = _REPEATS if texts is None or count <= _SHARE * texts else 1
+        while len(seconds) < repeats and time.perf_counter() - started < _BUDGET:
+            seconds.append(_timed(encoder, chunk[:count]) / count)
+        samples.append(seconds[1:] or seconds)  # the first call of a shape is a warm-up
+    return EncodingSpeed(tuple(lengths), tuple(map(min, samples)), tuple(map(max, samples)))
 
 
 def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
@@ -520,15 +434,11 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int)
     """Compare the largest search and a batch with the free memory; the model is loaded already."""
     free = available_memory()
     floats = max((each.dimension for each in encoders), default=0)
-
-    def search_bytes(each: Planned) -> int:
-        """Return the bytes of a block of vectors, of those of the queries, and of the hits."""
-        block = min(each.documents, block_size(floats))
-        vectors = 4 * floats * (_COPIES * block + each.queries)
-        return vectors + _HIT * each.queries * min(each.documents, _HITS)
-
-    search, task = max(((search_bytes(each), each.task) for each in planned), default=(0, ""))
-    needed = search + batch
+    needed, task = batch, ""
+    for each in planned:  # a block of vectors, those of the queries, and the hits
+        vectors = _COPIES * min(each.documents, block_size(floats)) + each.queries
+        hits = each.queries * min(each.documents, _HITS)
+        needed, task = max((needed, task), (batch + 4 * floats * vectors + _HIT * hits, each.task))
     text = f"{needed / _GB:.1f} GB beside {resident_memory() / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:
@@ -546,7 +456,17 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
     kept = [each for each in encoders if each.cache is not None]
     if not kept:
         return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
-    size = Range.total(_vector_bytes(planned, each) for each in kept)
+    names, largest = {task.task for task in planned}, dict[str, int]()
+    for task in planned:
+        # The least counts those that no other planned task surely has as well.
+        if task.task.removesuffix("HardNegatives") not in names - {task.task}:
+            largest[task.dataset] = max(largest.get(task.dataset, 0), task.texts or 0)
+    low, high = sum(largest.values()), sum(task.texts or 0 for task in planned)
+    size = Range.total(
+        Range(max(0, low - len(cache)), high).times(bytes_per_vector(each.width))
+        for each in kept
+        if (cache := each.cache) is not None
+    )
     if (limit := kept[0].cache.limit) is not None:  # type: ignore[union-attr]
         size = Range(min(size.low, limit), min(size.high, limit))
     problem = ""
@@ -558,22 +478,6 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
         )
     text = f"{size.times(1 / _GB).text(1)} GB of vectors"
     return ResourceCheck("disk", text, f"{free / _GB:.1f} GB", problem)
-
-
-def _vector_bytes(planned: Sequence[Planned], encoder: Encoder) -> Range:
-    """Return the bytes of the vectors of all texts that are not stored yet.
-
-    The least counts those of each task that no other planned task surely has as well.
-    """
-    each, names = bytes_per_vector(encoder.width), {task.task for task in planned}
-    largest: dict[str, int] = {}
-    for task in planned:
-        if task.task.removesuffix("HardNegatives") in names - {task.task}:
-            continue  # a part of that corpus
-        largest[task.dataset] = max(largest.get(task.dataset, 0), task.texts or 0)
-    stored = len(encoder.cache) if encoder.cache is not None else 0
-    high = sum(task.texts or 0 for task in planned)
-    return Range(max(0, sum(largest.values()) - stored) * each, high * each)
 
 
 def _device(device: str) -> ResourceCheck:

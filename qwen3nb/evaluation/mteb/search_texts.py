@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qwen3nb.datasets.mirror import hub_access, load_data, local_data, missing, missing_error, needs
 from qwen3nb.evaluation.mteb.per_query import Slice, task_slices
@@ -72,12 +72,18 @@ class SearchTexts:
 
         A document that is not in the corpus is left out.
         """
-        located = {query: self._located(query)[0] for query in wanted}
         read: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
-            own = [query for query, its in located.items() if its is part]
+            own = [query for query in wanted if self._located(query)[0] is part]
             ids = {document for query in own for document in wanted[query]}
-            rows = _rows(part.data["corpus"], ids)
+            if not ids:
+                continue
+            corpus = part.data["corpus"]  # of other rows, only the id is read
+            indices = [index for index, name in enumerate(corpus["id"]) if str(name) in ids]
+            rows = {
+                str(row["id"]): DocumentText(str(row.get("title") or ""), str(row["text"] or ""))
+                for row in corpus.select(indices)
+            }
             for query in own:
                 read[query] = {name: rows[name] for name in wanted[query] if name in rows}
         return read
@@ -95,17 +101,6 @@ class SearchTexts:
             part.prefix: {str(row["id"]): joined_query(row) for row in part.data["queries"]}
             for part in self._slices
         }
-
-
-def _rows(corpus: Any, ids: Collection[str]) -> dict[str, DocumentText]:
-    """Return the rows of a corpus with the given ids; of the others only the id is read."""
-    if not ids:
-        return {}
-    indices = [index for index, name in enumerate(corpus["id"]) if str(name) in ids]
-    return {
-        str(row["id"]): DocumentText(str(row.get("title") or ""), str(row["text"] or ""))
-        for row in corpus.select(indices)
-    }
 
 
 def _unasked() -> bool:

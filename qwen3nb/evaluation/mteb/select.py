@@ -1,8 +1,4 @@
-"""Select MTEB tasks by name, by type and language, by benchmark, or by tier; limit their size.
-
-What decides whether a record belongs to a task is little; `known_tasks` keeps it in the cache, as
-MTEB and its libraries take seconds to load.
-"""
+"""Select MTEB tasks by name, by type and language, by benchmark, or by tier; limit their size."""
 
 from __future__ import annotations
 
@@ -10,29 +6,20 @@ import copy
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from qwen3nb import paths
-from qwen3nb.datasets.mirror import current_revision
-from qwen3nb.datasets.pydocs.build import cache_file
-from qwen3nb.evaluation.known_models import remember
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.imports import load_library
 
 ALL = "all"  # in place of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
 _LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
-_KEPT = ("key", "type", "dataset", "pinned", "splits", "subsets")
 
 
 def split_names(text: str) -> list[str]:
@@ -41,9 +28,9 @@ def split_names(text: str) -> list[str]:
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`.
+    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`, without their data.
 
-    No data is loaded. The tasks of MTEB's own benchmarks are restricted as MTEB does.
+    The tasks of MTEB's own benchmarks are restricted as MTEB does.
 
     Raises:
         ValueError: unknown tier.
@@ -116,15 +103,8 @@ def choose_tasks(
 ) -> list[Any]:
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
-    Args:
-        tier: tier to use if no tasks and no benchmark are given.
-        tasks: task names, or ``all`` for every task of MTEB; with ``benchmark``, only tasks of
-            that benchmark.
-        types: MTEB task types, such as ``STS,Retrieval``, to keep of these tasks.
-        languages: three-letter codes, such as ``eng``, likewise.
-        benchmark: name of a benchmark, such as ``MTEB(eng, v2)``.
-        splits: splits to evaluate, such as ``test``, of those a task has.
-        subsets: subsets to evaluate, such as ``en,de``, likewise.
+    The arguments are those of `select_tasks`; the tier counts if no tasks and no benchmark are
+    given, and the tasks ``all`` are those of MTEB.
 
     Raises:
         ValueError: as `select_tasks`.
@@ -152,17 +132,16 @@ def select_tasks(
 ) -> list[Any]:
     """Return the selected MTEB task objects, without loading data.
 
-    The arguments combine: each one selects from what the others leave.
+    The arguments combine: each one selects from what the others leave. A task without any of the
+    languages, splits or subsets is left out, and others are restricted to these.
 
     Args:
         names: names of tasks of MTEB or of this package.
         types: MTEB task types, such as ``STS``.
-        languages: three-letter codes, such as ``eng``; restricts a multilingual task to
-            these languages.
+        languages: three-letter codes, such as ``eng``.
         benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``.
-        splits: splits to evaluate, such as ``validation``; a task without any of them is left
-            out.
-        subsets: subsets to evaluate, such as ``en``, likewise.
+        splits: splits to evaluate, such as ``validation``.
+        subsets: subsets to evaluate, such as ``en``.
         tier: a tier, instead of names and a benchmark.
 
     Raises:
@@ -180,10 +159,10 @@ def select_tasks(
         tasks = [task for task in every if not names or task.metadata.name in names]
     else:
         tasks = [_named(name) for name in names] or list(mteb.get_tasks())
-    if absent := set(types) - {task.metadata.type for task in tasks}:
+    if absent := [each for each in types if each not in {task.metadata.type for task in tasks}]:
         known = sorted({task.metadata.type for task in mteb.get_tasks()})
-        for each in types:
-            if each in absent and each not in known:
+        for each in absent:
+            if each not in known:
                 raise ValueError(_unknown("type", each, known))
     narrowed = bool(languages or splits or subsets)
     tasks = split_groups(tasks) if narrowed else tasks
@@ -191,37 +170,27 @@ def select_tasks(
     if not tasks:
         of_type = f" is of the type {', '.join(types)}" if types else ""
         raise ValueError(f"no task in {origin}{of_type}")
-    tasks = _having(tasks, "split", splits, lambda task: task.eval_splits, origin)
-    tasks = _having(tasks, "subset", subsets, lambda task: task.hf_subsets, origin)
-    tasks = _having(tasks, "language", languages, lambda task: task.languages, origin)
+    for what, wanted, attribute in (
+        ("split", splits, "eval_splits"),
+        ("subset", subsets, "hf_subsets"),
+        ("language", languages, "languages"),
+    ):
+        every = sorted({x for task in tasks for x in getattr(task, attribute)}) if wanted else []
+        for each in wanted:
+            if each not in every:
+                raise ValueError(
+                    f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
+                )
+        tasks = [
+            task for task in tasks if not wanted or set(wanted) & set(getattr(task, attribute))
+        ]
     return [_narrowed(task, languages, splits, subsets) for task in tasks] if narrowed else tasks
-
-
-def _having(
-    tasks: list[Any],
-    what: str,
-    wanted: Sequence[str],
-    available: Callable[[Any], Iterable[str]],
-    origin: str,
-) -> list[Any]:
-    """Keep the tasks that have one of the wanted splits, subsets or languages."""
-    every = sorted({each for task in tasks for each in available(task)}) if wanted else []
-    for each in wanted:
-        if each not in every:
-            raise ValueError(
-                f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
-            )
-    return [task for task in tasks if not wanted or set(wanted) & set(available(task))]
 
 
 def _narrowed(
     task: Any, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
 ) -> Any:
-    """Return a new task object, restricted further than ``task`` is.
-
-    Raises:
-        ValueError: the restrictions exclude each other.
-    """
+    """Return a new task object, restricted further than ``task`` is."""
     spoken = task.metadata.hf_subsets_to_langscripts
     kept = [
         each
@@ -265,94 +234,6 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class KnownTask:
-    """A task whose object may not be there.
-
-    Attributes:
-        key: its name with its selection; see `qwen3nb.records.TaskInfo.key`.
-        type: MTEB's type, such as ``Retrieval``.
-        dataset: id of its data set.
-        pinned: revision that MTEB names.
-        splits: splits to evaluate.
-        subsets: subsets to evaluate.
-        load: returns MTEB's task object; its data are not loaded.
-    """
-
-    key: str
-    type: str
-    dataset: str
-    pinned: str
-    splits: Sequence[str]
-    subsets: Sequence[str]
-    load: Callable[[], Any]
-
-    @classmethod
-    def of(cls, task: Any, *, limit: int = 0) -> KnownTask:
-        """Return what is known of a task object."""
-        data = task.metadata.dataset
-        return cls(
-            key=task_key(task, limit=limit),
-            type=str(task.metadata.type),
-            dataset=str(data["path"]),
-            pinned=str(data.get("revision")),
-            splits=tuple(task.eval_splits),
-            subsets=tuple(task.hf_subsets),
-            load=lambda: task,
-        )
-
-    @property
-    def revision(self) -> str:
-        """What identifies its data now; see `current_revision`."""
-        return current_revision(self.dataset, pinned=self.pinned)
-
-
-def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0) -> list[KnownTask]:
-    """Return the tasks of `suite_tasks`; without MTEB if they were listed before, by names.
-
-    They are kept by the names or the tasks of the tier, MTEB's release and this package's own code
-    and data.
-
-    Raises:
-        ValueError: as `suite_tasks`.
-    """
-    if isinstance(tasks, str):
-        tasks = split_names(tasks) or None
-    given = None if tasks is None else list(tasks)
-
-    @cache
-    def made() -> dict[str, KnownTask]:
-        known = (KnownTask.of(task, limit=limit) for task in suite_tasks(tier=tier, tasks=given))
-        return {task.key: task for task in known}
-
-    def loader(key: str) -> Callable[[], Any]:
-        return lambda: made()[key].load()
-
-    if not all(isinstance(each, str) for each in given or ()):
-        return list(made().values())
-    names = given if given is not None else TIERS[one_of("tier", tier, TIERS)].task_keys
-
-    def file() -> Any:
-        pydocs = cache_file()
-        parts = {
-            "named": [given is None, names, limit],
-            "mteb": installed_version("mteb"),
-            "code": code_digest(),
-            "pydocs": sha256_file(pydocs) if pydocs.is_file() else "",
-        }
-        return paths.cache() / "tasks" / f"{sha256_json(parts)[:32]}.json"
-
-    try:
-        kept: list[dict[str, Any]] = read_json(file())
-        if kept and all(set(each) == set(_KEPT) for each in kept):
-            return [KnownTask(**each, load=loader(each["key"])) for each in kept]
-    except (OSError, ValueError, TypeError):
-        pass  # missing or damaged: listed again
-    kept = [{name: getattr(task, name) for name in _KEPT} for task in made().values()]
-    remember(file(), kept)  # PyDocs is built by now
-    return list(made().values())
-
-
 @contextmanager
 def limited(task: Any, limit: int) -> Iterator[None]:
     """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
@@ -379,8 +260,16 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
     import datasets
 
     if isinstance(data, datasets.Dataset):
-        rows = data.select(_drawn(len(data), limit))
-        return _shorter(rows, limit) if task.metadata.type in _LISTS else rows
+        rows = data.select(drawn(len(data), limit))
+        if task.metadata.type not in _LISTS:
+            return rows
+        return rows.map(  # in the lists of a row, texts and their labels stay aligned
+            lambda row: {
+                name: [value[i] for i in drawn(len(value), limit)]
+                for name, value in row.items()
+                if isinstance(value, list)
+            }
+        )
     if "relevant_docs" in data:
         return _less_to_search(data, limit)
     evaluated = {*task.eval_splits, *task.hf_subsets}  # not, for one, texts to learn from
@@ -390,28 +279,17 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
     }
 
 
-def _drawn(count: int, limit: int) -> list[int]:
+def drawn(count: int, limit: int) -> list[int]:
+    """Return at most ``limit`` of the numbers below ``count``, ascending; the same for all."""
     if count <= limit:
         return list(range(count))
-    drawn = np.random.default_rng(0).choice(count, size=limit, replace=False)
-    return sorted(drawn.tolist())
-
-
-def _shorter(rows: Any, limit: int) -> Any:
-    """Subsample the lists in each row, keeping texts and their labels aligned."""
-    return rows.map(
-        lambda row: {
-            name: [value[i] for i in _drawn(len(value), limit)]
-            for name, value in row.items()
-            if isinstance(value, list)
-        }
-    )
+    return sorted(np.random.default_rng(0).choice(count, size=limit, replace=False).tolist())
 
 
 def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
     judged, candidates = data["relevant_docs"], data.get("top_ranked")
     answered = [i for i, query in enumerate(data["queries"]["id"]) if query in judged]
-    queries = data["queries"].select([answered[i] for i in _drawn(len(answered), limit)])
+    queries = data["queries"].select([answered[i] for i in drawn(len(answered), limit)])
     kept = set(queries["id"])
     needed = {document for query in kept for document in judged[query]}
     if candidates:
@@ -419,7 +297,7 @@ def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
         candidates = {q: documents for q, documents in candidates.items() if q in kept}
     ids = data["corpus"]["id"]
     others = [i for i, document in enumerate(ids) if document not in needed]
-    stay = {others[i] for i in _drawn(len(others), limit)}
+    stay = {others[i] for i in drawn(len(others), limit)}
     rows = [i for i, document in enumerate(ids) if i in stay or document in needed]
     return {
         **data,

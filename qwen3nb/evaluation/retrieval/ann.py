@@ -38,11 +38,9 @@ class AnnPoint:
     Attributes:
         family: one of `qwen3nb.models.search.faiss_index.FAMILIES`.
         made: how the index was built.
-        parameter: the search parameter, such as ``nprobe``, or empty.
-        value: its value, or None.
+        parameter: the search parameter, such as ``nprobe``, or empty; with its value, or None.
         build_seconds: build time with one thread.
         size: size of the serialised index in bytes.
-        device: device that ran the search.
         recall: share of the true k nearest neighbours, per query.
         ndcg: nDCG@10 per query.
         speeds: search speed for each number of threads.
@@ -67,14 +65,13 @@ class AnnPoint:
 
 @dataclass(frozen=True)
 class Compressed:
-    """Compressed vectors, searched exactly.
+    """Compressed vectors, searched exactly, with nDCG@10 per query.
 
     Attributes:
         kind: ``float32``, ``int8`` (documents), ``binary documents`` (float queries) or
             ``binary`` (both).
         dimension: number of leading dimensions that are kept.
         size: bytes per document.
-        ndcg: nDCG@10 per query.
     """
 
     kind: str
@@ -89,11 +86,9 @@ class AnnSuite:
 
     Attributes:
         label: label of the model.
-        task: name of the collection.
+        task: name of the collection, which has so many ``documents`` and ``queries``.
         revision: digest of the collection's content.
-        documents: number of documents.
-        queries: number of queries.
-        dimension: dimension of the vectors, D.
+        dimension: of the vectors, D.
         k: depth of the recall.
         similarity: ``cosine`` or ``dot``.
         exact: per-query nDCG@10 of exact search.
@@ -174,7 +169,10 @@ def ann_suite(
                         device=index.device,
                         recall=dict(zip(collection.queries, recall.tolist(), strict=True)),
                         ndcg=_ndcg(collection, *hits),
-                        speeds=_speeds(index, queries, k, value, counts),
+                        speeds=tuple(
+                            measure_speed(partial(_once, index, k, value), queries, threads=count)
+                            for count in counts
+                        ),
                     )
                 )
         return AnnSuite(
@@ -192,13 +190,8 @@ def ann_suite(
         )
 
 
-def _speeds(
-    index: AnnIndex, queries: Vectors, k: int, value: int | None, threads: tuple[int, ...]
-) -> tuple[Speed, ...]:
-    return tuple(
-        measure_speed(lambda batch: index.search(batch, k, value), queries, threads=count)
-        for count in threads
-    )
+def _once(index: AnnIndex, k: int, value: int | None, batch: Vectors) -> tuple[Vectors, Ids]:
+    return index.search(batch, k, value)
 
 
 def compress(
@@ -212,18 +205,16 @@ def compress(
     """Return nDCG@10 of float32, int8 and binary vectors, at full and reduced dimension.
 
     int8: each dimension of the documents is divided into 255 steps between its minimum and
-    maximum; queries stay float32. Binary: the signs, of the documents only or of both.
+    maximum; queries stay float32. Binary: the signs, of the documents only or of both. Reduced
+    ``dimensions`` are for models trained for truncation (Kusupati et al. 2022, arXiv:2205.13147);
+    other models lose more.
 
     Args:
         collection: provides the qrels.
         vectors: document vectors (N, D), in the order of the collection.
         queries: query vectors (Q, D), in the order of the collection.
-        dimensions: numbers of leading dimensions to keep, for models trained for truncation
-            (Kusupati et al. 2022, arXiv:2205.13147); other models lose more.
+        dimensions: numbers of leading dimensions to keep.
         unit: whether to rescale truncated vectors to length 1.
-
-    Raises:
-        ValueError: a dimension below 1.
     """
     documents, full = VectorStore.of(vectors), vectors.shape[1]
     points = []
@@ -252,11 +243,7 @@ def _int8(vectors: VectorStore) -> Callable[[Vectors], Vectors]:
     low, high = extremes(vectors)
     step = np.where(high > low, (high - low) / 255, 1)
 
-    def rounded(part: Vectors) -> Vectors:
-        kept: Vectors = (np.round((part - low) / step) * step + low).astype(np.float32)
-        return kept
-
-    return rounded
+    return lambda part: np.asarray(np.round((part - low) / step) * step + low, dtype=np.float32)
 
 
 def _search(queries: Vectors, vectors: VectorStore, *, k: int) -> Hits:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,15 @@ from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.known_models import KnownModel, Model, known_or_loaded
-from qwen3nb.evaluation.recording import Work, assemble, with_runs
-from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions, UnsupportedError, evaluate_each
+from qwen3nb.evaluation.run import (
+    EvaluationRun,
+    Run,
+    UnsupportedError,
+    Work,
+    assemble,
+    evaluate_each,
+    with_runs,
+)
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
@@ -67,14 +75,14 @@ def evaluate_domain(
             `Domain.threshold` for the binary metrics, as in ``trec_eval -l 2``; and of
             `load_encoder`.
     """
-    own = {name: value for name, value in options.items() if name in RunOptions.__annotations__}
-    run = Run(**own, strict=strict)
+    own = {each.name for each in fields(Run)} & options.keys()
+    run = Run(**{name: options[name] for name in own}, strict=strict)
     settings = {name: value for name, value in options.items() if name not in own}
     settings |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
     labels: dict[str, str] = {}  # by identity
 
     def find(spec: str | Path | Model | ModelEntry) -> list[tuple[Any, DomainItem]]:
-        model = _known_or_loaded(spec, load=load, options=settings)
+        model = _known(spec, load, settings)
         if (earlier := labels.get(model.identity)) is not None:
             raise UnsupportedError(f"the same weights and settings as {earlier}")
         if model.label in labels.values():
@@ -95,34 +103,34 @@ def entry_name(model: str | Path | Model | ModelEntry) -> str:
     return label or (model.name if isinstance(model, ModelEntry) else str(model))
 
 
-def _known_or_loaded(
-    model: str | Path | Model | ModelEntry,
-    *,
-    load: Callable[..., Model],
-    options: Mapping[str, Any],
+def _known(
+    model: str | Path | Model | ModelEntry, load: Callable[..., Model], options: Mapping[str, Any]
 ) -> KnownModel | Model:
+    """Return a model or what is known of it; one that is loaded is as its entry says.
+
+    Raises:
+        DataError: it has other dimensions, or no vectors to which prompts would apply.
+    """
     if isinstance(model, Encoder | BM25 | Fusion):
         return model
     entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
-    return known_or_loaded(entry, load=lambda: _loaded(entry, load, options), options=options)
 
+    def checked() -> Model:
+        alone = not find_source(entry.spec).parts  # the label is not that of its parts
+        label = entry.label if alone else ""
+        model = load(entry.spec, prompts=entry.prompts, label=label, **options)
+        model.label = entry.label or model.label  # search models ignore the options of encoders
+        name, dimension = entry_name(entry), getattr(model, "dimension", None)
+        if entry.dimensions not in (None, dimension, getattr(model, "width", None)):
+            has = "has no vectors" if dimension is None else f"has {dimension}"
+            raise DataError(
+                f"{name}: expected vectors of {entry.dimensions} dimensions; {entry.spec} {has}"
+            )
+        if entry.prompts and isinstance(model, BM25):
+            raise DataError(f"{name}: {entry.spec} has no vectors, so it takes no prompts")
+        return model
 
-def _loaded(entry: ModelEntry, load: Callable[..., Model], options: Mapping[str, Any]) -> Model:
-    """Load the model of an entry, and check what the entry says of it."""
-    alone = not find_source(entry.spec).parts  # the label is not that of its parts
-    label = entry.label if alone else ""
-    model = load(entry.spec, prompts=entry.prompts, label=label, **options)
-    model.label = entry.label or model.label  # search models ignore the options of encoders
-    dimension = getattr(model, "dimension", None)
-    if entry.dimensions not in (None, dimension, getattr(model, "width", None)):
-        has = "has no vectors" if dimension is None else f"has {dimension}"
-        raise DataError(
-            f"{entry_name(entry)}: expected vectors of {entry.dimensions} dimensions; "
-            f"{entry.spec} {has}"
-        )
-    if entry.prompts and isinstance(model, BM25):
-        raise DataError(f"{entry_name(entry)}: {entry.spec} has no vectors, so it takes no prompts")
-    return model
+    return known_or_loaded(entry, load=checked, options=options)
 
 
 @dataclass(frozen=True)
@@ -169,6 +177,7 @@ class DomainItem:
                 counts=dict(domain.counts),
             ),
             {name: (graded | binary)[name] for name in self.measures},
+            run,
             config={
                 "boosts": dict(domain.recipe),
                 "negative_cosine": "divided by the boosts" if domain.recipe else "no boosts",
@@ -179,12 +188,11 @@ class DomainItem:
                 "top": {query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
                 "dimensions": getattr(model, "dimension", None),
             },
-            seed=run.seed,
-            run=run.id,
         )
+        # Not before the costs are summed up.
         seconds = seconds_per_query(model, list(domain.queries.values()))
-        result = replace(result, config={**result.config, "seconds_per_query": seconds})
-        return with_runs(result, run.folder, run=hits, qrels=domain.grades) if run.runs else result
+        result.config["seconds_per_query"] = seconds
+        return with_runs(result, run, hits, domain.grades)
 
 
 def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
@@ -248,30 +256,21 @@ def seconds_per_query(model: Model, queries: Sequence[str]) -> float:
     """Return the median time of a query in seconds, one at a time, as a search would meet it.
 
     Of an encoder, from a text to its vector, without the cache: what an index adds is the same for
-    all encoders of one dimension. Of BM25, from a text to its ranking. Of a fusion, the sum.
-
-    Args:
-        model: an encoder, or a search model whose documents are indexed.
-        queries: texts, at least one; the first is a warm-up.
+    all encoders of one dimension. Of BM25, whose documents are indexed, from a text to its ranking.
+    Of a fusion, the sum. The first of the queries, at least one, is a warm-up.
     """
     if isinstance(model, Fusion):
         return sum(seconds_per_query(part, queries) for part in model.parts)
-    if isinstance(model, BM25):
-        return _median(lambda text: model.search([{"id": "q", "text": text}], top_k=100), queries)
-    with model.uncached():
-        return _median(
-            lambda text: model.encode(text, role="query", show_progress_bar=False), queries
-        )
-
-
-def _median(search: Callable[[str], object], queries: Sequence[str]) -> float:
-    search(queries[0])
     samples: list[float] = []
-    started = time.perf_counter()
-    for text in queries[:_TIMED]:
-        before = time.perf_counter()
-        search(text)
-        samples.append(time.perf_counter() - before)
-        if time.perf_counter() - started > _BUDGET:
-            break
-    return statistics.median(samples)
+    with nullcontext() if isinstance(model, BM25) else model.uncached():
+        begun = time.perf_counter()
+        for text in (queries[0], *queries[:_TIMED]):
+            started = time.perf_counter()
+            if isinstance(model, BM25):
+                model.search([{"id": "q", "text": text}], top_k=100)
+            else:
+                model.encode(text, role="query", show_progress_bar=False)
+            samples.append(time.perf_counter() - started)
+            if len(samples) > 1 and time.perf_counter() - begun - samples[0] > _BUDGET:
+                break
+    return statistics.median(samples[1:])

@@ -6,6 +6,8 @@
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
+A loaded BM25 or fusion stands for ``bm25`` or the list of its parts.
+
 Runs are cached in TREC format with their recipe, under the digest of recipe and data. They are
 made query by query and held as arrays.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,10 +34,10 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.exact import Hits
-from qwen3nb.models.search.fusion import FUSION, fuse
+from qwen3nb.models.search.fusion import FUSION, Fusion, fuse
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
-First = Any  # "bm25", "given", a path, an Encoder, or a list of these
+First = Any  # "bm25", "given", a path, a model, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
 _BLOCK = 256  # queries searched at once
 _STRAY = "queries of a run that are not among the queries, left out"
@@ -58,7 +60,7 @@ class FirstStage:
     run: RunArrays
     recipe: dict[str, Any]
     digest: str
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int]
 
 
 def load_first(*names: str) -> First:
@@ -98,7 +100,10 @@ def first_stage(
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
     counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of a fusion, not of its parts
     kept = nonzero(counts)
-    return FirstStage(label, run, recipe, _store(recipe, run, kept, tag=label), kept)
+    file, note = _files(recipe)
+    digest = sha256_file(write_run(file, run, tag=label))
+    write_json(note, {"recipe": recipe, "digest": digest, "counts": kept})
+    return FirstStage(label, run, recipe, digest, kept)
 
 
 def stored_stage(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
@@ -107,24 +112,14 @@ def stored_stage(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> 
     A query for which nothing was retrieved has an empty ranking.
     """
     file, note = _files(recipe)
-    if not (note.is_file() and file.is_file()):
-        return None
     try:
         kept = dict(read_json(note))
-    except (ValueError, TypeError):
+        if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
+            return None
+    except (OSError, ValueError, TypeError):
         return None  # searched again
-    if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
-        return None
     run = load_run(file).of_queries(queries)
     return FirstStage(label, run, recipe, kept["digest"], kept.get("counts", {}))
-
-
-def _store(recipe: dict[str, Any], run: RunArrays, counts: dict[str, int], *, tag: str) -> str:
-    """Keep the run and its recipe; return the digest of the run's file."""
-    file, note = _files(recipe)
-    digest = sha256_file(write_run(file, run, tag=tag))
-    write_json(note, {"recipe": recipe, "digest": digest, "counts": counts})
-    return digest
 
 
 def _files(recipe: dict[str, Any]) -> tuple[Path, Path]:
@@ -141,11 +136,13 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     """
     if isinstance(first, Encoder):
         return first.label, {"kind": "dense", "identity": first.identity}
+    if isinstance(first, Fusion):
+        first = list(first.parts)
     if isinstance(first, list | tuple) and first:
         parts = [describe(each) for each in first]
         recipe = {"kind": "fusion", "k": FUSION, "of": [part for _, part in parts]}
         return "rrf-" + "-".join(name for name, _ in parts), recipe
-    if first == "bm25":
+    if isinstance(first, BM25) or first == "bm25":
         return "bm25", {"kind": "bm25", "recipe": _bm25().settings}
     if first == "given":
         return "given", {"kind": "given", "order": _bm25().settings}
@@ -180,9 +177,12 @@ def search_collection(
 
 def _scored(collection: TestCollection, first: First, depth: int, counts: Counter[str]) -> Scored:
     """Yield each query with its best documents, at least ``depth`` of them if there are."""
-    if isinstance(first, list | tuple):
+    if isinstance(first, list | tuple | Fusion):
         # Each part is cached as well, and deeper: fusion can lift documents from below the cutoff.
-        parts = [first_stage(collection, each, depth=2 * depth) for each in first]
+        parts = [
+            first_stage(collection, each, depth=2 * depth)
+            for each in (first.parts if isinstance(first, Fusion) else first)
+        ]
         for part in parts:
             counts.update(part.counts)
         for query in collection.queries:
@@ -191,8 +191,11 @@ def _scored(collection: TestCollection, first: First, depth: int, counts: Counte
     deeper = depth + 1 if collection.skip_self else depth
     if isinstance(first, Encoder):
         yield from _dense(collection, first, deeper)
-    elif first == "bm25":
-        yield from _sparse(collection, deeper)
+    elif isinstance(first, BM25) or first == "bm25":
+        model = _index(collection)
+        queries = ({"id": name, "text": text} for name, text in collection.queries.items())
+        while block := list(islice(queries, _BLOCK)):
+            yield from model.search(block, top_k=deeper).items()
     elif first == "given":
         yield from _given(collection)
     else:
@@ -210,24 +213,16 @@ def _index(collection: TestCollection) -> BM25:
     return model
 
 
-def _sparse(collection: TestCollection, depth: int) -> Scored:
-    model = _index(collection)
-    queries = ({"id": name, "text": text} for name, text in collection.queries.items())
-    while block := list(islice(queries, _BLOCK)):
-        yield from model.search(block, top_k=depth).items()
-
-
 def _given(collection: TestCollection) -> Scored:
     """Yield the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data have no candidates; use bm25 instead")
     model = None if collection.ordered else _index(collection)
     for query, listed in collection.candidates.items():
-        if model is None:
-            yield query, {document: -float(rank) for rank, document in enumerate(listed)}
-        else:
+        scores: Iterable[float] = (-float(rank) for rank in range(len(listed)))
+        if model is not None:
             scores = model.score(collection.queries[query], listed)
-            yield query, dict(zip(listed, scores, strict=True))
+        yield query, dict(zip(listed, scores, strict=True))
 
 
 def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:

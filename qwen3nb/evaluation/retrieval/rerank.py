@@ -5,6 +5,10 @@ stage, and the gain. A reranker cannot rank what the first stage missed: the rec
 first stage is the ceiling, and an oracle's order of the candidates the upper bound. The run is
 saved next to the record in TREC format, that of the first stage once for all rerankers.
 
+The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of
+the first stage. A second reranker neither loads the data set nor searches it, and needs
+memory for the candidates only, not for millions of other documents.
+
 Queries are scored one by one and journaled, so an interrupted run resumes where it stopped. A
 query that leaves no room for a document is truncated after the document; the record
 counts such queries (``queries_cut``) and names the longest.
@@ -13,28 +17,31 @@ counts such queries (``queries_cut``) and names the longest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.recording import Work, assemble, with_qrels
-from qwen3nb.evaluation.retrieval.candidates import (
-    Candidates,
-    DataSet,
-    load_candidates,
-    split_data,
+from qwen3nb.evaluation.mteb.evaluate import quiet
+from qwen3nb.evaluation.mteb.select import drawn, select_tasks, split_groups, task_key
+from qwen3nb.evaluation.retrieval.first_stage import (
+    First,
+    FirstStage,
+    describe,
+    first_stage,
+    stored_stage,
 )
-from qwen3nb.evaluation.retrieval.first_stage import First
-from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions, evaluate_each
+from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
+from qwen3nb.hub.session import hub_reachable
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
@@ -49,14 +56,23 @@ from qwen3nb.records.runs import (
 )
 from qwen3nb.records.side_files import run_path
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
+from qwen3nb.utils.atomic_files import (
+    read_json,
+    sha256_file,
+    sha256_json,
+    write_json,
+    write_text,
+)
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
+_PLAIN = ("revision", "size", "limit", "parts")  # fields of `Candidates` that are kept as they are
+_FORMAT = 1  # of kept candidates; increase when their content changes
 
 
 def rerank(
@@ -68,8 +84,7 @@ def rerank(
     msmarco: Path | str | None = None,
     first: First = "bm25",
     depth: int = 100,
-    load: Callable[..., list[Candidates]] = load_candidates,
-    **options: Unpack[RunOptions],
+    **options: Any,
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
 
@@ -87,7 +102,6 @@ def rerank(
             tier's MSMARCO: the official candidates (BM25's top 1,000) are cut to ``depth``.
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
-        load: `load_candidates`, or `LoadedCandidates.load` to share them between rerankers.
         options: as in `evaluate`: ``output``, ``seed``, ``config``, ``fresh``, ``strict`` and
             ``show_progress``; with ``runs``, the qrels are kept, too.
 
@@ -96,42 +110,220 @@ def rerank(
         EvaluationError: one or more data sets failed, and ``strict``; the records of the others
             are saved.
     """
-    wanted = _data_sets(data, tier, first=first, msmarco=msmarco)
+    if (data is None) == (not tier) or (msmarco and not tier):
+        raise ValueError(
+            "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
+            f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
+        )
+    listed = list(data) if isinstance(data, list | tuple) else [data]
+    if tier:
+        names = TIERS[one_of("tier", tier, TIERS)].reranking
+        listed = [name for name in names if msmarco is None or name not in _MSMARCO]
+    wanted: list[tuple[Any, First]] = [(each, first) for each in listed]
+    wanted += [(Path(msmarco), "given")] if msmarco is not None else []
     model = load_reranker(reranker) if isinstance(reranker, Path | str) else reranker
     run = Run(**options)
 
-    def find(part: DataSet, stage: First) -> Iterator[tuple[Any, RerankItem]]:
-        for each in load(part, stage, depth=depth, limit=limit, reachable=run.reachable):
-            yield model, RerankItem(each)
-
-    def refuse(error: Exception) -> Any:
-        raise error
+    def find(part: DataSet | Exception, stage: First) -> Iterator[tuple[Any, RerankItem]]:
+        if isinstance(part, Exception):
+            raise part
+        loaded = load_candidates(part, stage, depth=depth, limit=limit, reachable=run.reachable)
+        yield from ((model, RerankItem(each)) for each in loaded)
 
     jobs: list[Any] = []
     for spec, stage in wanted:
         try:
             jobs += [(part.name, partial(find, part, stage)) for part in split_data(spec)]
         except Exception as error:  # noqa: BLE001 - a data set that fails, as any other
-            jobs.append((str(spec), partial(refuse, error)))
+            jobs.append((str(spec), partial(find, error, stage)))
     return evaluate_each(jobs, run, label=model.label, kind="data sets")
 
 
-def _data_sets(
-    data: Any, tier: str, *, first: First, msmarco: Path | str | None
-) -> list[tuple[Any, First]]:
-    """Return the data sets of ``data`` or ``tier``, each with its first stage."""
-    if (data is None) == (not tier) or (msmarco and not tier):
-        raise ValueError(
-            "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
-            f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
-        )
-    if not tier:
-        return [(each, first) for each in (data if isinstance(data, list | tuple) else [data])]
-    names = TIERS[one_of("tier", tier, TIERS)].reranking
-    if msmarco is None:
-        return [(name, first) for name in names]
-    kept = [(name, first) for name in names if name not in _MSMARCO]
-    return [*kept, (Path(msmarco), "given")]
+@dataclass(frozen=True)
+class DataSet:
+    """What is loaded at a time: a collection, a folder or an MTEB task, with its name in messages.
+
+    ``group`` is the MTEB task of which it is one of so many ``parts``, or empty.
+    """
+
+    data: Any
+    name: str
+    group: str = ""
+    parts: int = 0
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it is an MTEB task."""
+        return hasattr(self.data, "metadata")
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """A test collection without the documents that the first stage did not retrieve.
+
+    Attributes:
+        collection: queries, qrels, and the texts of the candidates.
+        first: the first stage with its run.
+        revision: revision of the whole collection.
+        size: numbers of documents and queries of the whole collection.
+        limit: the limit that the collection was reduced by, or 0.
+        parts: number of collections in its group, or 0.
+    """
+
+    collection: TestCollection
+    first: FirstStage
+    revision: str
+    size: dict[str, int]
+    limit: int = 0
+    parts: int = 0
+
+
+def load_candidates(
+    part: DataSet,
+    first: First = "bm25",
+    *,
+    depth: int = 100,
+    limit: int = 0,
+    reachable: Callable[[], bool] = hub_reachable,
+) -> list[Candidates]:
+    """Load and search one part, unless its candidates are kept; one item per collection.
+
+    For ``limit`` see `limited_collection`; ``reachable`` is `hub_reachable`, perhaps remembered.
+
+    Raises:
+        DataError: no such first stage, or data that are malformed.
+        MirrorError: the data are neither in the mirror nor on the hub.
+    """
+    file = None  # data that are read whenever they are needed
+    if part.is_task and not part.data.data_loaded:
+        key = {
+            "format": _FORMAT,
+            "task": part.name,
+            "group": [part.group, part.parts],
+            "data": data_revision(part.data),
+            "mteb": installed_version("mteb"),
+            "first": describe(first)[1],
+            "depth": depth,
+            "limit": limit,
+        }
+        file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
+        if (kept := _read(file)) is not None:
+            return kept
+    with hub_access(needs([part.data]) if part.is_task else [], reachable):
+        collections = _loaded(part)
+        parts = part.parts or (len(collections) if collections[0].group else 0)
+        searched = []
+        for whole in collections:
+            collection = limited_collection(whole, limit)
+            stage = first_stage(collection, first, depth=depth)
+            size = {"documents": len(collection.documents), "queries": len(collection.queries)}
+            texts = {name: collection.documents[name] for name in stage.run.retrieved()}
+            cut = replace(collection, documents=texts, candidates=None)
+            searched.append(Candidates(cut, stage, collection.revision, size, limit, parts))
+    if file is not None:
+        _write(file, searched)
+    return searched
+
+
+def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
+    """Return at most ``limit`` queries, and as many documents besides their judged ones.
+
+    The draw is the same for every model. A document that is a candidate in the data stays.
+    """
+    if not limit:
+        return collection
+    names = sorted(collection.queries)
+    queries = [names[index] for index in drawn(len(names), limit)]
+    qrels = {query: collection.qrels[query] for query in queries}
+    candidates = None
+    if collection.candidates is not None:
+        candidates = {query: collection.candidates[query] for query in queries}
+    needed = {document for grades in qrels.values() for document in grades}
+    needed |= {document for listed in (candidates or {}).values() for document in listed}
+    others = sorted(collection.documents.keys() - needed)
+    needed |= {others[index] for index in drawn(len(others), limit)}
+    if len(queries) == len(names) and collection.documents.keys() <= needed:
+        return collection
+    return replace(
+        collection,
+        queries={query: collection.queries[query] for query in queries},
+        qrels=qrels,
+        candidates=candidates,
+        documents={name: text for name, text in collection.documents.items() if name in needed},
+        counts={},  # those of the whole do not hold here
+    )
+
+
+def split_data(data: Any) -> list[DataSet]:
+    """Split a group of MTEB tasks into its parts; anything else is one part.
+
+    Raises:
+        DataError: neither a folder nor an MTEB task.
+    """
+    if isinstance(data, TestCollection):
+        return [DataSet(data, data.name)]
+    if isinstance(data, str | Path) and Path(data).expanduser().is_dir():
+        return [DataSet(data, str(data))]
+    try:
+        tasks = select_tasks(names=[str(data)]) if isinstance(data, str | Path) else [data]
+    except ValueError as error:
+        raise DataError(f"{str(data)!r} is neither a folder nor an MTEB task ({error})") from None
+    split = split_groups(tasks)
+    group, parts = (tasks[0].metadata.name, len(split)) if len(split) > 1 else ("", 0)
+    return [DataSet(task, task_key(task), group, parts) for task in split]
+
+
+def _loaded(part: DataSet) -> list[TestCollection]:
+    """Load the collections of a part; of a task without progress bars or MTEB's own copy."""
+    if not part.is_task:
+        return find_collections(part.data)
+    task, own = part.data, not part.data.data_loaded
+    try:
+        with quiet():
+            collections = find_collections(task)
+    except (DataError, MirrorError):
+        raise
+    except Exception as error:  # a loader may raise anything
+        if task.metadata.dataset["path"].startswith("qwen3nb/"):
+            raise
+        raise explain(task, error) from error
+    if own:
+        task.unload_data()
+    return [replace(each, group=part.group or each.group) for each in collections]
+
+
+def _write(file: Path, kept: list[Candidates]) -> None:
+    """Write the candidates; their runs are kept by `first_stage`."""
+    names = [each.name for each in fields(TestCollection)]
+    rows = [
+        {
+            "collection": {name: getattr(each.collection, name) for name in names},
+            "label": each.first.label,
+            "recipe": each.first.recipe,
+            **{name: getattr(each, name) for name in _PLAIN},
+        }
+        for each in kept
+    ]
+    write_json(file, {"digest": sha256_json(rows), "collections": rows}, indent=None)
+
+
+def _read(file: Path) -> list[Candidates] | None:
+    """Read the candidates; None if they are damaged, or without their run."""
+    try:
+        content = read_json(file)
+        rows: list[dict[str, Any]] = content["collections"]
+        if content["digest"] != sha256_json(rows):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # loaded and searched again
+    kept = []
+    for row in rows:
+        collection = TestCollection(**row["collection"])
+        stage = stored_stage(row["label"], row["recipe"], collection.queries)
+        if stage is None:
+            return None
+        kept.append(Candidates(collection, stage, **{name: row[name] for name in _PLAIN}))
+    return kept
 
 
 @dataclass(frozen=True)
@@ -175,63 +367,55 @@ class RerankItem:
         return (
             record.config.get("first") == self.candidates.first.recipe
             and all(run.is_file() for run in runs)
-            and not any(run_problems(file, record, known={}))
+            and not any(run_problems(file, record))
         )
 
     def evaluate(self, model: Reranker, run: Run, earlier: Result | None) -> Result:
         """Return the record of a reranker; the runs are written."""
         each, collection, first = self.candidates, self.candidates.collection, self.candidates.first
         if earlier is not None:
-            return with_qrels(earlier, run.folder, collection.qrels)
+            return with_qrels(earlier, run, collection.qrels)
         work = Work(model)
-        name = f"{model.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
-        done = score_candidates(
+        journal = f"{model.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
+        ranked, counts, longest = score_candidates(
             model,
             collection,
             first.run,
-            journal=Journal(paths.cache() / "rerank" / name),
+            journal=Journal(paths.cache() / "rerank" / journal),
             fresh=run.fresh,
             show_progress=run.show_progress,
         )
         cut = {
-            "pairs whose document was cut to the maximum length": done.counts["cut"],
-            "queries cut to leave room for a document": done.counts["queries_cut"],
+            "pairs whose document was cut to the maximum length": counts["cut"],
+            "queries cut to leave room for a document": counts["queries_cut"],
         }
         result = assemble(
             work,
             self._task({name: count for name, count in cut.items() if count}),
-            self._per_query(done.run),
+            self._per_query(ranked),
+            run,
             config={
-                **(run.config or {}),
                 "collection": collection.name,
                 "group": collection.group,
                 "parts": each.parts,
                 "limit": each.limit,
                 "first": first.recipe,
-                "counts": done.counts,
-                "longest_query": done.longest,
+                "counts": counts,
+                "longest_query": longest,
             },
-            seed=run.seed,
-            run=run.id,
         )
         file = result.path(run.folder)
-        digest = run_digest(file, done.run, tag=model.label)
-        runs = {write_run(run_path(file, digest), done.run, tag=model.label).name: digest}
-        shared = self._first_run(run.folder)
-        named = {"runs": runs, "first_run": {"name": shared.name, "sha256": sha256_file(shared)}}
-        result = replace(result, config=result.config | named)
-        return with_qrels(result, run.folder, collection.qrels) if run.runs else result
-
-    def _first_run(self, folder: Path) -> Path:
-        """Return the file of the first stage's run, which is written by the first reranker.
-
-        Its name has the digest of its content, so that whoever writes it writes the same.
-        """
-        first = self.candidates.first
-        file = first_stage_file(folder, f"{self.key}-{first.digest[:16]}.trec")
-        if not file.is_file() or sha256_file(file) != first.digest:
-            write_run(file, first.run, tag=first.label)
-        return file
+        digest = run_digest(file, ranked, tag=model.label)
+        own = write_run(run_path(file, digest), ranked, tag=model.label)
+        # The first reranker writes the first stage's run, under a name that has its digest.
+        shared = first_stage_file(run.folder, f"{self.key}-{first.digest[:16]}.trec")
+        if not shared.is_file() or sha256_file(shared) != first.digest:
+            write_run(shared, first.run, tag=first.label)
+        named = {
+            "runs": {own.name: digest},
+            "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
+        }
+        return with_qrels(replace(result, config=result.config | named), run, collection.qrels)
 
     def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
         """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
@@ -252,21 +436,6 @@ class RerankItem:
         return columns
 
 
-@dataclass(frozen=True)
-class ScoredCandidates:
-    """A run of log-odds.
-
-    Attributes:
-        run: the log-odds of the candidates of each query, by document id.
-        counts: number of pairs, and of truncations and ties among them.
-        longest: the longest query that was cut, with its tokens; empty if none was.
-    """
-
-    run: RunArrays
-    counts: dict[str, int]
-    longest: dict[str, Any]
-
-
 def score_candidates(
     reranker: Reranker,
     collection: TestCollection,
@@ -275,21 +444,18 @@ def score_candidates(
     journal: Journal,
     fresh: bool = False,
     show_progress: bool = True,
-) -> ScoredCandidates:
-    """Return the log-odds of all candidates.
+) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
+    """Score all candidates of a first stage's run.
 
-    Each query is journaled when it is scored, so an interrupted run loses one query at most. Memory
-    holds the log-odds of all pairs as one array, and the texts and scores of one query.
+    Each query is journaled when it is scored, so an interrupted run loses one query at most; with
+    ``fresh``, all are scored again. Memory holds the log-odds of all pairs as one array, and the
+    texts and scores of one query.
 
-    Args:
-        reranker: scores the pairs.
-        collection: has the texts.
-        first: the first stage's run.
-        journal: has the scores of queries that were scored before, and gets the others.
-        fresh: whether to score all queries again.
-        show_progress: whether to show a progress bar.
+    Returns:
+        The run of log-odds; the number of pairs, and of truncations and ties among them; the
+        longest query that was cut, with its tokens, or an empty mapping.
     """
-    candidates = first.by_name()
+    candidates, stats = first.by_name(), reranker.stats
     log_odds: list[NDArray[np.float64]] = []
     counts = dict.fromkeys(("pairs", *_COUNTS), 0)
     longest: dict[str, Any] = {}
@@ -306,7 +472,10 @@ def score_candidates(
         key = sha256_json([text, documents, texts])
         done: dict[str, Any] | None = None if fresh else journal.get(key)
         if done is None:
-            done = _scored(reranker, text, texts)
+            before = {name: getattr(stats, name) for name in _COUNTS}
+            scores = reranker.score(text, texts).log_odds.tolist()
+            counted = {name: getattr(stats, name) - before[name] for name in _COUNTS}
+            done = {"log_odds": scores, **counted}
             journal.add(key, done)
         log_odds.append(np.array(done["log_odds"], dtype=np.float64))
         counts["pairs"] += len(log_odds[-1])
@@ -315,29 +484,15 @@ def score_candidates(
         tokens = reranker.query_length(text) if done.get("queries_cut") else 0
         if tokens > longest.get("tokens", 0):
             longest = {"query": query, "tokens": tokens}
-    return ScoredCandidates(
-        replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)])), counts, longest
-    )
-
-
-def _scored(reranker: Reranker, query: str, texts: list[str]) -> dict[str, Any]:
-    """Return the log-odds of a query's candidates, and what was truncated or tied."""
-    stats = reranker.stats
-    before = [getattr(stats, name) for name in _COUNTS]
-    scores = reranker.score(query, texts)
-    after = [getattr(stats, name) for name in _COUNTS]
-    counted = {name: b - a for name, a, b in zip(_COUNTS, before, after, strict=True)}
-    return {"log_odds": scores.log_odds.tolist(), **counted}
+    scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
+    return scored, counts, longest
 
 
 def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
     Lines keep their order; the file is written atomically. Pairs of one query are
-    scored together, wherever they are in the file.
-
-    Returns:
-        The number of pairs.
+    scored together, wherever they are in the file. Return the number of pairs.
 
     Raises:
         DataError: a line is not a pair; the message names the line.
@@ -350,51 +505,38 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
         raise RerankError(f"{pairs}: {error}") from None
     if not rows:
         raise DataError(f"{pairs}: the file has no pairs")
-    columns = (scores.p_yes.tolist(), scores.log_odds.tolist(), scores.truncated.tolist())
     names = ("p_yes", "log_odds", "truncated")
+    columns = (getattr(scores, name).tolist() for name in names)
     lines = [json.dumps(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
     write_text(output, "\n".join(lines) + "\n")
     return len(rows)
 
 
-def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:
-    """Score of each data set; a group (CQADupStack) counts once, with the mean of its parts.
-
-    The score of a group is None unless all of its parts are there.
-    """
-    parts: dict[str, list[float | None]] = {}
-    expected: dict[str, int] = {}
-    for result in results:
-        name = result.config["group"] or result.config["collection"]
-        parts.setdefault(name, []).append(result.metrics[metric].value)
-        expected[name] = result.config.get("parts") or 1
-    return {
-        name: _mean(values) if len(values) >= expected[name] else None
-        for name, values in parts.items()
-    }
-
-
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row per data set, with every metric of the records, and the mean of each metric.
 
-    If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for BEIR.
+    A group (CQADupStack) counts once, with the mean of its parts, or None unless all of them are
+    there. If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for
+    BEIR.
     """
-    if not results:
-        return []
-    scores = {metric: dataset_scores(results, metric) for metric in results[0].metrics}
-    names = list(next(iter(scores.values())))
-    others = [name for name in names if name not in _MSMARCO]
-    rows: list[dict[str, Any]] = [
-        {"dataset": name, **{metric: values[name] for metric, values in scores.items()}}
-        for name in names
-    ]
-    for averaged, without in ((names, ""), (others, ", without MS MARCO")):
-        if without and not 0 < len(others) < len(names):
-            continue
-        count = f"{len(averaged)} data set{'' if len(averaged) == 1 else 's'}"
-        means = {metric: _mean([values[n] for n in averaged]) for metric, values in scores.items()}
-        rows.append({"dataset": f"mean of {count}{without}", **means})
-    return rows
+    parts: dict[str, list[Result]] = {}
+    for result in results:
+        name = result.config["group"] or result.config["collection"]
+        parts.setdefault(name, []).append(result)
+    metrics = list(results[0].metrics) if results else []
+    rows: list[dict[str, Any]] = []
+    for name, own in parts.items():
+        whole = len(own) >= (own[-1].config.get("parts") or 1)
+        values = {m: _mean([r.metrics[m].value for r in own]) if whole else None for m in metrics}
+        rows.append({"dataset": name, **values})
+    others = [row for row in rows if row["dataset"] not in _MSMARCO]
+    means = []
+    for averaged, without in ((rows, ""), (others, ", without MS MARCO")):
+        if averaged and (not without or len(others) < len(rows)):
+            count = f"{len(averaged)} data set{'' if len(averaged) == 1 else 's'}"
+            values = {metric: _mean([row[metric] for row in averaged]) for metric in metrics}
+            means.append({"dataset": f"mean of {count}{without}", **values})
+    return rows + means
 
 
 def _mean(values: list[float | None]) -> float | None:

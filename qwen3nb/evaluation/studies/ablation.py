@@ -66,13 +66,7 @@ class VariantResult:
 
 @dataclass(frozen=True)
 class TrainingVariant:
-    """A training of a series.
-
-    Attributes:
-        name: of its folder.
-        folder: with its checkpoints.
-        components: what it was, by name.
-    """
+    """A training of a series: the folder with its checkpoints, and what it was, by component."""
 
     name: str
     folder: Path
@@ -128,7 +122,7 @@ def variants(
         one_of("pooling", pooling, POOLINGS)
     if bad := [count for count in averages if count < 1]:
         raise ValueError(f"expected positive numbers of checkpoints to average; got {bad[0]}")
-    added = " ".join([*([prefix] if prefix else []), "…", *(["EOS"] if append_eos else [])])
+    added = " ".join(filter(None, [prefix, "…", "EOS" if append_eos else ""]))
     combinations = itertools.product(
         poolings,
         ["last" if count == 1 else f"mean of last {count}" for count in averages],
@@ -191,13 +185,17 @@ def find_trainings(folder: Path | str) -> list[TrainingVariant]:
             f"{folder}: expected two or more folders, each with checkpoint-N folders and a {FILE}; "
             f"got {len(files)}"
         )
-    return [TrainingVariant(f.parent.name, f.parent, _components(read_json(f))) for f in files]
-
-
-def _components(training: Mapping[str, Any]) -> dict[str, str]:
-    own = {name: training[name] for name in _COMPONENTS if name in training}
-    values = {**own, **training.get("settings", {})}
-    return {n: v if isinstance(v, str) else canonical(v).decode() for n, v in values.items()}
+    trainings = []
+    for file in files:
+        training = read_json(file)
+        values = {name: training[name] for name in _COMPONENTS if name in training}
+        values |= training.get("settings", {})
+        components = {
+            name: value if isinstance(value, str) else canonical(value).decode()
+            for name, value in values.items()
+        }
+        trainings.append(TrainingVariant(file.parent.name, file.parent, components))
+    return trainings
 
 
 def ablate_trainings(trainings: Sequence[TrainingVariant], **options: Any) -> list[TrainingOutcome]:

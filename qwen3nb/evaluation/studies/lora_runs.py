@@ -14,14 +14,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.training_files import json_lines, read_settings
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.retrieval.candidates import LoadedCandidates
 from qwen3nb.evaluation.retrieval.rerank import rerank
-from qwen3nb.evaluation.run import EvaluationRun, Run, RunOptions
+from qwen3nb.evaluation.run import EvaluationRun, Run
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
@@ -37,13 +36,10 @@ _SEED = re.compile(r"seed_(\d{1,9})")
 
 @dataclass(frozen=True)
 class TrainedAdapter:
-    """One adapter of one configuration and seed.
+    """The adapter in ``folder``, of one configuration (a folder's name) and seed of the training.
 
     Attributes:
-        configuration: name of the folder, such as ``rank_only_r8``.
-        seed: seed of the training.
         mode: ``rank_only``, ``emb_only`` or ``joint``.
-        folder: folder of the adapter.
         settings: content of its ``config.yaml``.
     """
 
@@ -108,25 +104,24 @@ def find_trained(
             f"{base}: {len(finals)} adapters, each with its own configuration; expected one for "
             f"{training}"
         )
-    return [_trained(final, training) for final in finals]
-
-
-def _trained(final: Path, training: Path | str | None) -> TrainedAdapter:
-    folder = final.resolve().parent.parent
-    match = _SEED.fullmatch(folder.name)
-    if match is None:
-        raise DataError(f"{folder}: expected a folder seed_<n>, with checkpoints/{final.name}")
-    file = folder / "config.yaml" if training is None else Path(training)
-    if not file.is_file():
-        raise DataError(f"{file}: file not found; expected the adapter's training configuration")
-    settings = read_settings(file)
-    if not isinstance(settings, dict):
-        raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
-    named = str((settings.get("training") or {}).get("mode") or folder.parent.name)
-    mode = next((each for each in MODES if named.startswith(each)), None)
-    if mode is None:
-        raise DataError(f"{folder}: mode {named!r}; expected one of {', '.join(MODES)}")
-    return TrainedAdapter(folder.parent.name, int(match[1]), mode, final, settings)
+    adapters = []
+    for final in finals:
+        folder = final.resolve().parent.parent
+        match = _SEED.fullmatch(folder.name)
+        if match is None:
+            raise DataError(f"{folder}: expected a folder seed_<n>, with checkpoints/{final.name}")
+        file = folder / "config.yaml" if training is None else Path(training)
+        if not file.is_file():
+            raise DataError(f"{file}: file not found; expected the training configuration")
+        settings = read_settings(file)
+        if not isinstance(settings, dict):
+            raise DataError(f"{file}: expected a mapping; got {type(settings).__name__}")
+        named = str((settings.get("training") or {}).get("mode") or folder.parent.name)
+        mode = next((each for each in MODES if named.startswith(each)), None)
+        if mode is None:
+            raise DataError(f"{folder}: mode {named!r}; expected one of {', '.join(MODES)}")
+        adapters.append(TrainedAdapter(folder.parent.name, int(match[1]), mode, final, settings))
+    return adapters
 
 
 def evaluate_trained(
@@ -134,99 +129,79 @@ def evaluate_trained(
     data: Iterable[Any] = (),
     *,
     tier: str = "",
-    limit: int = 0,
     training: Path | str | None = None,
     base: str | Path | None = None,
     embedding_tasks: Iterable[Any] = (),
-    max_length: int = 512,
-    device: str = "auto",
-    dtype: str = "float32",
-    msmarco: Path | str | None = None,
-    depth: int = 100,
-    **options: Unpack[RunOptions],
+    **options: Any,
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
-    All adapters share the first stage of a data set, and its candidates in memory. A data set or
-    task that fails stops neither the others nor the other adapters.
+    All adapters share the first stage of a data set. A data set or task that fails stops neither
+    the others nor the other adapters.
 
     Args:
         outputs: see `find_trained`.
         data: data sets to rerank; see `rerank`.
         tier: name of a tier, instead of ``data``: adapters that embed are also evaluated on
             all its tasks. Without both, the tier in the adapter's training configuration.
-        limit: see `rerank` and `evaluate`; 0 for no limit.
         training: training configuration of a single adapter; see `find_trained`.
         base: base model of the adapters; None for the one named in each adapter.
         embedding_tasks: MTEB tasks for the adapters that embed, instead of the tier's.
-        max_length: maximum number of tokens per pair.
-        device: device to run on.
-        dtype: data type of the weights.
-        msmarco: folder of the official MS MARCO dev files; see `rerank`.
-        depth: candidates per query.
-        options: see `Run`; the seed is that of each training.
+        options: ``device``, ``dtype`` and ``max_length`` (of a pair), as in `load_reranker`;
+            ``msmarco`` and ``depth``, as in `rerank`; ``limit`` and the others of `evaluate`,
+            but for the seed, which is that of each training.
 
     Raises:
         SpecError: no adapter, no base model, or an adapter that does not fit its base.
         ValueError: neither data nor a tier, or both.
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
-    listed, tasks, load = list(data), list(embedding_tasks), LoadedCandidates().load
-    parts: list[tuple[str, EvaluationRun]] = []
+    listed, tasks = list(data), list(embedding_tasks)
+    of_pairs, placed, of_search = (
+        {name: options.pop(name) for name in names if name in options}
+        for names in (("max_length",), ("device", "dtype"), ("msmarco", "depth"))
+    )
+    runs: list[tuple[str, EvaluationRun]] = []
     for each in find_trained(outputs, training=training):
         own = tier or ("" if listed else each.tier)
-        run: RunOptions = {**options, "seed": each.seed, "strict": False}
+        run: dict[str, Any] = {**options, "seed": each.seed, "strict": False}
         spec, adapter = (each.folder, None) if base is None else (base, each.folder)
+        how = {"instruction": each.instruction, **placed}
         reranker = load_reranker(
-            spec,
-            adapter=adapter,
-            instruction=each.instruction,
-            template="double-newline",
-            max_length=max_length,
-            device=device,
-            dtype=dtype,
+            spec, adapter=adapter, template="double-newline", **how, **of_pairs
         )
-        run["config"] = {"training": _snapshot(each, "reranking")}
-        wanted: dict[str, Any] = {"msmarco": msmarco, "depth": depth, "load": load}
-        done = [rerank(reranker, listed or None, tier=own, limit=limit, **wanted, **run)]
+        run |= {"tier": own, "config": {"training": _snapshot(each, "reranking")}}
+        done = [rerank(reranker, listed or None, **of_search, **run)]
         if each.embeds and (tasks or own):
-            encoder = load_encoder(
-                each.folder,
-                base=base,
-                instruction=each.instruction,
-                show_progress=options.get("show_progress", True),
-                device=device,
-                dtype=dtype,
-            )
-            config = {"training": _snapshot(each, "embedding")}
-            how: dict[str, Any] = {**run, "config": config}
-            done.append(evaluate(encoder, tier=own, tasks=tasks or None, limit=limit, **how))
-        _write_back(each, [result for one in done for result in one.results])
-        parts += [(f"{each.configuration}/seed_{each.seed}", one) for one in done]
-    joined = _joined(parts, label=str(outputs), folder=str(Run(**options).folder))
+            shown = options.get("show_progress", True)
+            encoder = load_encoder(each.folder, base=base, show_progress=shown, **how)
+            run["config"] = {"training": _snapshot(each, "embedding")}
+            done.append(evaluate(encoder, tasks=tasks or None, **run))
+        _write_back(each, [result for one in done for result in one])
+        runs += [(f"{each.configuration}/seed_{each.seed}: ", one) for one in done]
+    joined = EvaluationRun(
+        Results([result for _, one in runs for result in one]),
+        tuple(f"{name}{item}" for name, one in runs for item in one.reused),
+        {f"{name}{item}": why for name, one in runs for item, why in one.skipped.items()},
+        {f"{name}{item}": trace for name, one in runs for item, trace in one.failures.items()},
+        label=str(outputs),
+        kind="evaluations",
+        folder=str(Run(output=options.get("output")).folder),
+    )
     joined.raise_failures()
     return joined
 
 
-def _joined(
-    parts: Iterable[tuple[str, EvaluationRun]], *, label: str, folder: str
-) -> EvaluationRun:
-    """Return the runs as one, the names of their items preceded by those of ``parts``."""
-    parts = list(parts)
-    return EvaluationRun(
-        Results([result for _, run in parts for result in run.results]),
-        tuple(f"{name}: {item}" for name, run in parts for item in run.reused),
-        {f"{name}: {item}": why for name, run in parts for item, why in run.skipped.items()},
-        {f"{name}: {item}": trace for name, run in parts for item, trace in run.failures.items()},
-        label=label,
-        kind="evaluations",
-        folder=folder,
-    )
-
-
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
-    """Training settings and kind of evaluation, which must match to compare two runs."""
+    """Training settings and kind of evaluation, which must match to compare two runs.
+
+    Raises:
+        DataError: a damaged log; see `json_lines`.
+    """
     parts = {name: each.settings.get(name) or {} for name in ("model", "lora", "data")}
+    log = each.seed_folder / "train_log.jsonl"
+    entries = json_lines(log)[0] if log.exists() else ()
+    steps = (entry.get("global_step", entry.get("step")) for entry in entries)
     return {
         "kind": kind,
         "configuration": each.configuration,
@@ -235,32 +210,19 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
         "rank": parts["lora"].get("rank"),
         "base": parts["model"].get("base_model_name"),
         "data_seed": parts["data"].get("seed", each.seed),
-        "steps": _steps(each.seed_folder / "train_log.jsonl"),
+        "steps": max((n for n in steps if type(n) is int), default=None),  # a log may not say
         "settings": each.settings,
     }
-
-
-def _steps(log: Path) -> int | None:
-    """Number of optimisation steps, from the training log; None if it does not say.
-
-    Raises:
-        DataError: see `json_lines`.
-    """
-    entries = json_lines(log)[0] if log.exists() else ()
-    given = (entry.get("global_step", entry.get("step")) for entry in entries)
-    steps = [each for each in given if isinstance(each, int) and not isinstance(each, bool)]
-    return max(steps, default=None)
 
 
 def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
     """Write one file per data set, in the format that the training's analysis reads."""
     for result in results:
         main = result.task.main_metric
-        name = main.lower()
         value = {
             "dataset": result.config.get("collection", result.task.key),
             "per_query": dict(result.per_query.get(main, {})),
-            "aggregate": {name: result.main.value},
+            "aggregate": {main.lower(): result.main.value},
             "config": each.settings,
             "model": result.model.identity,
         }

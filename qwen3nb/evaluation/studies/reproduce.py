@@ -40,14 +40,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A published score and our reproduction of it.
-
-    Attributes:
-        published: the published score.
-        result: our record; None if the task did not run.
-        value: our score, or None.
-        reason: why the task did not run.
-    """
+    """A published score and our reproduction of it, or the reason why the task did not run."""
 
     published: Published
     result: Result | None
@@ -77,12 +70,12 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     """
     file = Path(__file__).parent / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
-    wanted_models, wanted_tasks = set(split_names(models)), set(split_names(tasks))
     selected = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows
         for task, value in row["values"].items()
-        if (not models or row["model"] in wanted_models) and (not tasks or task in wanted_tasks)
+        if (not models or row["model"] in split_names(models))
+        and (not tasks or task in split_names(tasks))
     ]
     if not selected:
         raise ValueError(f"no published score matches models {models!r} and tasks {tasks!r}")
@@ -92,12 +85,8 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
 def unavailable(scores: Iterable[Published]) -> list[Need]:
     """Return the data sets and models of ``scores`` that are not here, asking the hub once."""
     scores = list(scores)
-    return missing(
-        [
-            *needs(select_tasks(names=sorted({s.task for s in scores if "/" not in s.task}))),
-            *needs([], sorted({each.model for each in scores})),
-        ]
-    )
+    tasks = select_tasks(names=sorted({s.task for s in scores if "/" not in s.task}))
+    return missing([*needs(tasks), *needs([], sorted({each.model for each in scores}))])
 
 
 def reproduce(
@@ -119,34 +108,26 @@ def reproduce(
     scores = list(scores) if scores is not None else published_scores()
     absent = list(absent) if absent is not None else unavailable(scores)
     for published in scores:
-        wanted = (published.task, published.model)
-        if lost := [need.id for need in absent if {*need.used_by} & {*wanted}]:
+        wanted = {published.task, published.model}
+        if lost := [need.id for need in absent if {*need.used_by} & wanted]:
             reason = f"neither in the mirror nor on the hub: {', '.join(lost)}"
             yield Reproduction(published, None, None, reason)
             continue
         try:
-            result, value = _run(published, output, show_progress=show_progress)
+            model = load_model(published.model, show_progress=show_progress)
+            if "/" in published.task:
+                if (folder := mirrored(published.task)) is None:
+                    raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
+                (result,) = evaluate(model, folder, output=output, show_progress=False)
+                value = result.main.value
+            else:
+                result, *_ = evaluate(
+                    model, tasks=published.task, output=output, show_progress=False
+                )
+                value = result.task.mteb.value if result.task.mteb else None
         except (SpecError, MirrorError, EvaluationError) as error:
-            yield Reproduction(published, None, None, _reason(error))
+            # The last line of the innermost error's message.
+            last = str(error.__cause__ or error).strip().splitlines()[-1].strip()
+            yield Reproduction(published, None, None, last.rpartition("Error: ")[2])
             continue
         yield Reproduction(published, result, value)
-
-
-def _reason(error: Exception) -> str:
-    """The last line of the innermost error's message."""
-    inner = error.__cause__ or error
-    last = str(inner).strip().splitlines()[-1].strip()
-    return last.rpartition("Error: ")[2]
-
-
-def _run(published: Published, output: Path, *, show_progress: bool) -> tuple[Result, float | None]:
-    model = load_model(published.model, show_progress=show_progress)
-    if "/" not in published.task:
-        run = evaluate(model, tasks=published.task, output=output, show_progress=False)
-        theirs = run.results[0].task.mteb
-        return run.results[0], None if theirs is None else theirs.value
-    folder = mirrored(published.task)
-    if folder is None:
-        raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
-    (result,) = evaluate(model, folder, output=output, show_progress=False).results
-    return result, result.main.value

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,11 @@ from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import DEPTH
 from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
-from qwen3nb.evaluation.recording import means
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import Run
 from qwen3nb.extraction.export import ExportOptions
 from qwen3nb.extraction.extract import MODEL_TYPES, is_seq2seq
-from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -169,14 +169,10 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     ) -> dict[str, float]:
         """Return the scores of ``model`` by name, without ``eval_``; nothing is written.
 
-        Args:
-            model: a SentenceTransformer, or an encoder-decoder, which needs a ``tokenizer``.
-            output_path: not used; sentence-transformers gives it.
-            epoch: for the model card of a SentenceTransformer.
-            steps: likewise.
+        ``epoch`` and ``steps`` are for the model card of a SentenceTransformer.
 
         Raises:
-            SpecError: another kind of model, or no tokenizer.
+            SpecError: a model that is neither that nor an encoder-decoder with a tokenizer.
         """
         scores = self._scores(model, None)
         if hasattr(model, "model_card_data"):
@@ -186,13 +182,17 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, *, model: Any = None, **trainer: Any
     ) -> None:
-        """Refuse a model that cannot be scored before it is trained for hours.
-
-        Raises:
-            SpecError: as `__call__`, or weights that are sharded over processes.
-        """
+        """Refuse a model that cannot be scored, or is sharded, before it is trained for hours."""
         self._training = True
-        _check_whole(model)
+        # Of sharded weights, the main process has a part, which it cannot score alone.
+        fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
+        marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
+        if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
+            raise SpecError(
+                f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), "
+                "so that no process can score it alone; score the checkpoints: qwen3nb eval "
+                "--checkpoint FOLDER"
+            )
         with undisturbed(model):
             self._encoder(model, trainer.get("processing_class"))
 
@@ -213,8 +213,16 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         if self._logged(state):
             return
         self._log(state, **trainer)
-        if state.is_world_process_zero:
-            _rewrite_log(Path(args.output_dir) / f"checkpoint-{state.global_step}", state)
+        if not state.is_world_process_zero:
+            return
+        # The state of the checkpoint was written before the last entry of the log.
+        file = Path(args.output_dir) / f"checkpoint-{state.global_step}" / "trainer_state.json"
+        if not file.is_file():
+            log.warning("%s: not there, so the score is in the next checkpoint's only", file)
+            return
+        written = json.loads(file.read_bytes()) | {"log_history": state.log_history}
+        # As transformers writes it: a loss or a score may be NaN.
+        write_text(file, json.dumps(written, indent=2, sort_keys=True) + "\n")
 
     def _logged(self, state: Any) -> dict[str, float]:
         """Return the scores that the log has of this step, under their names there."""
@@ -234,8 +242,8 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         """Score the model in the main process; add the scores to the log of every process."""
         own = self._scores(model, processing_class) if state.is_world_process_zero else {}
         scores = {f"eval_{name}": value for name, value in _of_main_process(own).items()}
-        entry = {**scores, "step": state.global_step}
-        state.log_history.append(entry if state.epoch is None else {**entry, "epoch": state.epoch})
+        epoch = {} if state.epoch is None else {"epoch": state.epoch}
+        state.log_history.append({**scores, "step": state.global_step, **epoch})
         return scores
 
     def _scores(self, model: Any, tokenizer: Any) -> dict[str, float]:
@@ -252,12 +260,8 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     def _encoder(self, model: Any, tokenizer: Any) -> Encoder:
         if isinstance(model, SentenceTransformer):
             return WrappedEncoder(model, batch_size=self._batch_size, show_progress=False)
-        return TrainedEncoder(
-            model,
-            self._own_tokenizer(model, tokenizer),
-            self._options,
-            batch_size=self._batch_size,
-        )
+        own = self._own_tokenizer(model, tokenizer)
+        return TrainedEncoder(model, own, self._options, batch_size=self._batch_size)
 
     def _own_tokenizer(self, model: Any, given: Any) -> Any:
         """Return a tokenizer with prefix and end token that the training does not use."""
@@ -268,10 +272,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
                 "TrainingEvaluator, or processing_class= of the trainer"
             )
         if self._copied is None or self._copied[0] is not given:
-            stored = isinstance(given, str | Path)
-            own = (
-                load_tokenizer(ModelFolder(given), model.config) if stored else copy.deepcopy(given)
-            )
+            own = copy.deepcopy(given)
+            if isinstance(given, str | Path):
+                own = load_tokenizer(ModelFolder(given), model.config)
             if self._options.prefix or self._options.append_eos:
                 end = own.eos_token if self._options.append_eos else None
                 surround(own.backend_tokenizer, prefix=self._options.prefix, end=end)
@@ -286,25 +289,21 @@ def _measures(
     limit: int,
     batch_size: int,
 ) -> dict[str, Measure]:
-    """Return what scores an encoder on each set, by the name of the set.
-
-    Raises:
-        ValueError: both ``data`` and ``tasks`` or ``limit``, two sets of one name, or no set.
-        DataError: data that cannot be read.
-    """
+    """Return what scores an encoder on each set, by the name of the set."""
+    listed: list[tuple[str, Measure]] = []
     if data is None:
         run = Run(batch_size=batch_size)
 
-        def of_task(task: Any) -> Measure:
-            return lambda encoder: evaluate_task(encoder, task, run=run, limit=limit).main
+        def scored(task: Any, encoder: Encoder) -> Aggregate:
+            return evaluate_task(encoder, task, run=run, limit=limit).main
 
         selected = suite_tasks(tier=tier, tasks=tasks)
-        listed = [(task_key(task, limit=limit), of_task(task)) for task in selected]
+        listed += [(task_key(task, limit=limit), partial(scored, task)) for task in selected]
     elif tasks is not None or limit:
         raise ValueError("expected either data, or tasks with an optional limit; got both")
     else:
         parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
-        listed = [each for part in parts for each in _of_data(part)]
+        listed += [each for part in parts for each in _of_data(part)]
     if not listed:
         raise ValueError("expected data to score a model on; got none")
     if (name := first_duplicate(name for name, _ in listed)) is not None:
@@ -318,18 +317,14 @@ def _of_data(data: Any) -> Iterator[tuple[str, Measure]]:
     if isinstance(data, STSPairs):
         yield data.name, lambda encoder: evaluate_sts(encoder, data).spearman
         return
-    for collection in find_collections(data):
-        yield collection.name, _of_collection(collection)
-
-
-def _of_collection(collection: TestCollection) -> Measure:
     main = RECORDED["collection"][0]
 
-    def measure(encoder: Encoder) -> Aggregate:
+    def measure(collection: TestCollection, encoder: Encoder) -> Aggregate:
         run = search_collection(collection, encoder, depth=DEPTH)
-        return means(score_run(collection.qrels, run, [main], zeros=True), seed=0)[main]
+        return means(score_run(collection.qrels, run, [main], zeros=True))[main]
 
-    return measure
+    for collection in find_collections(data):
+        yield collection.name, partial(measure, collection)
 
 
 def _value(name: str, measure: Measure, encoder: Encoder) -> float:
@@ -345,18 +340,6 @@ def _value(name: str, measure: Measure, encoder: Encoder) -> float:
     return value
 
 
-def _check_whole(model: torch.nn.Module) -> None:
-    """Refuse weights of which a process has a part: the main process cannot score them alone."""
-    fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
-    marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
-    if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
-        raise SpecError(
-            f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), so "
-            "that no process can score it alone; score the checkpoints: qwen3nb eval --checkpoint "
-            "FOLDER"
-        )
-
-
 def _of_main_process(scores: dict[str, float]) -> dict[str, float]:
     """Return the scores that the main process has, in every process."""
     distributed = torch.distributed
@@ -365,17 +348,6 @@ def _of_main_process(scores: dict[str, float]) -> dict[str, float]:
         distributed.broadcast_object_list(shared, src=0)
         return shared[0]
     return scores
-
-
-def _rewrite_log(checkpoint: Path, state: Any) -> None:
-    """Put the log into the state of a checkpoint that was written before its last entry."""
-    file = checkpoint / "trainer_state.json"
-    if not file.is_file():
-        log.warning("%s: not there, so the score is in the next checkpoint's only", file)
-        return
-    written = json.loads(file.read_bytes()) | {"log_history": state.log_history}
-    # As transformers writes it: a loss or a score may be NaN.
-    write_text(file, json.dumps(written, indent=2, sort_keys=True) + "\n")
 
 
 @contextmanager
@@ -409,13 +381,9 @@ class TrainedEncoder(Encoder):
     def __init__(
         self, model: Any, tokenizer: Any, options: ExportOptions, *, batch_size: int
     ) -> None:
-        """Take the encoder of ``model``.
+        """Take the encoder of ``model``, which is not changed.
 
-        Args:
-            model: an encoder-decoder of transformers; it is not changed.
-            tokenizer: its tokenizer, which adds the prefix and the end token.
-            options: how an export would be used; the dtype is that of the weights.
-            batch_size: texts per batch if they must be padded.
+        ``tokenizer`` adds the prefix and the end token.
 
         Raises:
             SpecError: no encoder-decoder of Qwen3, weights that are not those of its
@@ -463,7 +431,10 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
     config = encoder_config(fields, pooling=options.pooling, normalize=options.normalize)
     with torch.device("meta"):
         encoder = Qwen3EncoderModel(config)
-    weights = _encoder_weights(model)
+    tensors = model.state_dict()
+    weights = {new: tensors[name] for name in tensors if (new := encoder_name(name)) is not None}
+    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
+        weights["embed_tokens.weight"] = tensors[embedding]
     whole = {key: value.shape for key, value in encoder.state_dict().items()}
     if odd := [key for key in whole if key not in weights or weights[key].shape != whole[key]]:
         raise SpecError(
@@ -475,12 +446,3 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
     # Frequencies are no weights: they are computed, as in a model that is loaded.
     encoder.rotary_emb = Qwen3RotaryEmbedding(config=config).to(encoder.device)
     return encoder.eval()
-
-
-def _encoder_weights(model: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors of the encoder under its own names."""
-    tensors = model.state_dict()
-    weights = {new: tensors[name] for name in tensors if (new := encoder_name(name)) is not None}
-    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
-        weights["embed_tokens.weight"] = tensors[embedding]
-    return weights

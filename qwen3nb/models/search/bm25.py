@@ -11,7 +11,7 @@ from each other than many models do.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -113,34 +113,23 @@ class BM25:
         started = time.perf_counter()
         names = [str(row["id"]) for row in queries]
         texts = [joined_query(row) for row in queries]
+        run: dict[str, dict[str, float]] = {}
         if top_ranked is None:
-            run = self._best(names, texts, min(top_k, len(self._documents)))
-        else:
+            depth = min(top_k, len(self._documents))
+            tokens = self._tokens(texts)
+            rows, scores = self._index.retrieve(tokens, k=depth, show_progress=False)
+            for name, ids, values in zip(names, rows, scores, strict=True):
+                best = zip(ids, values, strict=True)
+                run[name] = {self._documents[row]: float(value) for row, value in best if value > 0}
+        else:  # of the candidates those that share a word with the query
             words = self._tokens(texts, return_ids=False)
-            run = {
-                name: self._among(top_ranked.get(name, ()), each)
-                for name, each in zip(names, words, strict=True)
-            }
+            for name, own in zip(names, words, strict=True):
+                scores = self._scores(own)
+                known = [each for each in top_ranked.get(name, ()) if each in self._positions]
+                among = {each: float(scores[self._positions[each]]) for each in known}
+                run[name] = {each: value for each, value in among.items() if value > 0}
         self._count(len(run), started)
         return run
-
-    def _best(self, names: list[str], texts: list[str], depth: int) -> dict[str, dict[str, float]]:
-        rows, scores = self._index.retrieve(self._tokens(texts), k=depth, show_progress=False)
-        return {
-            name: {
-                self._documents[row]: float(value)
-                for row, value in zip(ids, values, strict=True)
-                if value > 0
-            }
-            for name, ids, values in zip(names, rows, scores, strict=True)
-        }
-
-    def _among(self, candidates: Iterable[str], words: Sequence[str]) -> dict[str, float]:
-        """Return the scores of the candidates that share a word with a query."""
-        scores = self._scores(words)
-        known = [name for name in candidates if name in self._positions]
-        values = {name: float(scores[self._positions[name]]) for name in known}
-        return {name: value for name, value in values.items() if value > 0}
 
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""

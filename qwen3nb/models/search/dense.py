@@ -17,7 +17,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_document, joined_query
 from qwen3nb.vectors.encode_file import encode_blocks
-from qwen3nb.vectors.store import VectorStore, stored_vectors
+from qwen3nb.vectors.store import stored_vectors
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -82,8 +82,7 @@ class DenseSearch:
     ) -> Run:
         """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
 
-        Raises:
-            ValueError: a document of ``top_ranked`` is not in the corpus.
+        Raise ValueError if one of these is not in the corpus.
         """
         batch_size = (encode_kwargs or {}).get("batch_size")
         encoding = {"task_metadata": task_metadata, "batch_size": batch_size}
@@ -101,7 +100,9 @@ class DenseSearch:
             k=top_k,
             **self._scoring,
         )
-        return hits.run(names, self._names(hits))
+        # The names of the documents that were hit, not of the whole corpus.
+        rows = np.unique(hits.ids[hits.ids >= 0]).tolist()
+        return hits.run(names, dict(zip(rows, document_ids(self._corpus, rows), strict=True)))
 
     @property
     def _scoring(self) -> dict[str, Any]:
@@ -109,11 +110,6 @@ class DenseSearch:
 
     def _documents(self) -> Iterator[str]:
         return (joined_document(row) for row in self._corpus)
-
-    def _names(self, hits: Hits) -> dict[int, str]:
-        """Return the names of the documents that were hit, not of the whole corpus."""
-        positions = np.unique(hits.ids[hits.ids >= 0]).tolist()
-        return dict(zip(positions, document_ids(self._corpus, positions), strict=True))
 
     def _rerank(
         self,
@@ -123,18 +119,6 @@ class DenseSearch:
         k: int,
         encoding: dict[str, Any],
     ) -> Run:
-        positions = self._positions(candidates)
-        vectors = self._encoder.encode(list(texts), role="query", **encoding)
-        with stored_vectors(
-            self._encoder, self._documents(), total=len(self._corpus), role="passage", **encoding
-        ) as documents:
-            return {
-                name: self._among(vector, list(dict.fromkeys(wanted)), positions, documents, k=k)
-                for vector, (name, wanted) in zip(vectors, candidates.items(), strict=True)
-            }
-
-    def _positions(self, candidates: Mapping[str, Sequence[str]]) -> dict[str, int]:
-        """Return the positions of all candidates in the corpus."""
         wanted = {name for each in candidates.values() for name in each}
         names = document_ids(self._corpus, range(len(self._corpus)))
         positions = {name: row for row, name in enumerate(names) if name in wanted}
@@ -143,19 +127,16 @@ class DenseSearch:
                 f"candidate {lost[0]!r} is not in the corpus ({len(lost)} in total); are the "
                 "candidates those of this corpus?"
             )
-        return positions
-
-    def _among(
-        self,
-        query: Floats,
-        names: Sequence[str],
-        positions: Mapping[str, int],
-        documents: VectorStore,
-        *,
-        k: int,
-    ) -> dict[str, float]:
-        """Return the scores of the ``k`` best of the named documents."""
-        if not names:
-            return {}
-        rows = documents.rows(np.array([positions[name] for name in names]))
-        return search(query[None], rows, k=k, **self._scoring).run([""], names)[""]
+        vectors = self._encoder.encode(list(texts), role="query", **encoding)
+        run: Run = {}
+        with stored_vectors(
+            self._encoder, self._documents(), total=len(self._corpus), role="passage", **encoding
+        ) as documents:
+            for vector, (query, given) in zip(vectors, candidates.items(), strict=True):
+                own = list(dict.fromkeys(given))
+                run[query] = {}
+                if own:
+                    rows = documents.rows(np.array([positions[name] for name in own]))
+                    hits = search(vector[None], rows, k=k, **self._scoring)
+                    run |= hits.run([query], own)
+        return run

@@ -57,9 +57,7 @@ class Hits:
     ) -> dict[str, dict[str, float]]:
         """Return the hits as a run: a score per query and document name.
 
-        Args:
-            queries: names of the Q queries.
-            documents: names of the N documents, or of those among the hits, by position.
+        ``documents`` has the names of all documents, or by position of those among the hits.
         """
         return {
             query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}
@@ -363,13 +361,7 @@ def _by_numpy(
     return rows, ids
 
 
-def _by_torch(
-    queries: Floats,
-    documents: Floats,
-    k: int,
-    floor: Doubles,
-    error: Doubles,
-) -> Pairs:
+def _by_torch(queries: Floats, documents: Floats, k: int, floor: Doubles, error: Doubles) -> Pairs:
     import torch
 
     with torch.inference_mode():
@@ -384,13 +376,7 @@ def _by_torch(
     return rows.numpy(), ids.numpy()
 
 
-def _by_faiss(
-    queries: Floats,
-    documents: Floats,
-    k: int,
-    floor: Doubles,
-    error: Doubles,
-) -> Pairs:
+def _by_faiss(queries: Floats, documents: Floats, k: int, floor: Doubles, error: Doubles) -> Pairs:
     import faiss
 
     wanted = k + _SPARE

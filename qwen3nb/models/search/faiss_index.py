@@ -42,13 +42,7 @@ _GPU = ("flat", "ivf")
 
 @dataclass(frozen=True)
 class IndexFamily:
-    """A family of indexes.
-
-    Attributes:
-        about: a short description.
-        parameter: FAISS's name of the search parameter that trades speed for recall, or empty.
-        grid: values to try.
-    """
+    """A family of indexes; the parameter that trades speed for recall, and values to try."""
 
     about: str
     parameter: str = ""
@@ -138,7 +132,12 @@ def recall_at_k(
     Raises:
         ValueError: mismatched shapes, or ``k`` below 1.
     """
-    _checked(vectors.shape, queries.shape, k)
+    shapes = vectors.shape, queries.shape
+    if [len(each) for each in shapes] != [2, 2] or shapes[0][1] != shapes[1][1] or k < 1:
+        raise ValueError(
+            "expected documents (N, D), queries (Q, D) and k of 1 or more; got "
+            f"{shapes[0]}, {shapes[1]} and {k}"
+        )
     documents = VectorStore.of(vectors)
     if len(retrieved) != len(queries):
         raise ValueError(f"expected retrieved ids of {len(queries)} queries; got {len(retrieved)}")
@@ -193,30 +192,30 @@ def build_index(
             index = faiss.index_factory(documents.shape[1], made, faiss.METRIC_INNER_PRODUCT)
         else:
             made, index, largest = makers[family](faiss, documents.shape, seed, options)
-        _train(faiss, index, family, documents)
-        _add(index, family, documents)
+        if family == "ivf":
+            index.train(_sample(faiss, documents, index.nlist, index.cp))
+        elif family == "pq":
+            index.train(_sample(faiss, documents, index.pq.ksub, index.pq.cp))
+        elif family == "sq8":
+            index.train(np.stack(extremes(documents)))
+        for part in documents.blocks():
+            index.add(_bits(part) if family == "binary" else part)
         seconds = time.perf_counter() - started
-    size = _serialized_size(faiss, index, family)
+    sizes: list[int] = []  # of the parts of the serialised index, which is not held
+    write = faiss.write_index_binary if family == "binary" else faiss.write_index
+    write(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
+    target = "cpu"
+    has_gpu = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
+    if has_gpu and family in _GPU and device.startswith(("cuda", "auto")):
+        target = "cuda"
+        resources = faiss.StandardGpuResources()
+        index = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
+        index.resources = resources  # must live as long as the index
     if family == "binary":
-        return AnnIndex(family, made, seconds, size, "cpu", largest, _binary_search(index))
-    target = "cuda" if _on_gpu(faiss, family, device) else "cpu"
-    search = _search(_to_gpu(index, device) if target == "cuda" else index, family, largest, target)
-    return AnnIndex(family, made, seconds, size, target, largest, search)
-
-
-def _train(faiss: Any, index: Any, family: str, vectors: VectorStore) -> None:
-    """Train an index as FAISS does when it is given all ``vectors`` (N, D).
-
-    IVF and PQ cluster a sample that FAISS draws from all vectors, of at most 256 per centroid:
-    the same sample is drawn here, and only it is read. SQ8 needs the extremes of each
-    dimension. The other families are not trained.
-    """
-    if family == "ivf":
-        index.train(_sample(faiss, vectors, index.nlist, index.cp))
-    elif family == "pq":
-        index.train(_sample(faiss, vectors, index.pq.ksub, index.pq.cp))
-    elif family == "sq8":
-        index.train(np.stack(extremes(vectors)))
+        search = _binary_search(index)
+    else:
+        search = _search(index, family, largest, target)
+    return AnnIndex(family, made, seconds, sum(sizes), target, largest, search)
 
 
 def extremes(vectors: VectorStore) -> tuple[Vectors, Vectors]:
@@ -236,33 +235,6 @@ def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> 
     order = np.empty(len(vectors), dtype=np.int32)
     faiss.rand_perm(faiss.swig_ptr(order), len(order), settings.seed)
     return vectors.rows(order[:most].astype(np.int64))
-
-
-def _add(index: Any, family: str, vectors: VectorStore) -> None:
-    """Add ``vectors`` in blocks; of a binary index their signs."""
-    for part in vectors.blocks():
-        index.add(np.packbits(part > 0, axis=1) if family == "binary" else part)
-
-
-def _serialized_size(faiss: Any, index: Any, family: str) -> int:
-    """Return the bytes of the serialised index, which is not held."""
-    sizes: list[int] = []
-    write = faiss.write_index_binary if family == "binary" else faiss.write_index
-    write(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
-    return sum(sizes)
-
-
-def _on_gpu(faiss: Any, family: str, device: str) -> bool:
-    there = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
-    return there and family in _GPU and device.startswith(("cuda", "auto"))
-
-
-def _to_gpu(index: Any, device: str) -> Any:
-    faiss = _faiss()
-    resources = faiss.StandardGpuResources()
-    moved = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
-    moved.resources = resources  # must live as long as the index
-    return moved
 
 
 def _ivf(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
@@ -353,11 +325,7 @@ def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vec
 def measure_speed(
     search: Callable[[Vectors], object], queries: Vectors, *, threads: int = 1
 ) -> Speed:
-    """Time ``search`` on queries (Q, D), after a warm-up with the same queries.
-
-    Raises:
-        ValueError: no queries, or ``threads`` below 1.
-    """
+    """Time ``search`` on queries (Q, D), after a warm-up with the same queries."""
     if not len(queries) or threads < 1:
         raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
     with threads_of(threads):
@@ -366,7 +334,7 @@ def measure_speed(
             search(queries[row : row + 1])
         singles: list[float] = []
         for row in range(len(queries)):
-            singles += [_seconds(search, queries[row : row + 1])]
+            singles.append(_seconds(search, queries[row : row + 1]))
             if len(singles) >= 20 and sum(singles) > SINGLES:
                 break
         batches: list[float] = []
@@ -419,11 +387,3 @@ def _refuse(options: Mapping[str, int]) -> None:
 def _within(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise ValueError(f"{name} is {value}; expected {low} to {high}")
-
-
-def _checked(documents: tuple[int, ...], queries: tuple[int, ...], k: int) -> None:
-    if not len(documents) == len(queries) == 2 or documents[1] != queries[1] or k < 1:
-        raise ValueError(
-            f"expected documents (N, D), queries (Q, D) and k of 1 or more; got "
-            f"{documents}, {queries} and {k}"
-        )

@@ -31,6 +31,7 @@ from qwen3nb.report.card.facts import (
     training_facts,
     training_of,
 )
+from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.one_model import (
     main_scores_table,
     parts_table,
@@ -38,7 +39,6 @@ from qwen3nb.report.leaderboard.one_model import (
     suite_table,
     summarise,
 )
-from qwen3nb.report.leaderboard.tables import leaderboard
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json

@@ -30,8 +30,8 @@ from qwen3nb.analysis.comparison.history import TrendPoint, trend
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
+from qwen3nb.report.comparison.compare import difference_by_category, difference_cells, p_cell
 from qwen3nb.report.comparison.explorer import query_text, top_documents
-from qwen3nb.report.comparison.tables import difference_by_category, difference_cells
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
@@ -99,10 +99,31 @@ class CandidateReport:
 
     @cached_property
     def decision(self) -> Decision:
-        """Which model to use; a model that is taken has its other metrics named."""
-        decision = decide(self.differences, comparison=self.comparison)
-        kept = decision.use == decision.current
-        more = self._missed() if kept else self._drawbacks(decision.use)
+        """Which model to use, and what speaks against it.
+
+        That is the difference of the best candidate which may have been missed where none is
+        shown, or the tested metrics by which a model that is taken is significantly worse.
+        """
+        decision, how = decide(self.differences, comparison=self.comparison), self.comparison
+        if decision.use != decision.current:
+            more = "".join(
+                f"; but it is worse by {evidence(each)}"
+                for metric in self.tested[1:]
+                for each in how.differences
+                if (each.metric, each.first) == (metric, decision.use)
+                if each.difference < 0 and each.significant(how.procedure.alpha)
+            )
+            return replace(decision, reason=decision.reason + more)
+        best = max(self.differences, key=lambda each: each.difference)
+        least = how.detectable(best)
+        if all(each.verdict.startswith("worse") for each in self.recommendations):
+            more = ""
+        elif best.tied == best.n:
+            more = "; they tie on every query"
+        elif least is None or least >= 1:
+            more = "; these queries are too few to show any difference"
+        else:
+            more = f"; these queries would show a difference of {least:.3f} in 80 % of samples"
         return replace(decision, reason=decision.reason + more)
 
     @property
@@ -179,28 +200,6 @@ class CandidateReport:
         order = list(self.records)
         return tuple(sorted(task.with_baseline, key=lambda each: order.index(each.first)))
 
-    def _missed(self) -> str:
-        """Which difference of the best candidate may have been missed where none is shown."""
-        best = max(self.differences, key=lambda each: each.difference)
-        least = self.comparison.detectable(best)
-        if all(each.verdict.startswith("worse") for each in self.recommendations):
-            return ""
-        if best.tied == best.n:
-            return "; they tie on every query"
-        if least is None or least >= 1:
-            return "; these queries are too few to show any difference"
-        return f"; these queries would show a difference of {least:.3f} in 80 % of samples"
-
-    def _drawbacks(self, model: str) -> str:
-        """The tested metrics by which a model that is taken is significantly worse."""
-        return "".join(
-            f"; but it is worse by {evidence(each)}"
-            for metric in self.tested[1:]
-            for each in self.comparison.differences
-            if (each.metric, each.first) == (metric, model)
-            if each.difference < 0 and each.significant(self.comparison.procedure.alpha)
-        )
-
     def _t_test(self, difference: PairedDifference) -> float | None:
         """The p-value of the paired t-test, not corrected; None without a spread or if untested."""
         if difference.metric not in self.tested:
@@ -221,15 +220,13 @@ class CandidateReport:
 
     def _recommendations(self) -> Table:
         rows = (
-            {
-                f"against {self.current}": each.model,
-                "verdict": Cell(each.verdict, strong=each.matters),
-                "why": each.text.partition(": ")[2],
-            }
+            (each.model, Cell(each.verdict, strong=each.matters), each.text.partition(": ")[2])
             for each in self.recommendations
         )
         note = " ".join(filter(None, (rule(self.comparison, self.deciding), self.caution)))
-        return Table.of(rows, note=note, kind="words")
+        return Table.of(
+            rows, (f"against {self.current}", "verdict", "why"), note=note, kind="words"
+        )
 
     def _models(self) -> Table:
         rows = (
@@ -237,7 +234,11 @@ class CandidateReport:
                 "model": name,
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
-                "prompts": _prompts(record),
+                "prompts": ", ".join(
+                    f"{role}: {text!r}"
+                    for role, text in (record.model.settings.get("prompts") or {}).items()
+                )
+                or "none",
                 "time": (duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
                 "per query": duration_text(_query_seconds(record)),
             }
@@ -288,7 +289,7 @@ class CandidateReport:
                 "category": row.category,
                 "value": (f"{row.first:.3f}", f"against {row.second:.3f}"),
                 "Δ\n95 % interval": (f"{row.difference:+.3f}", interval_text(row.interval)),
-                "p\ncorrected": _p_value(row.p_value, row.interval, alpha),
+                "p\ncorrected": p_cell(row.p_value, row.interval, alpha=alpha),
                 "queries": row.n,
             }
             for each in self.breakdowns
@@ -327,7 +328,7 @@ class CandidateReport:
                     number_text(run.change, sign=True),
                     interval_text(run.change_interval),
                 ),
-                "p\ncorrected": _p_value(run.p_value, run.change_interval, alpha),
+                "p\ncorrected": p_cell(run.p_value, run.change_interval, alpha=alpha),
                 "queries": run.n,
             }
             for run in self.runs
@@ -341,15 +342,12 @@ class CandidateReport:
         """Return the tables under their titles as Markdown, escaped."""
         record = self.records[self.current]
         dropped = len(record.config.get("dropped") or ())
-        size = [
-            *(f"{count:,} {what}" for what, count in record.task.size.items()),
-            *[f"{dropped} queries dropped"] * bool(dropped),
-            f"revision {record.task.revision[:8]}",
-        ]
+        size = [f"{count:,} {what}" for what, count in record.task.size.items()]
+        size += [f"{dropped} queries dropped"] * bool(dropped)
         finished = max(each.finished for each in self.records.values())
-        data = escaped(f"{self.task}: {', '.join(size)}")
+        data = f"{self.task}: {', '.join([*size, f'revision {record.task.revision[:8]}'])}"
         parts = [f"# {escaped(self.decision.title)}", escaped(self.headline)]
-        parts.append(f"{data}, {finished[:10]}.")
+        parts.append(f"{escaped(data)}, {finished[:10]}.")
         for name, table in self.tables().items():
             parts += [f"## {name}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
@@ -392,37 +390,24 @@ class CandidateReport:
 
     def _as_dict(self, difference: PairedDifference) -> dict[str, Any]:
         """Return a difference under the keys of the JSON schema."""
-        value = asdict(difference)
-        mean, current = value.pop("means")
-        p, adjusted = value.pop("p_value"), value.pop("corrected")
-        for name in ("first", "second", "task"):
-            del value[name]
+        shown = ("first", "second", "task", "means", "p_value", "corrected")
         tested = difference.metric in self.tested
         return {
             "model": difference.first,
-            "mean": mean,
-            "current": current,
-            "p_value": p if tested else None,
-            "adjusted": adjusted if tested else None,
+            "mean": difference.means[0],
+            "current": difference.means[1],
+            "p_value": difference.p_value if tested else None,
+            "adjusted": difference.corrected if tested else None,
             "t_p_value": self._t_test(difference),
             "detectable": self.comparison.detectable(difference),
-            **value,
+            **{name: value for name, value in asdict(difference).items() if name not in shown},
         }
-
-
-def _p_value(value: float | None, interval: tuple[float, float] | None, alpha: float) -> Cell:
-    return Cell(p_value_text(value), strong=significant(value, interval, alpha=alpha))
 
 
 def _top_text(result: Result, query: str) -> str:
     """The best documents of a query; a search that finds none is not one that kept none."""
     none = "none" if isinstance(result.config.get("top"), Mapping) else "not kept"
     return ", ".join(top_documents(result, query)[:_BEST]) or none
-
-
-def _prompts(result: Result) -> str:
-    prompts = result.model.settings.get("prompts") or {}
-    return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
 
 
 def _query_seconds(result: Result) -> float | None:

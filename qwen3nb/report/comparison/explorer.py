@@ -15,7 +15,7 @@ import html
 import itertools
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -72,7 +72,7 @@ def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> 
     kept = result.config.get("queries")
     if isinstance(kept, dict) and query in kept:
         return str(kept[query])
-    return (texts.text(query) if texts else "") or query
+    return (texts and texts.text(query)) or query
 
 
 def texts_at_hand(result: Result) -> tuple[SearchTexts | None, str]:
@@ -139,9 +139,7 @@ class Explorer:
     def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
         """Return a row per query: its text, both scores, their difference; the largest first.
 
-        Args:
-            first: name of a model; by default the best.
-            second: name of another; by default the second best.
+        Of the two best models, or of others by their names.
 
         Raises:
             ValueError: an unknown model; lists the known ones.
@@ -158,10 +156,7 @@ class Explorer:
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
         """Look at one query: its judged documents, and what two models rank first.
 
-        Args:
-            query: its id; by default the one on which the two models differ most.
-            first: name of a model; by default the best.
-            second: name of another; by default the second best.
+        By default the one on which the two best models differ most.
 
         Raises:
             ValueError: an unknown query or model.
@@ -177,8 +172,26 @@ class Explorer:
             )
         at = self.matrix.queries.index(query)
         values = " and ".join(f"{n} {s[at]:.3f}" for n, s in zip(models, scores, strict=True))
+        grades = self.texts.grades(query) if self.texts else {}
+        tops = [top_documents(self.records[name], query) for name in models]
+        shown = dict.fromkeys([*_best(grades)[:_SHOWN], *tops[0][:_SHOWN], *tops[1][:_SHOWN]])
+        read = self.texts.documents({query: list(shown)})[query] if self.texts else {}
+        rows = []
+        for name in shown:
+            row = read.get(name, DocumentText("", ""))
+            ranks = ((top.index(name) + 1 if name in top else None, len(top)) for top in tops)
+            rows.append(
+                (
+                    (row.title or name, cut(row.text, _LONGEST)),
+                    number(grades.get(name), "d", absent="not judged"),
+                    *(
+                        number(rank, "d", absent=f"after {kept}" if kept else "not kept")
+                        for rank, kept in ranks
+                    ),
+                )
+            )
         return Table.of(
-            self._documents(query, models),
+            rows,
             ("document", "grade", *(f"{name}\nrank" for name in models)),
             note=self.note,
             empty=self.note or self._unranked() or "No document is judged.",
@@ -193,33 +206,13 @@ class Explorer:
         rest = [name for name in self.models if name not in given]
         return first or rest.pop(0), second or rest.pop(0)
 
-    def _documents(self, query: str, models: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
-        """Yield the judged documents and the first of each model, with grade and ranks."""
-        grades = self.texts.grades(query) if self.texts else {}
-        tops = [top_documents(self.records[name], query) for name in models]
-        shown = dict.fromkeys([*_best(grades)[:_SHOWN], *tops[0][:_SHOWN], *tops[1][:_SHOWN]])
-        read = self.texts.documents({query: list(shown)})[query] if self.texts else {}
-        for name in shown:
-            row = read.get(name, DocumentText("", ""))
-            ranks = (
-                number(
-                    top.index(name) + 1 if name in top else None,
-                    "d",
-                    absent=f"after {len(top)}" if top else "not kept",
-                )
-                for top in tops
-            )
-            grade = number(grades.get(name), "d", absent="not judged")
-            yield (row.title or name, cut(row.text, _LONGEST)), grade, *ranks
-
     def _unranked(self) -> str:
         """Say which models' records have no rankings, if any."""
         without = [name for name in self.offered if not self.records[name].config.get("top")]
-        if not without:
-            return ""
         every = len(without) == len(self.offered)
         which = "These records" if every else f"Records of {', '.join(without)}"
-        return f"{which} keep no rankings, as older versions wrote them; evaluate with --fresh."
+        rest = " keep no rankings, as older versions wrote them; evaluate with --fresh."
+        return f"{which}{rest}" if without else ""
 
     def _not_offered(self) -> str:
         """Say how many models the page does not offer, and how to choose those that it does."""
@@ -235,30 +228,24 @@ class Explorer:
     def table(self) -> Table:
         """Return the queries on which the two best models differ most."""
         across, up = self.models[:2]
-        first, second = (self.matrix.column(name) for name in (across, up))
-        order = np.argsort(-np.abs(first - second), kind="stable")[:12]
-        metric = self.matrix.metric
+        first, second = self.matrix.column(across), self.matrix.column(up)
+        rows = []
+        for i in np.argsort(-np.abs(first - second), kind="stable")[:12]:
+            query = self.matrix.queries[i]
+            text, link = self.text(query), explorer_link(query, across, up)
+            cell = Cell(cut(text, _LONGEST), "" if text == query else query, link=link)
+            delta = number(float(first[i] - second[i]), "+.3f")
+            rows.append((cell, float(first[i]), float(second[i]), delta))
+        metric, n = self.matrix.metric, len(first)
         return Table.of(
-            (
-                {
-                    "query": self._query_cell(self.matrix.queries[i], across, up),
-                    f"{across}\n{metric}": float(first[i]),
-                    f"{up}\n{metric}": float(second[i]),
-                    "Δ": number(float(first[i] - second[i]), "+.3f"),
-                }
-                for i in order
-            ),
+            rows,
+            ("query", f"{across}\n{metric}", f"{up}\n{metric}", "Δ"),
             note="Selected by their difference, they say nothing about the mean.",
             kind="words",
             name="largest-differences",
-            caption=f"{short_task(self.matrix.task)}: the {len(order)} queries of {len(first)} on "
+            caption=f"{short_task(self.matrix.task)}: the {len(rows)} queries of {n} on "
             "which the two models with the best means differ most.",
         )
-
-    def _query_cell(self, query: str, first: str, second: str) -> Cell:
-        text = self.text(query)
-        detail = "" if text == query else query
-        return Cell(cut(text, _LONGEST), detail, link=explorer_link(query, first, second))
 
     def _data(self) -> dict[str, Any]:
         """Return the data that the page's script shows."""
@@ -395,7 +382,9 @@ def query_details(
     """
     details = {query: _detail(query, records, texts) for query in queries}
     named = {
-        query: {*itertools.chain(*(top[:_SHOWN] for top in each["top"].values())), *each["judged"]}
+        query: dict.fromkeys(
+            [name for top in each["top"].values() for name in top[:_SHOWN]] + each["judged"]
+        )
         for query, each in details.items()
     }
     documents: dict[str, list[str]] = {}

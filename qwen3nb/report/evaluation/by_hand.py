@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,25 +30,8 @@ _ENCODED = 1_000  # documents that are encoded for one query
 _SEARCHED = 50_000  # documents that are searched for one query, of an encoder with stored vectors
 
 
-@dataclass(frozen=True)
-class _Search:
-    """One query of a test collection, its ranking and its score in the record."""
-
-    collection: TestCollection
-    query: str
-    ranked: tuple[str, ...]
-    scores: Mapping[str, float]
-    metric: str
-    score: float
-
-
 def query_table(
-    model: Any,
-    data: Sequence[Any],
-    results: Iterable[Result],
-    *,
-    query: str = "",
-    limit: int = 0,
+    model: Any, data: Sequence[Any], results: Iterable[Result], *, query: str = "", limit: int = 0
 ) -> Table | None:
     """Return what a model ranks first for one query, and its judged documents.
 
@@ -65,20 +48,7 @@ def query_table(
     Raises:
         ValueError: no such query; names some that there are.
     """
-    for result in sorted(_searched(results), key=lambda each: each.task.size["documents"]):
-        if not _affordable(model, result.task.size["documents"]):
-            return None
-        for each in data:
-            collection = _collection(each, result, limit)
-            if collection is not None:
-                why = "" if query else "The query whose score is nearest to the mean. "
-                return _shown(_search(model, collection, result, query), result, why)
-    return None
-
-
-def _searched(results: Iterable[Result]) -> list[Result]:
-    """Return the records of a search in one corpus."""
-    return [
+    searched = [
         each
         for each in results
         if each.task.type == "Retrieval"
@@ -86,6 +56,14 @@ def _searched(results: Iterable[Result]) -> list[Result]:
         and "documents" in each.task.size
         and each.task.main_metric in each.per_query
     ]
+    for result in sorted(searched, key=lambda each: each.task.size["documents"]):
+        if not _affordable(model, result.task.size["documents"]):
+            return None
+        for each in data:
+            collection = _collection(each, result, limit)
+            if collection is not None:
+                return _query_table(model, collection, result, query)
+    return None
 
 
 def _affordable(model: Any, documents: int) -> bool:
@@ -126,21 +104,6 @@ def _loaded(task: Any, limit: int) -> Iterator[None]:
         yield
 
 
-def _search(model: Any, collection: TestCollection, result: Result, query: str) -> _Search:
-    metric = result.task.main_metric
-    values = result.per_query[metric]
-    if query and query not in values:
-        known = ", ".join(sorted(values)[:5])
-        raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
-    name = query or typical_query(values)
-    scores = _scores(model, collection, collection.queries[name])
-    if collection.skip_self:
-        scores = {document: score for document, score in scores.items() if document != name}
-    return _Search(
-        collection, name, tuple(rank_documents(scores)), scores, metric, float(values[name])
-    )
-
-
 def typical_query(values: Mapping[str, float]) -> str:
     """Return the query whose score is nearest to the mean; of several, the first by id.
 
@@ -162,35 +125,44 @@ def _scores(model: Any, collection: TestCollection, text: str) -> dict[str, floa
     return {name: float(score) for name, score in ranked.items()}
 
 
-def _shown(search: _Search, result: Result, why: str) -> Table:
-    collection, ranked = search.collection, search.ranked
-    grades = collection.qrels[search.query]
+def _query_table(model: Any, collection: TestCollection, result: Result, query: str) -> Table:
+    metric = result.task.main_metric
+    values = result.per_query[metric]
+    if query and query not in values:
+        known = ", ".join(sorted(values)[:5])
+        raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
+    why = "" if query else "The query whose score is nearest to the mean. "
+    query = query or typical_query(values)
+    scores = _scores(model, collection, collection.queries[query])
+    if collection.skip_self:
+        scores.pop(query, None)
+    ranked = list(rank_documents(scores))
+    grades = collection.qrels[query]
     relevant = {name for name, grade in grades.items() if grade > 0}
     rest = [name for name in ranked[_TOP:] if name in relevant]
-    text = shortened(collection.queries[search.query])
+    words = {None: "not judged", True: "relevant", False: "not relevant"}
+    rows = (
+        {
+            "rank": ranked.index(name) + 1 if name in scores else "not retrieved",
+            "document": Cell(
+                shortened(collection.documents.get(name, "(not in the corpus)")),
+                name,
+                strong=name in relevant,
+            ),
+            "score": f"{scores[name]:.3f}" if name in scores else None,
+            "judged": words[name in relevant if name in grades else None],
+        }
+        for name in [*ranked[:_TOP], *rest, *sorted(relevant - {*ranked})]
+    )
     return Table.of(
-        (
-            {
-                "rank": ranked.index(name) + 1 if name in search.scores else "not retrieved",
-                "document": Cell(
-                    shortened(collection.documents.get(name, "(not in the corpus)")),
-                    name,
-                    strong=name in relevant,
-                ),
-                "score": f"{search.scores[name]:.3f}" if name in search.scores else None,
-                "judged": {None: "not judged", True: "relevant", False: "not relevant"}[
-                    name in relevant if name in grades else None
-                ],
-            }
-            for name in [*ranked[:_TOP], *rest, *sorted(relevant - {*ranked})]
-        ),
+        rows,
         note=f"{why}Searched again among all {len(collection.documents):,} documents of "
         f"{short_task(result.task.key)}: the first {_TOP}, then any relevant document below them. "
         "Relevant documents in bold.",
         kind="words",
         name="one-query",
-        caption=f"Query {search.query}: “{text}” has {search.metric} "
-        f"{number_text(search.score)} with {result.model.label}.",
+        caption=f"Query {query}: “{shortened(collection.queries[query])}” has {metric} "
+        f"{number_text(float(values[query]))} with {result.model.label}.",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -157,6 +156,16 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     known_baseline(load_results(options.get("output_dir") or None, adapters=False), baseline)
     needs = look(checkpoint, **options)
     needs.preflight.require()
+    # What a record stores is what changes it, not where it is kept.
+    apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache"}
+    config = {
+        "checkpoint": checkpoint,
+        **needs.selection,
+        "data": options.get("data", ""),
+        "limit": needs.limit,
+        **{name: value for name, value in options.items() if name not in apart},
+        "baseline": baseline,
+    }
     evaluation = evaluate(
         needs.model,
         needs.data or None,
@@ -166,24 +175,9 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         output=needs.run.output,
         seed=needs.run.seed,
         batch_size=needs.run.batch_size,
-        config=_parameters(checkpoint, needs, options, baseline),
+        config=config,
         runs=needs.run.runs,
         strict=False,
     )
     write_all_results(needs.run.output)
     return CheckedRun(needs, evaluation, baseline)
-
-
-def _parameters(
-    checkpoint: str, needs: Needs, options: Mapping[str, Any], baseline: str
-) -> dict[str, Any]:
-    """Return what a record stores: what changes it, not where it is kept."""
-    apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache"}
-    return {
-        "checkpoint": checkpoint,
-        **needs.selection,
-        "data": options.get("data", ""),
-        "limit": needs.limit,
-        **{name: value for name, value in options.items() if name not in apart},
-        "baseline": baseline,
-    }

@@ -29,11 +29,7 @@ def scores_table(
 ) -> Table | Sections:
     """Return a row per task: the main score, and its paired difference from the baseline.
 
-    Many tasks are in a folded table per type.
-
-    Args:
-        scores: from `against_baseline`.
-        skipped: why a task has no result, by key.
+    Many tasks are in a folded table per type. Tasks that are skipped show the reason.
     """
     if len(scores) <= MANY:
         return _table(scores, "scores", "", skipped or {})
@@ -117,13 +113,7 @@ def terminal_table(
     reused: Sequence[str] = (),
     skipped: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return the scores with a line per task, for a terminal.
-
-    Args:
-        scores: from `against_baseline`.
-        reused: tasks whose record was there already.
-        skipped: why a task has no result, by key.
-    """
+    """Return the scores with a line per task, for a terminal; which records are reused."""
     by_reason: dict[str, list[str]] = {}
     for task, reason in (skipped or {}).items():
         by_reason.setdefault(reason, []).append(short_task(task))
@@ -134,7 +124,7 @@ def terminal_table(
                 "task": short_task(each.task),
                 "metric": each.metric,
                 "score": number_text(each.score.value),
-                "95 % interval": interval_text(_ends(each), sign=False),
+                "95 % interval": interval_text(number(each.score).interval, sign=False),
                 "Δ": Cell(number_text(each.difference, sign=True), strong=each.significant),
                 "to": each.reference or each.why,
                 "n": f"{each.score.n} {each.unit}",
@@ -225,46 +215,36 @@ def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
         for verdict in ("better", "worse", "not shown")
     }
     better, worse, open_ones = (len(each) for each in sides.values())
-    if not better and not worse:
-        largest = max(own, key=lambda each: abs(each.difference or 0.0))
-        return (
-            f"No difference between {model} and {baseline} is shown on "
-            f"{'either of the two' if len(own) == 2 else f'any of the {len(own)}'} tasks compared "
-            f"with it (the largest, on {short_task(largest.task)}: {_effect(largest)})."
-        )
+    n = len(own)
     first, second = ("better", "worse") if better >= worse else ("worse", "better")
-    largest = max(sides[first], key=lambda each: abs(each.difference or 0.0))
-    text = f"{model} is {first} than {baseline} on {_count(len(sides[first]), len(own))}"
+    largest = max(sides[first] or own, key=lambda each: abs(each.difference or 0.0))
+    which = f"(the largest, on {short_task(largest.task)}: {_effect(largest)})."
+    if not better and not worse:
+        tasks = "either of the two" if n == 2 else f"any of the {n}"
+        words = f"No difference between {model} and {baseline} is shown on {tasks} tasks compared"
+        return f"{words} with it {which}"
+    count = len(sides[first])
+    tasks = f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
+    text = f"{model} is {first} than {baseline} on {tasks} tasks compared with it"
     text += f" by a significant paired difference, {second} on {len(sides[second]) or 'none'}"
     if open_ones:
         text += f"; on {'one' if open_ones == 1 else open_ones} no difference is shown"
-    return f"{text} (the largest, on {short_task(largest.task)}: {_effect(largest)})."
-
-
-def _count(some: int, every: int) -> str:
-    if some == every:
-        return f"{'both' if every == 2 else f'all {every}'} tasks compared with it"
-    return f"{some} of {every} tasks compared with it"
+    return f"{text} {which}"
 
 
 def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:
     """Say what cannot be compared, and what would change that."""
     best = alone[0]
-    ends = interval_text(_ends(best), sign=False, absent="")
-    one = f"{best.metric} {number_text(best.score.value)} {ends}".strip()
     if others:
         names = " and ".join(short_task(each.task) for each in alone[:2])
         more = f", and {len(alone) - 2} more," if len(alone) > 2 else ""
         plural = "have" if len(alone) > 1 else "has"
         return f"{names}{more} {plural} no difference to test ({best.why})."
+    ends = interval_text(number(best.score).interval, sign=False, absent="")
+    one = f"{best.metric} {number_text(best.score.value)} {ends}".strip()
     baselines = (f"`--model {name}`" for name in ("bm25", "random") if name != model)
     return (
         f"{model} scores {one} on {short_task(best.task)}, n = {best.score.n}; there is no "
         f"baseline to compare it with ({best.why}). `qwen3nb eval` with {' or '.join(baselines)} "
         "on the same tasks makes one."
     )
-
-
-def _ends(each: AgainstBaseline) -> tuple[float, float] | None:
-    low, high = each.score.low, each.score.high
-    return None if low is None or high is None else (low, high)

@@ -53,10 +53,10 @@ def all_results(
     summaries: Iterable[Summary] | None = None,
     when: datetime | None = None,
 ) -> dict[str, Any]:
-    """Return the scores of records as JSON.
+    """Return the scores of records as JSON, those of the model of the run first.
 
     Args:
-        results: records of one or several models; those of the model of the run first.
+        results: records of one or several models.
         config: parameters of the run.
         failures: task or model -> why it failed.
         summaries: means of each model; by default over the tasks that it has.

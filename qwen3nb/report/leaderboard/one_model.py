@@ -1,11 +1,13 @@
-"""Tables of one model: its results, means, checks, and where its numbers come from."""
+"""One model: its results, means and checks, where its numbers come from, and their figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.benchmark_means import (
@@ -18,10 +20,15 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
 from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.figure import COLORS, SMALL, Figure, grid, panels, plain
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MplFigure
 
 
 def results_tables(
@@ -40,12 +47,9 @@ def results_tables(
         own = [result for result in results if result.task.type == kind]
         caption = f"Every metric of the {kind} tasks."
         table = replace(results_table(own), name=f"metrics-{kind}", caption=caption)
-        tables.append((f"{kind}, all metrics ({_count(len(own))})", table))
+        count = f"{len(own)} task{'s' if len(own) > 1 else ''}"
+        tables.append((f"{kind}, all metrics ({count})", table))
     return Sections(tuple(tables), unfolded=1)
-
-
-def _count(tasks: int) -> str:
-    return f"{tasks} task{'s' if tasks > 1 else ''}"
 
 
 def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
@@ -85,8 +89,7 @@ def main_scores_table(
         )
         for each in sorted(results, key=lambda each: str(each.task.type))
     ]
-    for task, reason in (skipped or {}).items():
-        rows.append((task, None, None, ("not applicable", reason), None))
+    rows += [(name, None, None, ("not applicable", w), None) for name, w in (skipped or {}).items()]
     heads = ("task", "type", "metric", "value\n95 % interval", "n")
     return Table.of(rows, heads, name="main-scores", caption="The main score of every task.")
 
@@ -173,14 +176,12 @@ def provenance_table(results: Sequence[Result]) -> Table:
 
 def model_and_run_table(results: Sequence[Result]) -> Table:
     """Return the identity of one model, and the run and software that measured it."""
-    columns, kind = ("what", "value"), "facts"
     if not results:
-        return Table(columns, (), kind=kind)
+        return Table(("what", "value"), (), kind="facts")
     last = max(results, key=lambda result: result.finished)
     model, settings, environment = last.model, last.model.settings, last.environment
-    encoded, cached = (
-        sum(getattr(result.cost, name) for result in results) for name in ("encoded", "cached")
-    )
+    encoded = sum(result.cost.encoded for result in results)
+    cached = sum(result.cost.cached for result in results)
     facts = {
         "model": model.label,
         "identity (SHA-256)": model.identity,
@@ -200,9 +201,13 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
     for task in (each.task for each in results if each.task.counts):
         counts = (f"{name}: {count:,}" for name, count in task.counts.items())
         facts[f"data of {task.key}"] = "; ".join(counts)
-    rows = ((name, "none" if value == "" else value) for name, value in facts.items())
-    caption = f"{model.label} and the software that measured it."
-    return Table.of(rows, columns, kind=kind, name="model-and-run", caption=caption)
+    return Table.of(
+        ((name, "none" if value == "" else value) for name, value in facts.items()),
+        ("what", "value"),
+        kind="facts",
+        name="model-and-run",
+        caption=f"{model.label} and the software that measured it.",
+    )
 
 
 @dataclass(frozen=True)
@@ -277,6 +282,7 @@ def summarise(
     types = _by_type(records)
     by_type = {name: fmean(values) for name, values in types.items()}
     everything = [value for values in types.values() for value in values]
+    why = reasons or {}
     return Summary(
         label=next(iter(names.values()), ""),
         means=means,
@@ -284,9 +290,7 @@ def summarise(
         tasks={name: len(values) for name, values in types.items()},
         over_tasks=fmean(everything) if everything and not means else None,
         over_types=fmean(by_type.values()) if by_type and not means else None,
-        missing={
-            key: (reasons or {}).get(key, "not run") for key in requested if key not in records
-        },
+        missing={key: why.get(key, "not run") for key in requested if key not in records},
     )
 
 
@@ -330,9 +334,13 @@ def suite_table(summary: Summary) -> Table:
         ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
         ("mean over types", len(summary.by_type), summary.over_types),
     )
-    rows = [(name, summary.tasks[name], f"{value:.4f}") for name, value in summary.by_type.items()]
+    rows: list[Sequence[Any]] = [
+        (name, summary.tasks[name], f"{value:.4f}") for name, value in summary.by_type.items()
+    ]
+    for name, n, value in over:
+        rows.append((name, n, Cell("undefined" if value is None else f"{value:.4f}", strong=True)))
     return Table.of(
-        [*rows, *((name, n, Cell(_shown(value), strong=True)) for name, n, value in over)],
+        rows,
         ("MTEB type", "tasks", "mean main score"),
         note=f"{note}A mean over different tasks has no unit; it only compares models on exactly "
         "the same tasks.",
@@ -341,12 +349,105 @@ def suite_table(summary: Summary) -> Table:
     )
 
 
-def _shown(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}"
-
-
 def _mean(mean: BenchmarkMean) -> Cell:
     """Return a mean to four places with its interval to three, or what is missing."""
     if mean.value is None:
         return Cell("incomplete", "; ".join(mean.gaps) if len(mean.gaps) < 3 else "")
     return replace(number(mean.value, interval=mean.interval), text=f"{mean.value:.4f}")
+
+
+def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
+    """Draw the distribution of a retrieval metric over queries, a panel per task.
+
+    Of many tasks, those with most queries are shown. None if no record has the metric per query.
+
+    Args:
+        results: records of one model.
+        metric: a metric per query, between 0 and 1.
+    """
+    every = [result for result in results if metric in result.per_query]
+    if not every:
+        return None
+    largest = sorted(every, key=lambda each: -each.scores.counts[metric])[:MANY]
+    scores = [(r.task.key, list(r.per_query[metric].values())) for r in every if r in largest]
+    means = ", ".join(
+        f"{short_task(task)} mean {np.mean(values):.3f}, n = {len(values)}"
+        for task, values in scores
+    )
+    left_out = len(every) - len(scores)
+    return Figure(
+        name="per-query",
+        draw=lambda width: _per_query(scores, metric, width),
+        caption=f"Queries by their {metric}: {means}. Peaks at both ends: the model either "
+        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
+        + (f" {left_out} tasks with fewer queries are not shown." if left_out else ""),
+        alt=f"Histograms of {metric} over queries: {means}.",
+        columns=2 if len(scores) > 1 else 1,
+    )
+
+
+def _per_query(scores: Sequence[tuple[str, list[float]]], metric: str, width: float) -> MplFigure:
+    figure, axes, _ = panels(len(scores), width, height=1.9, sharey=True)
+    for axis, (task, values) in zip(axes, scores, strict=True):
+        axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
+        mean = float(np.mean(values))
+        axis.axvline(mean, color=COLORS[1], linewidth=1.5)
+        axis.annotate(
+            f"mean {mean:.3f}",
+            (mean, 0.97),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4 if mean > 0.5 else 4, 0),
+            textcoords="offset points",
+            ha="right" if mean > 0.5 else "left",
+            va="top",
+        )
+        axis.set_title(f"{plain(short_task(task), most=34)}\nn = {len(values)}")
+        axis.set_xlabel(f"{metric} of a query")
+        axis.set_ylabel("queries")
+        axis.label_outer()
+    return figure
+
+
+def similarity_figure(results: Sequence[Result]) -> Figure | None:
+    """Draw the cosine similarity of sentence pairs by gold score; None without an STS task."""
+    result = next((result for result in results if "gold" in result.per_query), None)
+    if result is None:
+        return None
+    n = len(result.per_query["gold"])
+    value = result.main.value
+    measures = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
+    return Figure(
+        name="similarity",
+        draw=lambda width: _similarity(result, width),
+        caption=f"Cosine similarity of each sentence pair of {result.task.key} by its gold score, "
+        f"rounded (n = {n} pairs{measures}); lines are medians. With a useful encoder, they rise "
+        "from left to right and the columns overlap little.",
+        alt=f"Cosine similarity by gold score, {n} pairs{measures}.",
+    )
+
+
+def _similarity(result: Result, width: float) -> MplFigure:
+    import matplotlib.pyplot as plt
+
+    gold, cosine = result.per_query["gold"], result.per_query["cosine"]
+    grades = sorted({round(value) for value in gold.values()})
+    figure, axis = plt.subplots(figsize=(width, 2.3))
+    for grade in grades:
+        values = sorted(cosine[pair] for pair in gold if round(gold[pair]) == grade)
+        spread = np.linspace(-0.22, 0.22, len(values))
+        axis.plot(grade + spread, values, ".", color=COLORS[0], alpha=0.6, markersize=4)
+        middle = float(np.median(values))
+        axis.plot([grade - 0.3, grade + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
+        axis.annotate(
+            f"{middle:.2f}",
+            (grade + 0.3, middle),
+            xytext=(2, 0),
+            fontsize=SMALL,
+            textcoords="offset points",
+            va="center",
+        )
+    axis.set_xticks(grades)
+    axis.set_xlabel("gold score of a pair (rounded); line: median")
+    axis.set_ylabel("cosine similarity")
+    grid(axis, which="y")
+    return figure

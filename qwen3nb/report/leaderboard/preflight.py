@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 def preflight_table(preflight: Preflight) -> Table:
     """Return the needs of a run beside what the machine has, and the time it will take."""
+    left = sum(each.status == "to run" for each in preflight.planned)
+    note = f"{left} of {len(preflight.planned)} tasks are to run."
+    hours = "" if preflight.gpu_hours is None else f" ({preflight.gpu_hours.text(2)} GPU-hours)"
+    if preflight.minutes is not None:
+        note += (
+            f" Encoding takes {preflight.minutes.text()} minutes here{hours}: published sizes at "
+            "the speed of short, medium and the longest texts. It is less where vectors are stored."
+        )
+    elif left:
+        note += " Their time is unknown."
     return Table.of(
         (
             {
@@ -25,21 +35,9 @@ def preflight_table(preflight: Preflight) -> Table:
             }
             for check in preflight.checks
         ),
-        note=_time(preflight),
+        note=note,
         name="preflight",
         caption="What the run needed, beside what the machine had.",
-    )
-
-
-def _time(preflight: Preflight) -> str:
-    left = [each for each in preflight.planned if each.status == "to run"]
-    text = f"{len(left)} of {len(preflight.planned)} tasks are to run. "
-    if preflight.minutes is None:
-        return f"{text}Their time is unknown." if left else text.strip()
-    hours = "" if preflight.gpu_hours is None else f" ({preflight.gpu_hours.text(2)} GPU-hours)"
-    return (
-        f"{text}Encoding takes {preflight.minutes.text()} minutes here{hours}: published sizes at "
-        "the speed of short, medium and the longest texts. It is less where vectors are stored."
     )
 
 

@@ -30,7 +30,8 @@ from qwen3nb.analysis.comparison.benchmark_means import main_score
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.leaderboard.board import by_model
+from qwen3nb.report.render.cell import Cell, as_cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
@@ -51,32 +52,27 @@ class OtherScore:
 
 
 def read_published(folder: Path | None = None) -> list[OtherScore]:
-    """Return the published scores of a study; none if it has no such files.
-
-    Args:
-        folder: the study; by default `paths.root`.
+    """Return the published scores of a study, by default `paths.root`; none without such files.
 
     Raises:
         ValueError: an entry without a field, of a wrong type, or a value outside 0 to 1.
     """
     folder = folder or paths.root()
     file = folder / "published.toml"
-    scores = []
-    if file.is_file():
-        try:
-            listed = tomllib.loads(file.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{file}: not TOML ({error})") from None
-        try:
-            scores = TypeAdapter(list[OtherScore]).validate_python(listed.get("score", []))
-        except ValidationError as error:
-            first = error.errors()[0]
-            number, field = (*first["loc"], "", "")[:2]
-            raise ValueError(
-                f"{file}, score {number + 1 if isinstance(number, int) else ''}: expected model, "
-                "task, source and a value from 0 to 1 (divide percentages by 100); "
-                f"{field}: {first['msg']}, got {first['input']!r}"
-            ) from None
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    try:
+        listed = tomllib.loads(text).get("score", [])
+        scores = TypeAdapter(list[OtherScore]).validate_python(listed)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: not TOML ({error})") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        number, field = (*first["loc"], "", "")[:2]
+        raise ValueError(
+            f"{file}, score {number + 1 if isinstance(number, int) else ''}: expected model, "
+            "task, source and a value from 0 to 1 (divide percentages by 100); "
+            f"{field}: {first['msg']}, got {first['input']!r}"
+        ) from None
     files = sorted((folder / "published").glob("*/*/*.json"))
     return scores + [_mteb(each) for each in files if each.name != "model_meta.json"]
 
@@ -95,36 +91,34 @@ def _mteb(file: Path) -> OtherScore:
 def other_scores_table(
     results: Iterable[Result], *, tier: str, scores: Sequence[OtherScore] | None = None
 ) -> Table | None:
-    """Return one's own main scores beside published ones, a row per task.
+    """Return one's own main scores beside published ones, a row per task that has one.
 
-    None if no task of the tier has a published score.
-
-    Args:
-        results: any records; those on other tiers' tasks are ignored.
-        tier: the tier whose tasks are the rows, if they have a published score.
-        scores: published scores; by default those of the study.
+    None if no task of the tier has a published score; ``scores`` are by default the study's.
     """
     others = read_published() if scores is None else list(scores)
     tasks = [key for key in TIERS[tier].task_keys if any(each.task == key for each in others)]
     if not tasks:
         return None
     on_tier = [r for r in latest(results) if r.task.key in tasks]
-    names, (newest, _) = model_names(on_tier), newest_records(on_tier)
-    own = {(names[r.model.identity], r.task.key): main_score(r) for r in newest}
-    models = list(dict.fromkeys(name for name, _ in own))
-    published = {(each.model, each.task): each for each in others}
+    names, records = model_names(on_tier), by_model(on_tier)
+    published = {
+        (each.model, each.task): number(each.value, ".4f", detail=each.source) for each in others
+    }
     theirs = list(dict.fromkeys(each.model for each in others if each.task in tasks))
-    rows = [
-        (
-            task,
-            *(number(own.get((name, task)), ".4f", absent="not run") for name in models),
-            *(_other(published.get((model, task))) for model in theirs),
+    rows = []
+    for task in tasks:
+        ours = (main_score(own[task]) if task in own else None for own in records.values())
+        rows.append(
+            (
+                task,
+                *(number(value, ".4f", absent="not run") for value in ours),
+                *(published.get((model, task)) for model in theirs),
+            )
         )
-        for task in tasks
-    ]
+    heads = (*map(names.__getitem__, records), *(f"{m}\npublished, not paired" for m in theirs))
     return Table.of(
         rows,
-        ("task", *models, *(f"{model}\npublished, not paired" for model in theirs)),
+        ("task", *heads),
         note="Main scores as MTEB defines them. Published scores are other people's numbers: "
         "without their scores per query there is no paired difference, no interval and no test.",
         name=f"published-{tier}",
@@ -132,27 +126,24 @@ def other_scores_table(
     )
 
 
-def _other(score: OtherScore | None) -> Cell:
-    return Cell("–") if score is None else number(score.value, ".4f", detail=score.source)
-
-
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
     """Return published scores beside ours; those that could not be run give the reason."""
     rows = []
     for done in reproductions:
         each, value = done.published, done.value
-        verdict = Cell(done.verdict, strong=done.verdict == "FAIL")
-        rows.append(
-            {
-                "model": each.model,
-                "task": each.task,
-                "published": (f"{each.value:.4f}", each.source),
-                "ours": (done.verdict, done.reason) if value is None else f"{value:.4f}",
-                "difference": "not run" if value is None else f"{value - each.value:+.4f}",
-                "tolerance": f"{each.tolerance:g}",
-                "verdict": None if value is None else verdict,
-            }
-        )
+        row: dict[str, Any] = {
+            "model": each.model,
+            "task": each.task,
+            "published": (f"{each.value:.4f}", each.source),
+            "ours": (done.verdict, done.reason),
+            "difference": "not run",
+            "tolerance": f"{each.tolerance:g}",
+            "verdict": None,
+        }
+        if value is not None:
+            row["ours"], row["difference"] = f"{value:.4f}", f"{value - each.value:+.4f}"
+            row["verdict"] = Cell(done.verdict, strong=done.verdict == "FAIL")
+        rows.append(row)
     return Table.of(
         rows,
         note="Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times "
@@ -227,14 +218,7 @@ def expected_table(results: Iterable[Result]) -> Table | None:
     names, rows = model_names(newest), []
     for label, values in _EXPECTED.items():
         ours = label == _OURS
-        models: dict[str, dict[str, Result]] = {}
-        for record in newest:
-            if (
-                read_provenance(paths.root() / str(record.model.spec)) is not None
-                if ours
-                else label in (record.model.label, record.model.spec)
-            ):
-                models.setdefault(record.model.identity, {})[record.task.key] = record
+        models = by_model(record for record in newest if _is(record, label))
         for identity, own in models.items() or [("", {})]:
             row: dict[str, Any] = {
                 "model": (names.get(identity, label), _OURS * (ours and bool(identity)))
@@ -252,6 +236,12 @@ def expected_table(results: Iterable[Result]) -> Table | None:
         name="expected",
         caption="Scores expected on STS-B and MS MARCO, and measured.",
     )
+
+
+def _is(record: Result, label: str) -> bool:
+    if label == _OURS:
+        return read_provenance(paths.root() / str(record.model.spec)) is not None
+    return label in (record.model.label, record.model.spec)
 
 
 def _measured(label: str, own: Mapping[str, Result], task: str) -> Cell:
@@ -277,21 +267,23 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
     given = [r for r in latest(results) if r.task.type == "STS" or r.task.key == "MSMARCO"]
     if not given:
         return None
-    names, (newest, _) = model_names(given), newest_records(given)
-    models: dict[str, dict[str, Result]] = {}
-    for record in newest:
-        models.setdefault(record.model.identity, {})[record.task.key] = record
-    tasks = sorted({r.task.key for r in newest if "Spearman" in r.metrics})
+    names, models = model_names(given), by_model(given)
+    every = {r.task.key for own in models.values() for r in own.values() if "Spearman" in r.metrics}
+    tasks = sorted(every)
     metrics = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
-    rows = (
-        (
-            names[identity],
-            *(_score(own.get(task), "Spearman") for task in tasks),
-            _average(own, tasks),
-            *(_score(own.get("MSMARCO"), metric) for metric in metrics),
-        )
-        for identity, own in sorted(models.items(), key=lambda item: names[item[0]])
-    )
+    columns = [*((task, "Spearman") for task in tasks), *(("MSMARCO", each) for each in metrics)]
+    rows = []
+    for identity, own in sorted(models.items(), key=lambda item: names[item[0]]):
+        cells: list[Any] = [
+            number(own[task].metrics.get(metric), absent="not recorded")
+            if task in own
+            else "not run"
+            for task, metric in columns
+        ]
+        known = [each.value for each in map(as_cell, cells[: len(tasks)]) if each.value is not None]
+        whole = tasks and len(known) == len(tasks)
+        mean = fmean(known) if whole else (f"{len(known)} of {len(tasks)}", "incomplete")
+        rows.append((names[identity], *cells[: len(tasks)], mean, *cells[len(tasks) :]))
     heads = [*(f"{task}\nSpearman" for task in tasks), f"Avg\n{len(tasks)} STS tasks"]
     heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in metrics]
     return Table.of(
@@ -302,17 +294,3 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
         name="sts-msmarco",
         caption="Correlations on every STS task, and five metrics on MS MARCO dev.",
     )
-
-
-def _score(record: Result | None, metric: str) -> Cell:
-    if record is None:
-        return Cell("not run")
-    return number(record.metrics.get(metric), absent="not recorded")
-
-
-def _average(own: Mapping[str, Result], tasks: Sequence[str]) -> Cell:
-    scores = [own[task].metrics.get("Spearman") for task in tasks if task in own]
-    values = [each.value for each in scores if each is not None and each.value is not None]
-    if not tasks or len(values) < len(tasks):
-        return Cell(f"{len(values)} of {len(tasks)}", "incomplete")
-    return number(fmean(values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.alignment import pair_results
 from qwen3nb.analysis.comparison.benchmark_means import (
@@ -34,25 +34,15 @@ if TYPE_CHECKING:
 
 
 def standings(
-    results: Iterable[Result],
-    *,
-    tier: str,
-    seed: int = 0,
-    first_only: bool = False,
+    results: Iterable[Result], *, tier: str, seed: int = 0, first_only: bool = False
 ) -> CategoryBoards | None:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
     Of more than `MANY` tasks, a ranking per type. The mean is over the tasks that most models
     have: a model that lacks one of them is listed with the reason, not ranked. A tier with
     benchmarks has a ranking per benchmark and type instead, the first of which stands for the
-    tier. None if fewer than two models can be ranked.
-
-    Args:
-        results: any records.
-        tier: the tier whose tasks are ranked.
-        seed: of the draws.
-        first_only: of a tier with benchmarks, whether to rank on the first alone, as
-            `rank_figure` shows it.
+    tier; with ``first_only``, that one alone, as `rank_figure` shows it. None if fewer than two
+    models can be ranked.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
@@ -87,12 +77,11 @@ def _benchmark_boards(
     for title, column in ranked_columns(tier).items():
         if boards and first_only:
             break
-        ranked = column_matrices(results, column)
-        if not ranked:
+        if ranked := column_matrices(results, column):
+            weights = [column.weights[each.task] for each in ranked]
+            boards[title] = rank_systems(ranked, seed=seed, weights=weights, name=title)
+        else:
             notes.append(f"{title}: no two models have scores per query on the same tasks")
-            continue
-        weights = [column.weights[each.task] for each in ranked]
-        boards[title] = rank_systems(ranked, seed=seed, weights=weights, name=title)
     if not boards:
         return None
     return CategoryBoards(next(iter(boards.values())), boards, (), (), tuple(notes))
@@ -110,20 +99,18 @@ def rank_table(boards: CategoryBoards | None) -> Table:
     shown = dict(boards.boards) or {boards.overall.name: boards.overall}
     if not boards.overall.name and len(boards.overall.tasks) > 1:
         shown["all tasks"] = boards.overall
-    heads, columns = ["model"], []
+    systems = dict.fromkeys(each.system for board in shown.values() for each in board.standings)
+    rows: list[dict[str, Any]] = [{"model": system} for system in systems]
     for name, board in shown.items():
         size = f"n = {board.queries[0]}"
         if board.name or len(board.tasks) > 1:
             size = f"mean of {counted_tasks(board.tasks, board.name)}"
-        heads.append(f"{short_task(name)}\n{size}")
-        columns.append((board, {each.system: each for each in board.standings}))
-    rows = (
-        (system, *(_rank(own.get(system), system, board) for board, own in columns))
-        for system in dict.fromkeys(name for _, own in columns for name in own)
-    )
+        own = {each.system: each for each in board.standings}
+        for row in rows:
+            cell = _rank(own.get(row["model"]), row["model"], board)
+            row[f"{short_task(name)}\n{size}"] = cell
     return Table.of(
         rows,
-        heads,
         note=_note(boards),
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
@@ -159,13 +146,13 @@ def _letter(number: int) -> str:
 def _note(boards: CategoryBoards) -> str:
     overall = boards.overall
     largest = max([overall, *boards.boards.values()], key=lambda each: len(each.standings))
-    note = (
+    means = (
         "Means over tasks: a group counts as one task, "
         if overall.name
         else "Mean over tasks: each has the same weight, "
     )
-    note += (
-        "and only models with a score on every task are ranked. Intervals leave out the "
+    note = (
+        f"{means}and only models with a score on every task are ranked. Intervals leave out the "
         "ranks of models that are significantly better or worse. Letters and intervals: paired "
         f"permutation test, Holm over all pairs of a column, alpha {overall.alpha:g}, and "
         f"the interval of the difference.{_too_many_models(largest)}"
@@ -193,10 +180,16 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     board = next(iter(boards.boards.values()), boards.overall)
     shown = board.standings[:MOST_MODELS]
     words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval) for e in shown)
+    sizes = zip(board.tasks, board.queries, strict=True)
+    tasks = ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
+    if board.name:
+        n = " to ".join(map(str, sorted({min(board.queries), max(board.queries)})))
+        count = counted_tasks(board.tasks, board.name)
+        tasks = f"{board.name} ({count} with scores of every model listed, n = {n})"
     return Figure(
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
-        caption=f"Rank of each model on {_tasks_of(board)}, "
+        caption=f"Rank of each model on {tasks}, "
         "with its interval, which leaves out the ranks of models that are significantly better or "
         "worse. Bars at the right join models that are not significantly different (paired "
         f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
@@ -204,16 +197,6 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
     )
-
-
-def _tasks_of(board: Ranking) -> str:
-    if board.name:
-        low, high = min(board.queries), max(board.queries)
-        n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        count = counted_tasks(board.tasks, board.name)
-        return f"{board.name} ({count} with scores of every model listed, {n})"
-    sizes = zip(board.tasks, board.queries, strict=True)
-    return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
 
 def _draw_ranks(board: Ranking, width: float) -> MplFigure:

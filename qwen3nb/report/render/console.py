@@ -62,17 +62,16 @@ _LABEL, _LEAST, _MOST = 30, 10, 48  # characters of a label; columns of the plot
 def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[str]:
     """Return a forest plot as text: a line per estimate, then the axis and what it shows.
 
-    A point is filled if the row is clear. Rows without a value are left out.
-
-    Args:
-        rows: estimates from top to bottom.
-        xlabel: quantity estimated, shown below.
-        width: columns of the terminal.
+    A point is filled if the row is clear. Rows without a value are left out. The plot is as wide as
+    ``width`` columns allow.
     """
     shown = [(row, row.value) for row in rows if row.value is not None]
     if not shown:
         return []
-    numbers = [_numbers(row, value) for row, value in shown]
+    numbers = []
+    for row, value in shown:
+        span = "" if row.low is None or row.high is None else f" [{row.low:+.3f}, {row.high:+.3f}]"
+        numbers.append(f"{value:+.3f}{span}  {row.note}".rstrip())
     longest = min(max(len(row.label) for row, _ in shown), _LABEL)
     room = width - max(map(len, numbers)) - 4
     columns = max(_LEAST, min(_MOST, room - longest))
@@ -100,13 +99,6 @@ def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[
     scale = f"{left:.3g}".ljust(columns - len(f"{right:.3g}")) + f"{right:.3g}"
     indent = " " * (label + 2)
     return [*lines, *(indent + text for text in ("".join(axis), scale, xlabel))]
-
-
-def _numbers(row: ForestRow, value: float) -> str:
-    text = f"{value:+.3f}"
-    if row.low is not None and row.high is not None:
-        text += f" [{row.low:+.3f}, {row.high:+.3f}]"
-    return f"{text}  {row.note}".rstrip()
 
 
 def _cell(cell: Cell) -> Text:

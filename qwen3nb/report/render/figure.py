@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled
@@ -38,14 +38,8 @@ SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
 
 
-@dataclass(frozen=True)
-class PaperStyle:
-    """What the figures of a paper are drawn with.
-
-    Attributes:
-        widths: inches of one column, and of the whole page.
-        font: family; by default the sans serif of the book.
-    """
+class PaperStyle(NamedTuple):
+    """What the figures of a paper are drawn with: inches of a column and of the page, and font."""
 
     widths: tuple[float, float]
     font: str = ""
@@ -65,11 +59,8 @@ def style(*, ink: str = "", font: str = "") -> Iterator[None]:
     """Apply the book's style to figures made inside the block.
 
     They are closed at the end of the block: a notebook shows the figure that a cell returns,
-    and would show an open one twice.
-
-    Args:
-        ink: colour of text and axes; by default a grey that suits light and dark pages.
-        font: font family; by default matplotlib's sans serif.
+    and would show an open one twice. By default, the ink suits light and dark pages, and the font
+    is matplotlib's sans serif.
     """
     import matplotlib.pyplot as plt
 
@@ -112,8 +103,7 @@ def panels(
     height: float = 0.0,
     aspect: float = 0.0,
     most: int = 3,
-    sharex: bool = False,
-    sharey: bool = False,
+    **share: Any,
 ) -> tuple[MplFigure, list[Axes], list[Axes]]:
     """Return a figure with a number of panels, these, and the first of each line.
 
@@ -123,17 +113,14 @@ def panels(
         height: inches of a line, at least.
         aspect: height of a line, at least, as a share of its panels' width.
         most: panels per line.
-        sharex: whether all panels have the same x-axis.
-        sharey: whether all panels have the same y-axis.
+        share: ``sharex`` and ``sharey``, as of matplotlib.
     """
     import matplotlib.pyplot as plt
 
     columns = min(most if width > 5 else 1, count)
     lines = -(-count // columns)
     size = (width, lines * max(height, aspect * width / columns))
-    figure, axes = plt.subplots(
-        lines, columns, figsize=size, squeeze=False, sharex=sharex, sharey=sharey
-    )
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, **share)
     every = list(axes.flat)
     for axis in every[count:]:
         axis.remove()
@@ -200,16 +187,14 @@ class Figure:
 
     @property
     def _edited(self) -> bool:
-        """Whether `figure` has been accessed, and so may have been changed."""
-        return "figure" in self.__dict__  # set by the cached property above
+        """Whether `figure` has been accessed, which the cached property keeps in ``__dict__``."""
+        return "figure" in self.__dict__
 
     def svg(self, *, columns: int = 0) -> str:
         """Return SVG for a page: text in the page's colour and font, unique ids, alt text.
 
-        The same data give the same bytes.
-
-        Args:
-            columns: 1 or 2; by default the figure as `figure` shows it.
+        As wide as 1 or 2 ``columns``, by default as `figure` shows it. The same data give the same
+        bytes.
         """
         with style():
             drawn = self.draw(WIDTHS[columns]) if columns else self._drawn
@@ -229,7 +214,6 @@ class Figure:
         self,
         path: Path | str,
         *,
-        format: str = "",
         columns: int = 0,
         paper: str = "plain",
     ) -> Path:
@@ -239,8 +223,7 @@ class Figure:
         size, or at the width of ``columns`` with its height kept.
 
         Args:
-            path: path of the file; its suffix selects the format unless ``format`` does.
-            format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
+            path: a file ``.pdf``, ``.svg`` or ``.png`` (300 dots per inch, on white).
             columns: 1 or 2; by default the figure's own ``columns``.
             paper: one of `PAPER_STYLES`: widths and font.
 
@@ -248,14 +231,20 @@ class Figure:
             ValueError: an unknown format or paper style.
         """
         path = Path(path)
-        kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
+        kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
         look = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
         with style(ink=_PAPER, font=look.font):
-            if self._edited:
-                with _on_paper(self.figure, width=look.widths[columns - 1] if columns else None):
-                    return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
-            figure = self.draw(look.widths[(columns or self.columns) - 1])
-            return write_bytes(path, _rendered(figure, kind, fonttype="path"))
+            if not self._edited:
+                figure = self.draw(look.widths[(columns or self.columns) - 1])
+                return write_bytes(path, _rendered(figure, kind, fonttype="path"))
+            size = self.figure.get_size_inches().copy()
+            self.figure.set_size_inches(look.widths[columns - 1] if columns else size[0], size[1])
+            _change_ink(self.figure, GREY, _PAPER)
+            try:
+                return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
+            finally:
+                _change_ink(self.figure, _PAPER, GREY)
+                self.figure.set_size_inches(*size)
 
     def __repr__(self) -> str:
         width, height = self._drawn.get_size_inches()
@@ -266,32 +255,16 @@ class Figure:
         return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = escaped_text(_line(self.caption))
-        caption = f"<figcaption>{text}</figcaption>" if text else ""
-        name = anchor("fig", self.name, _line(self.caption))
+        text = _line(self.caption)
+        caption = f"<figcaption>{escaped_text(text)}</figcaption>" if text else ""
+        name = anchor("fig", self.name, text)
         own = f' id="{name}"' if name else ""
-        return styled(f'<figure class="q-figure"{own}>{self._drawings()}{caption}</figure>')
-
-    def _drawings(self) -> str:
-        """Return the figure as a page shows it and, for phones, as one column of a paper has it."""
-        if self.columns == 1 or self._edited:
-            kind = "q-one" if self.columns == 1 else "q-wide q-only"
-            return f'<div class="{kind}">{self.svg()}</div>'
-        narrow = f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
-        return f'<div class="q-wide">{self.svg()}</div>{narrow}'
-
-
-@contextmanager
-def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
-    """Give the figure dark ink, and ``width`` if it is set; restore both at the end."""
-    size = figure.get_size_inches().copy()
-    figure.set_size_inches(size[0] if width is None else width, size[1])
-    _change_ink(figure, GREY, _PAPER)
-    try:
-        yield
-    finally:
-        _change_ink(figure, _PAPER, GREY)
-        figure.set_size_inches(*size)
+        alone = self.columns == 1 or self._edited
+        kind = "q-one" if self.columns == 1 else "q-wide q-only" if alone else "q-wide"
+        drawn = f'<div class="{kind}">{self.svg()}</div>'
+        if not alone:  # for phones, as one column of a paper has it
+            drawn += f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
+        return styled(f'<figure class="q-figure"{own}>{drawn}{caption}</figure>')
 
 
 def _change_ink(figure: MplFigure, old: str, new: str) -> None:
@@ -316,13 +289,9 @@ def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:
     """Return a figure as the bytes of a file, without dates or random ids."""
     from matplotlib import rc_context
 
-    stamp: dict[str, dict[str, Any]] = {
-        "svg": {"Date": None},
-        "pdf": {"CreationDate": None},
-        "png": {"Software": None},
-    }
+    stamp: dict[str, Any] = {"svg": "Date", "pdf": "CreationDate", "png": "Software"}
     buffer = io.BytesIO()
     look: dict[str, Any] = {"facecolor": "white", "dpi": 300} if kind == "png" else {}
     with rc_context({"svg.fonttype": fonttype, "svg.hashsalt": "qwen3nb", "pdf.fonttype": 42}):
-        figure.savefig(buffer, format=kind, metadata=stamp[kind], **look)
+        figure.savefig(buffer, format=kind, metadata={stamp[kind]: None}, **look)
     return buffer.getvalue()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from qwen3nb.report.render.cell import number as number
-
 
 def short_task(name: str) -> str:
     """Shorten a task's name for a narrow column: ``PyDocsSampleRetrieval`` to ``Retrieval``."""

@@ -14,26 +14,12 @@ from qwen3nb.utils.format import option_words
 _AT = re.compile(r"(?:@|_at_)\d+$")
 _BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 
-# The anchor in book/methods.md of each metric, without its cut-off.
-FORMULAS: Mapping[str, str] = {
-    "ndcg": "formula-ndcg",
-    "ndcgexp": "formula-ndcg",
-    "mrr": "formula-mrr",
-    "recall": "formula-recall",
-    "hit": "formula-recall",
-    "p": "formula-precision",
-    "precision": "formula-precision",
-    "judged": "formula-precision",
-    "map": "formula-map",
-    "ap": "formula-map",
-    "accuracy": "formula-accuracy",
-    "f1": "formula-f1",
-    "v-measure": "formula-v-measure",
-    "spearman": "formula-spearman",
-    "pearson": "formula-spearman",
-    "difference": "formula-difference",
-    "tir": "formula-tir",
-}
+# Metrics without their cut-off: those with a formula in book/methods.md, and others under these.
+FORMULAS = frozenset(
+    "ndcg mrr recall precision map accuracy f1 v-measure spearman difference tir".split()  # noqa: SIM905
+)
+_ALSO = {"ndcgexp": "ndcg", "hit": "recall", "p": "precision", "judged": "precision", "ap": "map"}
+_ALSO |= {"pearson": "spearman"}
 
 # Parameters of the evaluation notebook that a command need not name, with their defaults.
 EVAL_DEFAULTS: Mapping[str, Any] = {
@@ -78,7 +64,8 @@ def formula_link(metric: str) -> str:
     ('../methods.html#formula-ndcg', '')
     """
     name = _BEFORE.sub("", _AT.sub("", metric.strip())).lower().replace("_", "-")
-    return f"../methods.html#{FORMULAS[name]}" if name in FORMULAS else ""
+    name = _ALSO.get(name, name)
+    return f"../methods.html#formula-{name}" if name in FORMULAS else ""
 
 
 def record_link(result: Result) -> str:
@@ -98,28 +85,22 @@ def command_again(result: Result) -> str:
 
     It writes beside the stored records, which are neither reused nor replaced.
     """
-    if "first" in result.config and "collection" in result.config:
+    config, settings = result.config, result.model.settings
+    if "first" in config and "collection" in config:
         words = _rerank_words(result)
-    elif result.model.settings.get("normalize") is False:
+    elif settings.get("normalize") is False:
         return ""  # the evaluation has no such option
     else:
-        words = _eval_words(result)
+        data = str(config.get("data") or "")
+        words = ["qwen3nb", "eval", "--model", str(config.get("checkpoint") or result.model.spec)]
+        words += ["--data", data] if data else ["--tasks", result.task.name]
+        used = config if "checkpoint" in config else {**settings, "seed": result.seed}
+        for name, default in EVAL_DEFAULTS.items():
+            value = used.get(name, default)
+            if value is not None and value != default:
+                words += option_words(name, value)
     # A folder of its own, so that the first records are not reused.
     return shlex.join([*words, "--out", "again", "--fresh"])
-
-
-def _eval_words(result: Result) -> list[str]:
-    config, settings = result.config, result.model.settings
-    spec = str(config.get("checkpoint") or result.model.spec)
-    data = str(config.get("data") or "")
-    words = ["qwen3nb", "eval", "--model", spec]
-    words += ["--data", data] if data else ["--tasks", result.task.name]
-    used = config if "checkpoint" in config else {**settings, "seed": result.seed}
-    for name, default in EVAL_DEFAULTS.items():
-        value = used.get(name, default)
-        if value is not None and value != default:
-            words += option_words(name, value)
-    return words
 
 
 def _rerank_words(result: Result) -> list[str]:

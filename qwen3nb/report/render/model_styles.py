@@ -18,32 +18,14 @@ _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#008
 _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled, as open ones have a meaning
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
 _HATCHES = {
-    "o": "",
-    "^": "///",
-    "D": "xxx",
-    "v": "\\\\\\",
-    "<": "---",
-    ">": "|||",
-    "h": "...",
-    "p": "++",
-    "d": "//",
-    "8": "\\\\",
-    "X": "oo",
-    "s": "",
-    "*": "",
-    "P": "..",
-    "H": "--",
+    **{"o": "", "^": "///", "D": "xxx", "v": "\\\\\\", "<": "---", ">": "|||", "h": "..."},
+    **{"p": "++", "d": "//", "8": "\\\\", "X": "oo", "s": "", "*": "", "P": "..", "H": "--"},
 }
 
 
 @dataclass(frozen=True)
 class ModelStyle:
-    """How a model is drawn.
-
-    Attributes:
-        color: as ``#RRGGBB``, with a contrast of 3 to white and to dark pages.
-        marker: matplotlib's name of a marker.
-    """
+    """How a model is drawn: colour, with a contrast of 3 to white and to dark pages; marker."""
 
     color: str
     marker: str

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
-_FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
 _SMALLER = 6  # table columns that fit the page in the font of captions
@@ -57,13 +56,8 @@ class _Markup(NamedTuple):
 
 
 _MARKDOWN = _Markup(escaped, "**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
-_HTML = _Markup(
-    escaped_text,
-    "<strong>{}</strong>",
-    '<span class="q-second">{}</span>',
-    "<sub>{}</sub>",
-    "<sup>{}</sup>",
-)
+_SECOND = '<span class="q-second">{}</span>'
+_HTML = _Markup(escaped_text, "<strong>{}</strong>", _SECOND, "<sub>{}</sub>", "<sup>{}</sup>")
 _LATEX = _Markup(
     latex_text,
     r"\textbf{{{}}}",
@@ -136,34 +130,32 @@ class Table:
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
         """Return a pandas DataFrame: unrounded numbers, text where a cell has no number.
 
-        Args:
-            intervals: whether two columns with the ends follow a column that has intervals.
+        With ``intervals``, two columns with the ends follow a column that has intervals.
         """
         from pandas import DataFrame
 
-        names, values = self._plain(intervals=intervals)
-        return DataFrame(values, columns=names)
+        names, *rows = self._plain(intervals=intervals)
+        return DataFrame(rows, columns=names)
 
-    def _plain(self, *, intervals: bool) -> tuple[list[str], list[list[float | str | None]]]:
-        """Return the names of the columns, each on one line, and each row's numbers or text.
+    def _plain(self, *, intervals: bool) -> list[list[Any]]:
+        """Return the names of the columns, each on one line, then each row's numbers or text.
 
         With ``intervals``, two columns with the ends follow a column that has intervals.
         """
-        columns = range(len(self.columns))
-        wide = [intervals and any(row[i].interval for row in self.rows) for i in columns]
-        names: list[str] = []
-        for column, spread in zip(self.columns, wide, strict=True):
-            name = " ".join(column.split())
-            names += [name, f"{name}, low", f"{name}, high"] if spread else [name]
-        values: list[list[float | str | None]] = []
-        for row in self.rows:
-            values.append([])
-            for cell, spread in zip(row, wide, strict=True):
-                words = " ".join(f"{cell.text} {cell.detail}".split()).replace("−", "-")
-                low, high = cell.interval if cell.interval else (None, None)
-                value = words if cell.value is None else cell.value
-                values[-1] += [value, low, high] if spread else [value]
-        return names, values
+        columns: list[list[Any]] = []
+        for index, head in enumerate(self.columns):
+            cells, name = [row[index] for row in self.rows], " ".join(head.split())
+            words = (" ".join(f"{each.text} {each.detail}".split()) for each in cells)
+            values = (
+                text.replace("−", "-") if each.value is None else each.value
+                for each, text in zip(cells, words, strict=True)
+            )
+            columns.append([name, *values])
+            if intervals and any(each.interval for each in cells):
+                ends = [each.interval or (None, None) for each in cells]
+                columns.append([f"{name}, low", *(low for low, _ in ends)])
+                columns.append([f"{name}, high", *(high for _, high in ends)])
+        return [list(row) for row in zip(*columns, strict=True)] or [[]]
 
     def to_html(self) -> str:
         """Return an HTML table, escaped; the book's script makes it sortable.
@@ -196,7 +188,11 @@ class Table:
 
     def to_markdown(self) -> str:
         """Return a Markdown table, escaped; the second best of a column is underlined."""
-        table = markdown_table(self.columns, self.rows, cell=_markdown_cell)
+
+        def text(cell: Cell) -> str:
+            return f"{_MARKDOWN.of(cell)} {escaped(cell.detail)}".strip()
+
+        table = markdown_table(self.columns, self.rows, cell=text)
         return "\n\n".join([table] * bool(self.columns) + [*map(escaped, self.notes())])
 
     def to_latex(self) -> str:
@@ -212,15 +208,12 @@ class Table:
             lines.append(rf"\caption{{{latex_text(self.caption)}}}\par\medskip")
         if self.name:
             lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', self.name)}}}")
+        sides = ["l", *[side] * len(self.columns)]
         heads = (column.partition("\n") for column in self.columns)
         grid = [[_stacked(latex_text(text), detail, side) for text, _, detail in heads]]
-        grid += [
-            [
-                _stacked(_LATEX.of(cell), cell.detail, side if i else "l")
-                for i, cell in enumerate(row)
-            ]
-            for row in self.rows
-        ]
+        for row in self.rows:
+            pairs = zip(row, sides, strict=False)
+            grid.append([_stacked(_LATEX.of(cell), cell.detail, at) for cell, at in pairs])
         head, *body = (" & ".join(cells) + r" \\" for cells in grid)
         lines += [
             _FIT + rf"\begin{{tabular}}{{l{side * (len(self.columns) - 1)}}}",
@@ -236,22 +229,15 @@ class Table:
 
         No text is read as a formula.
         """
-        names, values = self._plain(intervals=True)
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(map(inert_text, names))
-        for row in values:
+        for row in self._plain(intervals=True):
             writer.writerow([inert_text(each) if isinstance(each, str) else each for each in row])
         return buffer.getvalue()
 
     def to_text(self, format: str) -> str:
-        """Return the table in one of `TABLE_FORMATS`.
-
-        Raises:
-            ValueError: an unknown format.
-        """
-        kind = one_of("format", format, TABLE_FORMATS)
-        return {"latex": self.to_latex, "csv": self.to_csv, "markdown": self.to_markdown}[kind]()
+        """Return the table in one of `TABLE_FORMATS`; a ValueError lists them."""
+        return str(getattr(self, f"to_{one_of('format', format, TABLE_FORMATS)}")())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -270,10 +256,11 @@ class Table:
     def _links(self) -> str:
         """Return links that save the table; the files are embedded in the page."""
         name = html.escape(self.name, quote=True)
+        shown = zip(TABLE_FORMATS.items(), ("LaTeX", "CSV", "Markdown"), strict=True)
         links = [
             f'<a download="{name}{ending}" href="data:text/plain;charset=utf-8,'
-            f'{quote(self.to_text(kind), safe="")}">{_FORMAT_NAMES[kind]}</a>'
-            for kind, ending in TABLE_FORMATS.items()
+            f'{quote(self.to_text(kind), safe="")}">{words}</a>'
+            for (kind, ending), words in shown
         ]
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
 
@@ -296,10 +283,6 @@ def _html_row(row: Sequence[Cell]) -> str:
     return f"<tr{own}>{''.join(cells)}</tr>"
 
 
-def _markdown_cell(cell: Cell) -> str:
-    return f"{_MARKDOWN.of(cell)} {escaped(cell.detail)}".strip()
-
-
 def _stacked(text: str, detail: str, side: str) -> str:
     """Stack the detail in smaller type under a text for LaTeX."""
     if not detail:
@@ -311,9 +294,7 @@ def _stacked(text: str, detail: str, side: str) -> str:
 def transposed(table: Table, *, first: str) -> Table:
     """Return the table with a column per row, for a paper, where long tables fit and wide do not.
 
-    Args:
-        table: a table with a name per row.
-        first: name of the first column.
+    The first column, of the names of its columns, is called ``first``.
     """
     heads = [column.partition("\n") for column in table.columns[1:]]
     rows = tuple(

@@ -25,23 +25,24 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     """All variants with their scores, best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     first = ordered[0].result
-    rows = [
-        {
-            "pooling": each.variant.pooling,
-            "weights": each.variant.weights,
-            "around a text": each.variant.around,
-            "vectors": "length 1, cosine" if each.variant.length == "unit" else "kept, dot product",
-            first.task.main_metric: number(each.result.main, strong=each is ordered[0]),
-        }
-        for each in ordered
-    ]
     return Table.of(
-        rows,
+        (
+            {
+                "pooling": each.variant.pooling,
+                "weights": each.variant.weights,
+                "around a text": each.variant.around,
+                "vectors": "length 1, cosine"
+                if each.variant.length == "unit"
+                else "kept, dot product",
+                first.task.main_metric: number(each.result.main, strong=each is ordered[0]),
+            }
+            for each in ordered
+        ),
         note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
         f"{interval_words(each.result.main.interval for each in ordered)}. "
         "The best value is biased upwards by the selection among variants.",
         name=_name("ablation", first.task.key),
-        caption=f"All {len(rows)} combinations of options on {short_task(first.task.key)}, best "
+        caption=f"All {len(ordered)} combinations of options on {short_task(first.task.key)}, best "
         "first.",
     )
 
@@ -63,39 +64,32 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         task: name of the task, for the caption.
         kind: start of the table's name, where a page has several.
     """
-    rows = [
-        {
-            "option": each.factor,
-            "setting": (each.level, f"instead of {each.reference}"),
-            "difference": number(
-                each.estimate.difference,
-                "+.4f",
-                interval=each.estimate.interval,
-                detail="no interval",
-            ),
-            "p\nHolm": number(each.p_value, ".4f", strong=each.significant),
-            "averaged over": each.settings,
-        }
-        for each in effects
-    ]
     return Table.of(
-        rows,
+        (
+            {
+                "option": each.factor,
+                "setting": (each.level, f"instead of {each.reference}"),
+                "difference": number(
+                    each.estimate.difference,
+                    "+.4f",
+                    interval=each.estimate.interval,
+                    detail="no interval",
+                ),
+                "p\nHolm": number(each.p_value, ".4f", strong=each.significant),
+                "averaged over": each.settings,
+            }
+            for each in effects
+        ),
         note=f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over "
         f"the combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
-        f"two-sided paired permutation test, Holm over these {len(rows)}.",
+        f"two-sided paired permutation test, Holm over these {len(effects)}.",
         name=f"{_name(kind, task)}-tested",
         caption=f"Effect of each setting compared with the reference{_on(task)}.",
     )
 
 
 def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Figure:
-    """A forest plot of the effects: difference and interval of each setting.
-
-    Args:
-        effects: as for `effects_table`, and so are ``task`` and ``kind``.
-        task: name of the task, for the caption.
-        kind: start of the figure's name.
-    """
+    """A forest plot of the effects, with the arguments of `effects_table`."""
     factors = list(dict.fromkeys(each.factor for each in effects))
     rows = [
         ForestRow(
@@ -109,12 +103,12 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         for each in effects
         for low, high in [each.estimate.interval or (None, None)]
     ]
-    n = effects[0].estimate.n if effects else 0
     return forest_figure(
         rows,
         xlabel="mean paired difference over queries, with 95 % interval",
         name=_name(kind, task),
-        caption=f"Effect of each option{_on(task)}: paired over n = {n} queries, each averaged "
+        caption=f"Effect of each option{_on(task)}: paired over n = "
+        f"{effects[0].estimate.n if effects else 0} queries, each averaged "
         "over the combinations of the other options, with 95 % intervals "
         f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
         f"test, p < {ALPHA:g} after Holm over these {len(rows)}, and the interval leaves out 0.",

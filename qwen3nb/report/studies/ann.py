@@ -12,7 +12,7 @@ from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
@@ -29,7 +29,7 @@ _ENOUGH = 0.95  # recall of an index that replaces exact search
 
 def _mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
     """Mean over queries with its interval."""
-    return aggregate({"value": values}, how="mean", columns=("value",), seed=seed)
+    return aggregate({"value": values}, how="mean", columns=("value",))
 
 
 def _mean(values: Mapping[str, float]) -> float:
@@ -84,20 +84,17 @@ def _row(point: AnnPoint, suite: AnnSuite, best: bool, seed: int) -> dict[str, A
     speeds: dict[str, Any] = {}
     for speed in point.speeds:
         on = _threads(speed.threads)
-        single = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
-        speeds[f"single query, ms\n{on}: median, 95 %"] = single
+        speeds[f"single query, ms\n{on}: median, 95 %"] = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
         bold = best and speed is point.speeds[0]
         speeds[f"queries/s\n{on}"] = Cell(f"{speed.qps:,.0f}", strong=bold)
+    change = _effect(_paired(point.ndcg, suite.exact))
     return {
         "index": (point.name, made),
         f"recall@{suite.k}": number(_mean_of(point.recall, seed=seed), strong=best),
         **speeds,
         "build s\n1 thread": f"{point.build_seconds:.2g}",
         "MiB": f"{point.size / 2**20:.2f}",
-        "nDCG@10\nΔ to exact": (
-            f"{_mean(point.ndcg):.3f}",
-            _effect(_paired(point.ndcg, suite.exact)),
-        ),
+        "nDCG@10\nΔ to exact": (f"{_mean(point.ndcg):.3f}", change),
     }
 
 
@@ -114,19 +111,15 @@ def ann_figure(suite: AnnSuite) -> Figure:
     """Recall against queries per second, one panel per number of threads, with the frontier."""
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
-        panels = len(suite.points[0].speeds)
-        columns = panels if width > 5 else 1
-        lines = -(-panels // columns)
-        size = (width, 2.3 * lines + 0.45)
-        share: dict[str, Any] = {"sharex": True, "sharey": True, "squeeze": False}
-        figure, axes = plt.subplots(lines, columns, figsize=size, **share)
-        for which, axis in enumerate(axes.flat):
+        count = len(suite.points[0].speeds)
+        # A row has room for its labels, and the figure for its legend.
+        height = 2.3 + 0.45 / (1 if width > 5 else count)
+        figure, axes, _ = panels(count, width, height=height, most=count, sharex=True, sharey=True)
+        for which, axis in enumerate(axes):
             _panel(axis, suite, which)
             axis.set_ylabel("queries per second, one batch")
             axis.label_outer()
-        handles, labels = axes[0][0].get_legend_handles_labels()
+        handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4 if width > 5 else 2)
         return figure
 
@@ -171,21 +164,18 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     """A row per kind and dimension: bytes, nDCG@10, and its loss."""
     full = suite.compressed[0]
-    rows = []
-    for each in suite.compressed:
-        paired = _paired(each.ndcg, full.ndcg)
-        ends = interval_text(paired.interval, absent="(no interval)")
-        rows.append(
+    return Table.of(
+        (
             {
                 "dimensions": each.dimension,
                 "vectors": each.kind,
                 "bytes per document": (f"{each.size:,}", f"1/{full.size / each.size:.3g}"),
                 "nDCG@10": _mean_of(each.ndcg, seed=seed),
-                "Δ to full float32": None if each is full else (f"{paired.difference:+.3f}", ends),
+                "Δ to full float32": None if each is full else tuple(effect.split(" ", 1)),
             }
-        )
-    return Table.of(
-        rows,
+            for each in suite.compressed
+            for effect in [_effect(_paired(each.ndcg, full.ndcg))]
+        ),
         note=f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors "
         "are truncated to their first dimensions and, for cosine similarity, normalised again; a "
         "model not trained for this loses more. int8: documents in 255 steps per dimension. "
@@ -245,20 +235,21 @@ def _faster(suite: AnnSuite) -> str:
     if not good:
         return f"{where}, no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
     best = max(good, key=lambda each: each.speeds[0].qps)
+    speed = best.speeds[0].qps
     quality = (
         f"recall@{suite.k} {_mean(best.recall):.3f} and nDCG@10 "
         f"{_effect(_paired(best.ndcg, suite.exact))} to exact search"
     )
-    speed = best.speeds[0].qps
     if exact is None:
         return f"{where}, {best.name} is the fastest index with {quality}: {speed:,.0f} queries/s."
-    ratio = speed / exact.speeds[0].qps
-    if ratio <= 1:
-        return (
-            f"{where}, no index with a recall@{suite.k} of {_ENOUGH:g} is faster than exact "
-            f"search ({exact.speeds[0].qps:,.0f} queries/s); the next, {best.name}, has {quality}."
-        )
-    return f"{where}, {best.name} answers {ratio:.1f} times as many queries/s, with {quality}."
+    base = exact.speeds[0].qps
+    if speed > base:
+        ratio = speed / base
+        return f"{where}, {best.name} answers {ratio:.1f} times as many queries/s, with {quality}."
+    return (
+        f"{where}, no index with a recall@{suite.k} of {_ENOUGH:g} is faster than exact "
+        f"search ({base:,.0f} queries/s); the next, {best.name}, has {quality}."
+    )
 
 
 def _smaller(suite: AnnSuite) -> str:
@@ -266,13 +257,16 @@ def _smaller(suite: AnnSuite) -> str:
     full, *rest = suite.compressed
     if not rest:
         return "Vectors were not compressed."
-    effects = [(each, _paired(each.ndcg, full.ndcg)) for each in rest]
     pairs = [join({"smaller": each.ndcg, "full": full.ndcg}) for each in rest]
     tests = corrected([test for pair in pairs for test in paired_differences(pair, seed=0)])
-    lost = [each.significant(ALPHA) and each.difference < 0 for each in tests]
-    kept = [pair for pair, loses in zip(effects, lost, strict=True) if not loses]
+    effects = [_paired(each.ndcg, full.ndcg) for each in rest]
+    kept = [
+        (each, effect)
+        for each, effect, test in zip(rest, effects, tests, strict=True)
+        if not test.significant(ALPHA) or test.difference >= 0
+    ]
     if not kept:
-        least, effect = max(effects, key=lambda pair: pair[1].difference)
+        least, effect = max(zip(rest, effects, strict=True), key=lambda pair: pair[1].difference)
         return (
             "All smaller vectors lose significantly (corrected by Holm's method over them), the "
             f"least {_form(least)}: {_effect(effect)}."

@@ -73,17 +73,16 @@ def _over_queries(share: Any) -> bool:
 
 def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
     """Say whether the test and the intervals shown on every page hold their level."""
-    every = list(shares)
+    every = [share for share in shares if _over_queries(share)]
     if not every:
         return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
-    over_queries = [share for share in every if _over_queries(share)]
-    shown = [share for share in over_queries if (share.kind, share.method) in _SHOWN]
+    shown = [share for share in every if (share.kind, share.method) in _SHOWN]
     skewed = [s for s in shown if s.kind == "false positives" and s.world in _SKEWED]
     first, *rest = (
         _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
         for kind in _CLAIMS
     )
-    words = [first, _under_skew(skewed), *rest, _others(over_queries)]
+    words = [first, _under_skew(skewed), *rest, _others(every)]
     return Conclusion(" ".join(filter(None, words)))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import load_run
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.records.record import Result
@@ -27,7 +28,7 @@ from qwen3nb.records.runs import first_run_file, reranked_run_file
 from qwen3nb.report.evaluation.by_hand import shortened, typical_query
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, panels, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, p_value_text
@@ -69,9 +70,7 @@ class Reranked:
 
     def pairs(self) -> tuple[Floats, Labels]:
         """Log-odds (N,) of all scored pairs, and whether each is relevant."""
-        parts = [self._labelled(query) for query in self.run]
-        if not parts:
-            return np.empty(0), np.empty(0, dtype=bool)
+        parts = [(np.empty(0), np.empty(0, dtype=bool)), *map(self._labelled, self.run)]
         scores, labels = zip(*parts, strict=True)
         return np.concatenate(scores), np.concatenate(labels)
 
@@ -83,9 +82,8 @@ class Reranked:
         shares = {}
         for query in self.run:
             scores, labels = self._labelled(query)
-            good, bad = scores[labels], scores[~labels]
-            if len(good) and len(bad):
-                above = good[:, None] - bad[None, :]
+            above = scores[labels][:, None] - scores[~labels][None, :]
+            if above.size:
                 shares[query] = float((above > 0).mean() + (above == 0).mean() / 2)
         return shares
 
@@ -119,16 +117,23 @@ def reranked(
     return pages
 
 
-def _data_set(result: Result) -> str:
-    return short_task(str(result.config["collection"]))
-
-
 def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     """The reranker, its settings, and counts of the scored pairs."""
 
     def count(name: str) -> str:
         return f"{sum(result.config['counts'].get(name, 0) for result in results):,}"
 
+    longest = [
+        (cut["tokens"], cut["query"], str(each.config["collection"]))
+        for each in results
+        if (cut := each.config.get("longest_query"))
+    ]
+    queries_cut = count("queries_cut")
+    if longest:
+        tokens, query, name = max(longest)
+        queries_cut += (
+            f"; the longest, {query} of {name}, takes {tokens:,} tokens with its template"
+        )
     base = reranker.source.base
     facts = {
         "model": reranker.label,
@@ -141,7 +146,7 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         "first stage": ", ".join(sorted({r.task.key.split(".", 1)[1] for r in results})),
         "pairs": count("pairs"),
         "documents cut to fit": count("cut"),
-        "queries cut to leave them room": count("queries_cut") + _longest(results),
+        "queries cut to leave them room": queries_cut,
         "P(yes) exactly 0 or 1": count("saturated"),
         "P(yes) tied within a query": count("tied"),
         "log-odds tied within a query": count("equal"),
@@ -155,19 +160,6 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         name="reranker",
         caption=f"The reranker {reranker.label}, its settings and what it scored.",
     )
-
-
-def _longest(results: Sequence[Result]) -> str:
-    """Name the longest query that was cut, if any was."""
-    lengths = [
-        (cut["tokens"], cut["query"], str(each.config["collection"]))
-        for each in results
-        if (cut := each.config.get("longest_query"))
-    ]
-    if not lengths:
-        return ""
-    tokens, query, name = max(lengths)
-    return f"; the longest, {query} of {name}, takes {tokens:,} tokens with its template"
 
 
 def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
@@ -186,21 +178,21 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
 
 
 def _row(result: Result, gain: PairedDifference) -> dict[str, Any]:
-    recall = next(name for name in result.metrics if name.startswith("first Recall@"))
+    metrics, words = result.metrics, _in_words(gain)
+    recall = next(name for name in metrics if name.startswith("first Recall@"))
+    raw = f"raw {p_value_text(gain.p_value)}, {words}"
     clear = gain.significant(ALPHA)
-    better = clear and gain.difference > 0
-    raw = f"raw {p_value_text(gain.p_value)}, {_in_words(gain)}"
     return {
         "data set": (short_task(gain.task), f"{result.main.n} queries"),
-        f"first stage\n{METRIC}": result.metrics[f"first {METRIC}"],
-        f"reranked\n{METRIC}": number(result.metrics[METRIC], strong=better),
+        f"first stage\n{METRIC}": metrics[f"first {METRIC}"],
+        f"reranked\n{METRIC}": number(metrics[METRIC], strong=words == "helps"),
         "Δ\nreranked − first": number(
             gain.difference, "+.3f", interval=gain.interval, detail="a single query"
         ),
         "p\ncorrected": Cell(p_value_text(gain.corrected), raw, strong=clear, value=gain.corrected),
         "won, tied, lost": f"{gain.won}, {gain.tied}, {gain.lost}",
-        "recall\nfirst stage: the ceiling": result.metrics[recall],
-        f"best order\n{METRIC}": result.metrics[f"oracle {METRIC}"],
+        "recall\nfirst stage: the ceiling": metrics[recall],
+        f"best order\n{METRIC}": metrics[f"oracle {METRIC}"],
     }
 
 
@@ -235,7 +227,7 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     p = p_value_text(gain.corrected, relation=True)
     effect = f"{gain.difference:+.3f} {ends}, p {p}, n = {gain.n}"
     if len(gains) == 1:
-        verb = "makes no significant difference" if words[0].startswith("no ") else words[0]
+        verb = f"makes {words[0]}" if words[0].startswith("no ") else words[0]
         best = results[0].metrics[f"oracle {METRIC}"].value or 0.0
         return Conclusion(
             f"Reranking with {label} {verb} on {short_task(gain.task)}: {METRIC} goes from "
@@ -249,10 +241,10 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     )
 
 
-def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
+def order_table(pages: Sequence[Reranked]) -> Table:
     """Ordering of relevant candidates above others, and calibration of P(yes)."""
     return Table.of(
-        (_order_row(page, seed) for page in pages),
+        map(_order_row, pages),
         note="Relevant above others: how often a relevant candidate of a query scores higher than "
         "one that is not; mean over queries with both kinds. Calibration error: mean distance of "
         "P(yes) from the share of relevant pairs, over ten bins weighted by their pairs.",
@@ -262,29 +254,25 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
     )
 
 
-def _order_row(page: Reranked, seed: int) -> dict[str, Any]:
+def _order_row(page: Reranked) -> dict[str, Any]:
     scores, labels = page.pairs()
     chance = _probability(scores)
-    order = aggregate({"order": page.order()}, how="mean", columns=("order",), seed=seed)
+    order = aggregate({"order": page.order()}, how="mean", columns=("order",))
+    words = order.undefined
+    if order.low is not None and order.high is not None:
+        words = "above chance" if order.low > 0.5 else "below chance"
+        words = "chance is in the interval" if order.low <= 0.5 <= order.high else words
     ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
     return {
         "data set": (short_task(page.name), f"{len(scores):,} pairs"),
         "relevant above others\n0.5 is chance": order,
-        "in words": _against_chance(order),
+        "in words": words,
         "relevant\nshare": f"{labels.mean():.3f}",
         "P(yes)\nmean": f"{chance.mean():.3f}",
         "calibration error\n10 bins": f"{expected_error(chance, labels):.3f}",
         "Brier score": f"{((chance - labels) ** 2).mean():.3f}",
         "log-odds\nmedian, range": (f"{float(np.median(scores)):+.2f}", ends),
     }
-
-
-def _against_chance(order: Aggregate) -> str:
-    if order.low is None or order.high is None:
-        return order.undefined
-    if order.low <= 0.5 <= order.high:
-        return "chance is in the interval"
-    return "above chance" if order.low > 0.5 else "below chance"
 
 
 def _probability(log_odds: Floats) -> Floats:
@@ -313,21 +301,19 @@ def expected_error(chance: Floats, labels: Labels) -> float:
 def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
     """The queries that changed most: top documents of both runs, relevant ones in bold."""
     changed = [
-        (gain, query, page)
+        (-abs(gain), query, f"{page.name}, {METRIC} {gain:+.3f}", page)
         for page in pages
         for query, gain in page.result.per_query[f"gain {METRIC}"].items()
         if gain and (gain > 0) == helped
     ]
-    cases = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
+    cases = sorted(changed, key=lambda case: case[:2])[:count]
+    rows: list[dict[str, Any]] = []
+    for _, query, what, page in cases:
+        head: Any = (shortened(page.collection.queries[query]), what)
+        for rank, documents in enumerate(_documents(page, query, top), start=1):
+            rows.append({"query": head if rank == 1 else "", "rank": rank, **documents})
     return Table.of(
-        (
-            {"query": head if rank == 1 else "", "rank": rank, **documents}
-            for gain, query, page in cases
-            for head in [
-                (shortened(page.collection.queries[query]), f"{page.name}, {METRIC} {gain:+.3f}")
-            ]
-            for rank, documents in _documents(page, query, top)
-        ),
+        rows,
         note="Relevant documents in bold.",
         empty="There is no such query.",
         kind="words",
@@ -337,24 +323,18 @@ def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top:
     )
 
 
-def _documents(page: Reranked, query: str, top: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each rank with its document before and after reranking; relevant ones are strong."""
+def _documents(page: Reranked, query: str, top: int) -> list[dict[str, Cell | None]]:
+    """Per rank, its document before and after reranking; relevant ones are strong."""
     grades: Mapping[str, int] = page.collection.qrels[query]
-    runs = {"first stage": page.first, "reranked": page.run}
-    ranked = {name: ranking(run, query, top) for name, run in runs.items()}
-    for rank in range(max(map(len, ranked.values()))):
-        yield (
-            rank + 1,
-            {
-                name: Cell(
-                    shortened(page.collection.documents[documents[rank]]),
-                    strong=grades.get(documents[rank], 0) > 0,
-                )
-                if rank < len(documents)
-                else None
-                for name, documents in ranked.items()
-            },
-        )
+    columns = {
+        name: [
+            Cell(shortened(page.collection.documents[each]), strong=grades.get(each, 0) > 0)
+            for each in ranking(run, query, top)
+        ]
+        for name, run in (("first stage", page.first), ("reranked", page.run))
+    }
+    ranks = zip_longest(*columns.values())
+    return [dict(zip(columns, cells, strict=True)) for cells in ranks]
 
 
 def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int = 5) -> Table:
@@ -375,18 +355,17 @@ def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int
         raise ValueError(f"unknown query {query!r}; such as: {known}")
     gains = page.result.per_query[f"gain {METRIC}"]
     name = query or typical_query(gains)
-    log_odds = [page.run[name][document] for document in ranking(page.run, name, top)]
-    chances = _probability(np.array(log_odds)).tolist()
-    shown = [(f"{p:.3f}", f"{odds:+.2f}") for p, odds in zip(chances, log_odds, strict=True)]
+    log_odds = np.array([page.run[name][each] for each in ranking(page.run, name, top)])
+    odds = [
+        (f"{p:.3f}", f"{value:+.2f}")
+        for p, value in zip(_probability(log_odds).tolist(), log_odds.tolist(), strict=True)
+    ]
     text = shortened(page.collection.queries[name])
+    ranks = enumerate(zip_longest(_documents(page, name, top), odds), start=1)
     return Table.of(
         (
-            {
-                "rank": rank,
-                **documents,
-                "P(yes)\nlog-odds": shown[rank - 1] if rank <= len(shown) else None,
-            }
-            for rank, documents in _documents(page, name, top)
+            {"rank": rank, **(documents or {}), "P(yes)\nlog-odds": shown}
+            for rank, (documents, shown) in ranks
         ),
         note="Relevant documents in bold."
         + ("" if query else " The query whose gain is nearest to the mean."),
@@ -399,18 +378,16 @@ def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int
 
 def gain_figure(results: Sequence[Result]) -> Figure:
     """Sorted gains of all queries, one panel per data set."""
-    panels = [
-        (_data_set(each), np.sort(list(each.per_query[f"gain {METRIC}"].values()))[::-1])
-        for each in results
-    ]
-    counts = []
-    for _, gains in panels:
+    drawn = []
+    for each in results:
+        gains = np.sort(list(each.per_query[f"gain {METRIC}"].values()))[::-1]
         won, lost = int((gains > 0).sum()), int((gains < 0).sum())
-        counts.append(f"{won} won, {len(gains) - won - lost} tied, {lost} lost")
+        count = f"{won} won, {len(gains) - won - lost} tied, {lost} lost"
+        drawn.append((short_task(str(each.config["collection"])), gains, count))
 
     def draw(width: float) -> MplFigure:
-        figure, axes = _grid(-(-len(panels) // 3), min(3, len(panels)), (width, 2.2), sharey=True)
-        for axis, (name, gains), count in zip(axes.flat, panels, counts, strict=False):
+        figure, axes, firsts = panels(len(drawn), width, height=2.2, sharey=True)
+        for axis, (name, gains, count) in zip(axes, drawn, strict=True):
             positions = np.arange(1, len(gains) + 1)
             for inside, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
                 axis.bar(positions[inside], gains[inside], width=1.0, color=color)
@@ -418,16 +395,11 @@ def gain_figure(results: Sequence[Result]) -> Figure:
             axis.set_title(plain(name, most=40))
             axis.set_xlabel(plain(count))
             axis.set_xlim(0, len(gains) + 1)
-        for axis in list(axes.flat)[len(panels) :]:
-            axis.remove()
-        for line in axes:
-            line[0].set_ylabel(f"gain in {METRIC}")
+        for axis in firsts:
+            axis.set_ylabel(f"gain in {METRIC}")
         return figure
 
-    summary = "; ".join(
-        f"{name}: {count} of n = {len(gains)}"
-        for (name, gains), count in zip(panels, counts, strict=True)
-    )
+    summary = "; ".join(f"{name}: {count} of n = {len(gains)}" for name, gains, count in drawn)
     return Figure(
         name="gains",
         draw=draw,
@@ -437,21 +409,13 @@ def gain_figure(results: Sequence[Result]) -> Figure:
     )
 
 
-def _grid(lines: int, columns: int, panel: tuple[float, float], **options: Any) -> Any:
-    import matplotlib.pyplot as plt
-
-    size = (panel[0], panel[1] * lines)
-    options |= {"squeeze": False, "layout": "constrained"}
-    return plt.subplots(lines, columns, figsize=size, **options)
-
-
 def calibration_figure(pages: Sequence[Reranked]) -> Figure:
     """Reliability diagram of P(yes) and histograms of log-odds, one row per data set."""
     pairs = [(short_task(page.name), *page.pairs()) for page in pages]
 
     def draw(width: float) -> MplFigure:
-        figure, axes = _grid(len(pairs), 2, (width, 2.5))
-        for (left, right), (name, scores, labels) in zip(axes, pairs, strict=True):
+        figure, axes, _ = panels(2 * len(pairs), width, height=2.5, most=2)
+        for left, right, (name, scores, labels) in zip(axes[::2], axes[1::2], pairs, strict=True):
             _reliability(left, _probability(scores), labels)
             _spread(right, scores, labels)
             left.set_title(plain(name, most=40))

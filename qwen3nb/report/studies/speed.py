@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
 
@@ -31,32 +31,30 @@ def _share(value: float) -> Cell:
 def speed_table(benches: Iterable[EncodeBench]) -> Table:
     """A row per model, set of texts and method; ratios are to the first method of each set."""
     benches = list(benches)
-    about = {
-        f"{bench.model}, {bench.texts}": f"{bench.count} texts, {bench.tokens:,} tokens, "
+    about = "; ".join(
+        f"{bench.model}, {bench.texts}: {bench.count} texts, {bench.tokens:,} tokens, "
         f"{bench.rounds} rounds, best batch size of sentence-transformers {bench.batch_size}, "
         f"{bench.work.gflop:.3g} GFLOP, matrix peak {bench.peak_gflops:,.0f} GFLOP/s"
         for bench in benches
-    }
-    rows = (
-        {
-            "model": (bench.model, bench.texts),
-            "method": timing.name,
-            "texts/s": number(bench.count / timing.seconds, ",.0f"),
-            "faster": _times(timing.ratio),
-            "less CPU": _times(timing.cpu_ratio),
-            "of the peak": _share(timing.peak_share),
-            "same vectors": (
-                "yes" if timing.equal else "no",
-                f"by at most {timing.difference:.0e}",
-            ),
-        }
-        for bench in benches
-        for timing in bench.timings
     )
     return Table.of(
-        rows,
-        note="Medians over rounds in which methods alternate, including tokenisation. "
-        f"{'; '.join(f'{name}: {text}' for name, text in about.items())}. "
+        (
+            {
+                "model": (bench.model, bench.texts),
+                "method": timing.name,
+                "texts/s": number(bench.count / timing.seconds, ",.0f"),
+                "faster": _times(timing.ratio),
+                "less CPU": _times(timing.cpu_ratio),
+                "of the peak": _share(timing.peak_share),
+                "same vectors": (
+                    "yes" if timing.equal else "no",
+                    f"by at most {timing.difference:.0e}",
+                ),
+            }
+            for bench in benches
+            for timing in bench.timings
+        ),
+        note=f"Medians over rounds in which methods alternate, including tokenisation. {about}. "
         "Ratios within one run are comparable; seconds on a busy machine are not. The peak is the "
         "rate of the model's matrix products alone, in the same shapes and rounds.",
         name="speed",
@@ -121,14 +119,9 @@ def speed_figure(benches: Sequence[EncodeBench]) -> Figure | None:
         return None
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
-        columns = min(2 if width > 5 else 1, len(benches))
-        lines = -(-len(benches) // columns)
-        most = max(len(bench.timings) for bench in benches)
-        size = (width, lines * (0.24 * most + 0.8))
-        figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False)
-        for axis, bench in zip(axes.flat, benches, strict=False):
+        height = 0.24 * max(len(bench.timings) for bench in benches) + 0.8
+        figure, axes, _ = panels(len(benches), width, height=height, most=2)
+        for axis, bench in zip(axes, benches, strict=True):
             rows = bench.timings[::-1]
             axis.barh(range(len(rows)), [t.ratio for t in rows], height=0.65, color=COLORS[0])
             axis.axvline(1, color=GREY, linewidth=1)
@@ -138,8 +131,6 @@ def speed_figure(benches: Sequence[EncodeBench]) -> Figure | None:
             axis.set_title(plain(f"{bench.model}, {bench.texts}", most=44), loc="right")
             axis.set_xlabel("times as fast")
             grid(axis)
-        for axis in list(axes.flat)[len(benches) :]:
-            axis.remove()
         return figure
 
     words = "; ".join(

@@ -22,10 +22,10 @@ from qwen3nb.analysis.training.configuration_tests import (
 )
 from qwen3nb.analysis.training.interference import DEFINITION, REQUIRED, Interference, interference
 from qwen3nb.analysis.training.tir_estimate import Estimate, Gate, seeds_needed
-from qwen3nb.metrics.intervals import Interval, interval_words
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, panels, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
@@ -67,8 +67,7 @@ class InterferenceReport:
     @property
     def hint(self) -> str:
         """How refused pairs could be compared, or empty."""
-        lines = _refused(self.interference)
-        if lines and all("optimiser steps" in line for line in lines):
+        if _refused_for_steps(self.interference):
             return (
                 "All refused pairs differ in optimiser steps, and in the steps spent on the task "
                 "or those are unknown; train both for the same number, or log the task of each "
@@ -157,17 +156,13 @@ def interference_report(
         FileNotFoundError: a folder in ``outputs`` does not exist.
     """
     given = [outputs] if isinstance(outputs, str | Path) else outputs
-    folders = [Path(each).expanduser() for each in given if str(each)]
-    named = bool(folders)
-    if not named:
-        folders = find_outputs(paths.runs()) + [paths.results()] * paths.results().is_dir()
+    named = [Path(each).expanduser() for each in given if str(each)]
+    folders = named or find_outputs(paths.runs()) + [paths.results()] * paths.results().is_dir()
     collection = load_all_results(folders) if folders else Collection(())
     scores = [score for score in collection.scores if "mode" in score.facts]
     sources = {score.source for score in scores}
     estimates = interference(scores, required=_TASK_STEPS if task_steps else REQUIRED)
-    lines = _refused(estimates)
-    in_steps = bool(lines) and all("optimiser steps" in line for line in lines)
-    if in_steps and not task_steps and not _paired(estimates):
+    if _refused_for_steps(estimates) and not task_steps and not _paired(estimates):
         fair = interference(scores, required=_TASK_STEPS)
         estimates = fair if _paired(fair) else estimates
     return InterferenceReport(
@@ -185,8 +180,10 @@ def interference_report(
     )
 
 
-def _refused(estimates: Interference) -> list[str]:
-    return [line for group in estimates.groups for line in group.refused]
+def _refused_for_steps(estimates: Interference) -> bool:
+    """Whether pairs were refused, each of them for its optimiser steps."""
+    lines = [line for group in estimates.groups for line in group.refused]
+    return bool(lines) and all("optimiser steps" in line for line in lines)
 
 
 def _paired(estimates: Interference) -> bool:
@@ -248,28 +245,31 @@ def interference_table(report: InterferenceReport, *, rule: bool = True) -> Tabl
     for name, each in report.estimates():
         spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
         ends = "–" if each.interval is None else "[{}, {}]".format(*map(_percent, each.interval))
+        within = "" if each.delta_std is None else f"± {each.delta_std:.4f}"
         rows.append(
             (
                 (name, ", ".join(map(str, each.seeds))),
                 Cell(each.by_evidence, each.by_point, strong=each.name == "overall"),
                 Cell(_percent(each.tir) + spread, ends, value=each.tir, interval=each.interval),
-                number(
-                    each.delta,
-                    "+.4f",
-                    detail="" if each.delta_std is None else f"± {each.delta_std:.4f}",
-                ),
+                number(each.delta, "+.4f", detail=within),
             )
         )
-    level = f"{100 * report.interference.level:g} % interval"
+    interval = f"TIR in %, ± std\n{100 * report.interference.level:g} % interval"
+    methods = dict.fromkeys(each.method for _, each in report.estimates() if each.tir is not None)
+    note = (
+        "Negative where the joint model is better; ± shows the variance between trainings. "
+        f"Intervals: {'; '.join(methods) or 'none, as no pair is comparable'}."
+        + (f" {report.interference.gate.text}" if rule else "")
+    )
+    if not report.runs:
+        where = ", ".join(report.folders) or paths.shown(paths.runs())
+        note = f"No results of trained adapters in {where}."
+    elif not report.interference.groups:
+        note = f"{report.runs} adapters, none of them joint: nothing to compare."
     return Table.of(
         rows,
-        (
-            "task\nseeds",
-            "by evidence\nby point",
-            f"TIR in %, ± std\n{level}",
-            "specialist\n− joint",
-        ),
-        note=_note(report, rule=rule),
+        ("task\nseeds", "by evidence\nby point", interval, "specialist\n− joint"),
+        note=note,
         name="interference",
         caption="Task interference ratio (TIR), the share of the specialist's score that joint "
         "training loses, and the kill gate's verdicts by evidence and by point.",
@@ -278,20 +278,6 @@ def interference_table(report: InterferenceReport, *, rule: bool = True) -> Tabl
 
 def _percent(share: float | None, *, sign: bool = True, digits: int = 2) -> str:
     return number_text(None if share is None else 100 * share, sign=sign, digits=digits)
-
-
-def _note(report: InterferenceReport, *, rule: bool) -> str:
-    if not report.runs:
-        where = ", ".join(report.folders) or paths.shown(paths.runs())
-        return f"No results of trained adapters in {where}."
-    if not report.interference.groups:
-        return f"{report.runs} adapters, none of them joint: nothing to compare."
-    methods = dict.fromkeys(each.method for _, each in report.estimates() if each.tir is not None)
-    return (
-        "Negative where the joint model is better; ± shows the variance between trainings. "
-        f"Intervals: {'; '.join(methods) or 'none, as no pair is comparable'}."
-        + (f" {report.interference.gate.text}" if rule else "")
-    )
 
 
 def interference_seeds_table(report: InterferenceReport) -> Table:
@@ -363,7 +349,12 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
         for row, (_, each) in enumerate(reversed(rows)):
             color = COLORS[1] if each.name == "overall" else COLORS[0]
             if each.interval:
-                _span(axis, row, each.interval, low, high, color=color)
+                left, right = (100 * end for end in each.interval)
+                ends = [max(left, low), min(right, high)]
+                axis.plot(ends, [row, row], color=color, linewidth=2, solid_capstyle="butt")
+                for beyond, end, arrow in ((left < low, low, "<"), (right > high, high, ">")):
+                    if beyond:
+                        axis.plot([end], [row], arrow, color=color, markersize=5, clip_on=False)
             single = [100 * tir for tir in each.tirs if tir is not None]
             axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
             axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
@@ -404,26 +395,10 @@ def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
         ("FAIL", GREY, low, 100 * gate.fail_below),
     ):
         axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
-        axis.annotate(
-            name,
-            ((left + right) / 2, 1.01),
-            xycoords=("data", "axes fraction"),
-            ha="center",
-            va="bottom",
-            fontsize=SMALL,
-            color=color,
-            rotation=90 if right - left < 0.12 * (high - low) else 0,
-        )
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": SMALL, "color": color}
+        look["rotation"] = 90 if right - left < 0.12 * (high - low) else 0
+        axis.annotate(name, ((left + right) / 2, 1.01), xycoords=("data", "axes fraction"), **look)
     axis.axvline(0, color=GREY, linewidth=1)
-
-
-def _span(axis: Axes, row: int, interval: Interval, low: float, high: float, *, color: str) -> None:
-    left, right = 100 * interval[0], 100 * interval[1]
-    ends = [max(left, low), min(right, high)]
-    axis.plot(ends, [row, row], color=color, linewidth=2, solid_capstyle="butt")
-    for beyond, end, arrow in ((left < low, low, "<"), (right > high, high, ">")):
-        if beyond:
-            axis.plot([end], [row], arrow, color=color, markersize=5, clip_on=False)
 
 
 def interference_conclusion(report: InterferenceReport) -> Conclusion:
@@ -439,22 +414,21 @@ def interference_conclusion(report: InterferenceReport) -> Conclusion:
     worst = max(groups, key=lambda group: group.overall.tir or 0.0)
     each = worst.overall
     several = f" (the worst of {len(groups)} configurations, {worst.system})"
-    subject = "Joint training" + (several if len(groups) > 1 else "")
-    left_out = [note for note in each.notes if note.startswith("without ")]
-    parts = [f"{subject} {_cost(each, gate)}.", _gate_words(each, gate)]
-    parts += [f"This is {'; '.join(left_out)}."] if left_out else []
-    return Conclusion(" ".join(parts))
+    left_out = "; ".join(note for note in each.notes if note.startswith("without "))
+    return Conclusion(
+        f"Joint training{several if len(groups) > 1 else ''} {_cost(each, gate)}. "
+        + _gate_words(each, gate)
+        + (f" This is {left_out}." if left_out else "")
+    )
 
 
 def _no_result(report: InterferenceReport) -> str:
+    unknown = "so the cost of joint training is unknown."
     if not report.runs:
-        return "No trained adapters have been evaluated, so the cost of joint training is unknown."
+        return f"No trained adapters have been evaluated, {unknown}"
     if not report.interference.groups:
-        return (
-            f"None of the {report.runs} adapters was trained jointly, so the cost of joint "
-            "training is unknown."
-        )
-    refused = len(_refused(report.interference))
+        return f"None of the {report.runs} adapters was trained jointly, {unknown}"
+    refused = sum(len(group.refused) for group in report.interference.groups)
     why = f": {refused} pair{'s were' if refused > 1 else ' was'} refused" if refused else ""
     return f"No joint adapter can be compared with its specialist{why}. {report.hint}".rstrip()
 
@@ -464,17 +438,16 @@ def _cost(each: Estimate, gate: Gate) -> str:
     tir, count = each.tir or 0.0, len(each.seeds)
     shown = [_percent(value, sign=False, digits=1) for value in (tir, *(each.interval or ()))]
     ends = f" [{', '.join(shown[1:])}]" if each.interval else ""
-    numbers = f"TIR {shown[0]} %{ends} over {_seeds_text(count)}"
     low, high = each.interval if each.interval and count > 1 else (-math.inf, math.inf)
+    words = "is not shown to cost anything"
     if low > 0:
-        if tir < gate.pass_at:
-            return f"costs a little: {numbers}"
-        return f"costs {shown[0]} % of the specialist's score: {numbers}"
-    if high < 0:
-        return f"costs nothing, it helps: {numbers}"
-    if high < gate.fail_below:
-        return f"costs nothing measurable: {numbers}"
-    return f"is not shown to cost anything: {numbers}"
+        words = f"costs {shown[0]} % of the specialist's score"
+        words = "costs a little" if tir < gate.pass_at else words
+    elif high < 0:
+        words = "costs nothing, it helps"
+    elif high < gate.fail_below:
+        words = "costs nothing measurable"
+    return f"{words}: TIR {shown[0]} %{ends} over {_seeds_text(count)}"
 
 
 def _gate_words(each: Estimate, gate: Gate) -> str:
@@ -516,14 +489,17 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     """
     cells = _by_seed(scores)
     tasks = sorted({task for _, task in cells})
-    rows = [
-        (system, *(_mean_cell(list(cells.get((system, task), {}).values())) for task in tasks))
-        for system in sorted({system for system, _ in cells})
-    ]
-    heads = [f"{kind}\n{short_task(task)}, {metric}" for kind, task, metric in tasks]
+    rows: list[list[Any]] = []
+    for system in sorted({system for system, _ in cells}):
+        rows.append([system])
+        for task in tasks:
+            values = list(cells.get((system, task), {}).values())
+            spread = f"{stdev(values):.3f}" if len(values) > 1 else ""
+            mean = number(fmean(values), std=spread) if values else Cell("not run")
+            rows[-1].append((mean, _seeds_text(len(values)) if values else ""))
     return Table.of(
         rows,
-        ("configuration", *heads),
+        ("configuration", *(f"{kind}\n{short_task(name)}, {of}" for kind, name, of in tasks)),
         note="Mean over seeds; beside it, in small: sample standard deviation over seeds. Best of "
         "each task in bold, second best underlined, whether or not they differ significantly.",
         empty="No scores of trained configurations.",
@@ -531,13 +507,6 @@ def configurations_table(scores: Iterable[Score]) -> Table:
         name="configurations",
         caption="Scores of the trained configurations on each task, means over seeds.",
     )
-
-
-def _mean_cell(values: Sequence[float]) -> Cell:
-    if not values:
-        return Cell("not run")
-    spread = f"{stdev(values):.3f}" if len(values) > 1 else ""
-    return number(fmean(values), detail=_seeds_text(len(values)), std=spread)
 
 
 def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int | None, float]]:
@@ -614,14 +583,10 @@ def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -
     tasks = sorted({task for _, task in cells})
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
-        columns = min(3 if width > 5 else 1, len(tasks))
-        lines = -(-len(tasks) // columns)
-        size = (width, lines * (0.21 * len(systems) + 0.8))
-        figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+        height = 0.21 * len(systems) + 0.8
+        figure, axes, firsts = panels(len(tasks), width, height=height, sharey=True)
         colors, rows = model_colors(systems), systems[::-1]
-        for axis, task in zip(axes.flat, tasks, strict=False):
+        for axis, task in zip(axes, tasks, strict=True):
             for row, system in enumerate(rows):
                 values = list(cells.get((system, task), {}).values())
                 if values:
@@ -632,10 +597,8 @@ def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -
             axis.set_title(plain(f"{short_task(task[1])} ({task[0]})", most=34))
             axis.set_xlabel(metric)
             grid(axis)
-        for axis in list(axes.flat)[len(tasks) :]:
-            axis.remove()
-        for line in axes:
-            line[0].set_yticks(range(len(rows)), [plain(name, most=28) for name in rows])
+        for axis in firsts:
+            axis.set_yticks(range(len(rows)), [plain(name, most=28) for name in rows])
         return figure
 
     words = "; ".join(

@@ -42,7 +42,7 @@ from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, panels, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import Table
@@ -64,6 +64,12 @@ _TITLES = {
 }
 _SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
 _UNLIKE = 8  # times longer than the shortest: from here on, steps are on a logarithmic scale
+_VARIANCE = (
+    "task",
+    "training",
+    "mean ± std\n95 %, seeds and queries",
+    "error from\nseeds / queries / both",
+)
 _LABELLED = 60  # most cells of a heat map that have room for numbers
 _MOST = 3  # trainings in the conclusion
 _COURSE = {
@@ -228,28 +234,28 @@ def _shown(folder: Path) -> str:
 
 def gains_table(trainings: Trainings) -> Table:
     """A row per task and training: the last step against the first, tested."""
-    rows = [
-        {
-            "task": (short_task(each.task), each.metric),
-            "training": each.name,
-            "first step": number(each.gain.first_mean, detail=f"step {each.gain.first}"),
-            "last step": number(each.gain.last_mean, detail=f"step {each.gain.last}"),
-            "last − first\n95 % interval": number(
-                each.gain.difference, "+.3f", interval=each.gain.interval, detail="no interval"
-            ),
-            "p\nHolm": Cell(
-                p_value_text(each.gain.p_value), strong=_is_shown(each), value=each.gain.p_value
-            ),
-            "queries": number(each.gain.n, "d"),
-        }
-        for each in trainings.summaries
-    ]
     return Table.of(
-        rows,
+        (
+            {
+                "task": (short_task(each.task), each.metric),
+                "training": each.name,
+                "first step": (gain.first_mean, f"step {gain.first}"),
+                "last step": (gain.last_mean, f"step {gain.last}"),
+                "last − first\n95 % interval": number(
+                    gain.difference, "+.3f", interval=gain.interval, detail="no interval"
+                ),
+                "p\nHolm": Cell(
+                    p_value_text(gain.p_value), strong=_is_shown(each), value=gain.p_value
+                ),
+                "queries": number(gain.n, "d"),
+            }
+            for each in trainings.summaries
+            for gain in [each.gain]
+        ),
         note=f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation "
-        f"tests over the queries, p by Holm over these {len(rows)}; p < {ALPHA:g}, and an "
-        "interval that leaves out 0, in bold. First and last are not selected by score, so the "
-        "difference is not biased; training again gives another model, which a single training "
+        f"tests over the queries, p by Holm over these {len(trainings.summaries)}; p < {ALPHA:g}, "
+        "and an interval that leaves out 0, in bold. First and last are not selected by score, so "
+        "the difference is not biased; training again gives another model, which a single training "
         "cannot show.",
         empty="No training has two or more evaluated steps with scores per query.",
         name="gains",
@@ -260,7 +266,23 @@ def gains_table(trainings: Trainings) -> Table:
 def best_table(trainings: Trainings) -> Table:
     """The best checkpoint per task and training, and whether it differs from the others."""
     return Table.of(
-        _best_rows(trainings),
+        (
+            {
+                "task": (short_task(each.task), each.metric),
+                "training": (each.training, f"seed {seed}" if len(each.records) > 1 else ""),
+                "best step": (best.step, f"mean {best.mean:.3f}"),
+                "above the next\n95 % interval": (
+                    number_text(best.difference, sign=True),
+                    interval_text(best.interval),
+                ),
+                "separable": best.significant,
+                "in words": best.statement,
+            }
+            for each in trainings.trajectories
+            for seed, steps in each.scores.items()
+            if len(steps) > 1
+            for best in [best_checkpoint(steps, seed=trainings.seed)]
+        ),
         note="Paired permutation test, Holm over the best against each of the others. The mean of "
         "the best checkpoint is biased upwards by the selection.",
         empty="No training has two or more evaluated steps with scores per query.",
@@ -269,22 +291,6 @@ def best_table(trainings: Trainings) -> Table:
         caption="The checkpoint with the highest mean of each training, and whether it differs "
         "from the others by more than noise.",
     )
-
-
-def _best_rows(trainings: Trainings) -> Iterator[dict[str, Any]]:
-    for each in trainings.trajectories:
-        for seed, steps in each.scores.items():
-            if len(steps) > 1:
-                best = best_checkpoint(steps, seed=trainings.seed)
-                difference = number_text(best.difference, sign=True)
-                yield {
-                    "task": (short_task(each.task), each.metric),
-                    "training": (each.training, f"seed {seed}" if len(each.records) > 1 else ""),
-                    "best step": (best.step, f"mean {best.mean:.3f}"),
-                    "above the next\n95 % interval": (difference, interval_text(best.interval)),
-                    "separable": best.significant,
-                    "in words": best.statement,
-                }
 
 
 def variance_table(trainings: Trainings) -> Table:
@@ -296,30 +302,23 @@ def variance_table(trainings: Trainings) -> Table:
             alone.append(each.training)
             continue
         for point in seed_curve(scores).points:
-            shares, notes = point.split.shares, point.split.notes
             mean = f"{point.mean:.3f} ± {point.std:.3f}"
             ends = interval_text(point.interval, sign=False)
+            shares = " / ".join(f"{100 * share:.0f} %" for share in point.split.shares or ())
+            zeros = "; ".join(f"{note.split(':')[0]} set to 0" for note in point.split.notes)
             rows.append(
                 (
                     (short_task(each.task), each.metric),
                     (each.training, f"step {point.step}, {len(point.means)} seeds"),
                     Cell(mean, ends, value=point.mean, interval=point.interval),
-                    (
-                        " / ".join(f"{100 * share:.0f} %" for share in shares or ()) or "no spread",
-                        "; ".join(f"{note.split(':')[0]} set to 0" for note in notes),
-                    ),
+                    (shares or "no spread", zeros),
                 )
             )
     names = ", ".join(dict.fromkeys(alone))
     one = f"With one seed: {names}." if alone else ""
     return Table.of(
         rows,
-        (
-            "task",
-            "training",
-            "mean ± std\n95 %, seeds and queries",
-            "error from\nseeds / queries / both",
-        ),
+        _VARIANCE,
         note="Crossed random-effects model: shares of the squared error of the mean over seeds "
         f"and queries; negative estimates are set to 0. {one}",
         empty=f"Variance components need two or more seeds of a training. {one}",
@@ -431,8 +430,8 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
 
     def draw(width: float) -> MplFigure:
         styles = model_styles(names.values())
-        figure, panels = _panels(len(tasks), width)
-        for axis, task in zip(panels, tasks, strict=True):
+        figure, axes, _ = panels(len(tasks), width, height=1.9)
+        for axis, task in zip(axes, tasks, strict=True):
             own = {key[1:]: curve for key, curve in curves.items() if key[0] == task}
             for line, curve in own.items():
                 look, label = styles[names[line]], plain(names[line]) if len(names) > 1 else None
@@ -446,7 +445,7 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
             n = max(curve.n for curve in own.values())
             axis.set(xlabel="training step", ylabel=f"{metrics[task]}, n = {n}")
             grid(axis, which="y")
-        _legend(figure, panels)
+        _legend(figure, axes)
         return figure
 
     words = "; ".join(
@@ -464,22 +463,9 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
     )
 
 
-def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
-    """A grid of ``count`` panels, three per row, or one per row in narrow figures."""
-    import matplotlib.pyplot as plt
-
-    columns = min(3 if width > 5 else 1, count)
-    lines = -(-count // columns)
-    figure, axes = plt.subplots(lines, columns, figsize=(width, 1.9 * lines), squeeze=False)
-    panels = list(axes.flat)
-    for axis in panels[count:]:
-        axis.remove()
-    return figure, panels[:count]
-
-
-def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
+def _legend(figure: MplFigure, axes: Sequence[Axes]) -> None:
     """Draw one legend below all panels if their lines have labels."""
-    drawn = {str(line.get_label()): line for axis in panels for line in axis.lines}
+    drawn = {str(line.get_label()): line for axis in axes for line in axis.lines}
     shown = {label: line for label, line in drawn.items() if not label.startswith("_")}
     if shown:
         columns = 3 if figure.get_figwidth() > 5 else 1
@@ -496,8 +482,8 @@ def loss_figure(trainings: Trainings) -> Figure | None:
 
     def draw(width: float) -> MplFigure:
         styles = model_styles(log.name for log in logs)
-        figure, panels = _panels(len(keys), width)
-        for axis, key in zip(panels, keys, strict=True):
+        figure, axes, _ = panels(len(keys), width, height=1.9)
+        for axis, key in zip(axes, keys, strict=True):
             own = {log.name: log.series[key] for log in logs if log.series.get(key)}
             for name, values in own.items():
                 look = styles[name]
@@ -507,7 +493,7 @@ def loss_figure(trainings: Trainings) -> Figure | None:
             axis.set(title=series_title(key), xlabel="training step")
             _fit_steps(axis, list(own.values()))
             grid(axis, which="y")
-        _legend(figure, panels)
+        _legend(figure, axes)
         return figure
 
     words = "; ".join(

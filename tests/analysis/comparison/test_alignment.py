@@ -3,12 +3,11 @@
 from dataclasses import replace
 from functools import partial
 
-from helpers.records import amend, make
+from helpers.records import make
 
 from qwen3nb.analysis.comparison.alignment import (
     model_names,
     newest_records,
-    pair_against,
     pair_results,
     score_columns,
 )
@@ -67,22 +66,6 @@ def test_names_distinguish_systems():
     )
     systems = pairing.matrices[0].systems
     assert set(systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
-
-
-def test_pairs_with_a_reference_lose_no_query_to_a_third():
-    reference, short = make("r", scores=(0.1, 0.2, 0.3)), make("s", scores=(0.5, 0.5))
-    whole, other = make("w", scores=(0.2, 0.3, 0.4)), make("x")
-    amend(other, "task", revision="another")
-    pairing = pair_against([whole, short, reference, other], reference)
-    assert [(m.systems, len(m.queries)) for m in pairing.matrices] == [
-        (("w", "r"), 3),
-        (("s", "r"), 2),
-    ]
-    assert pairing.left_out == (
-        f"{TASK}: x was run on revision another of the data, the others on {'r' * 12}",
-    )
-    short.per_query["nDCG@10"] = {"z": 0.1}
-    assert "no query is shared" in pair_against([short], reference).left_out[0]
 
 
 def test_a_model_with_several_labels_is_one_with_aliases():

@@ -42,7 +42,6 @@ def test_a_task_with_several_subsets_is_compared_within_each():
                     result.per_query,
                     how="mean",
                     columns=("nDCG@10",),
-                    seed=0,
                     parts=(f"test/{subset}/",),
                 ),
                 0.5,

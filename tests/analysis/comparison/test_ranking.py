@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from helpers.matrices import table
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from qwen3nb.analysis.comparison.ranking import category_leaderboards, rank_systems, tie_groups
+from qwen3nb.analysis.comparison.ranking import category_leaderboards, rank_systems
 from qwen3nb.analysis.stats.score_matrix import join
 
 RNG = np.random.default_rng(5)
@@ -60,12 +58,7 @@ def test_a_rank_interval_counts_who_is_significantly_better_or_worse():
 def test_the_order_of_the_queries_is_not_a_rank():
     """.1 + .2 + .3 is not .3 + .2 + .1 in binary, but the mean is the same."""
     ranking = rank_systems([table([0.1, 0.2, 0.3], [0.3, 0.2, 0.1])], n_resamples=50, seed=0)
-    assert [each.rank for each in ranking.standings] == [1, 1]
-
-
-def test_equal_systems_share_the_first_place():
-    ranking = rank_systems([table([1, 0, 1], [1, 0, 1])], n_resamples=200, seed=0)
-    assert [(s.rank, s.rank_interval) for s in ranking.standings] == [(1, (1, 2))] * 2
+    assert [(each.rank, each.rank_interval) for each in ranking.standings] == [(1, (1, 2))] * 2
     assert ranking.groups == (("s0", "s1"),)
 
 
@@ -97,31 +90,12 @@ def test_systems_without_a_task_are_reported():
         rank_systems([], seed=0)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(2, 7), st.randoms(use_true_random=False))
-def test_tie_groups_are_the_longest_runs_without_a_difference(count, random):
-    differ = np.zeros((count, count), dtype=bool)
-    for i in range(count):
-        for j in range(i):
-            differ[i, j] = differ[j, i] = random.random() < 0.4
-    order = random.sample(range(count), count)
-    groups = tie_groups(order, differ)
-    runs = {
-        tuple(order[i:j])
-        for i in range(count)
-        for j in range(i + 2, count + 1)
-        if not any(differ[x, y] for x in order[i:j] for y in order[i:j])
-    }
-    longest = {r for r in runs if not any(r != s and set(r) < set(s) for s in runs)}
-    assert set(groups) == longest
-
-
 def test_leaderboards_by_category_and_their_reversals():
     """Three retrieval tasks at +0.1 for s0, one STS task at -0.5."""
     rows = {"R1": (0.6, 0.5), "R2": (0.6, 0.5), "R3": (0.9, 0.7), "S": (0.2, 0.5)}
     matrices = [table([a] * 30, [b] * 30, task=task) for task, (a, b) in rows.items()]
     kinds = {task: "Retrieval" if task[0] == "R" else "STS" for task in rows}
-    ranking = category_leaderboards(matrices, kinds, n_resamples=200, seed=0)
+    ranking = category_leaderboards(matrices, kinds, seed=0)
     assert [s.system for s in ranking.overall.standings] == ["s0", "s1"]
     assert [s.system for s in ranking.boards["STS"].standings] == ["s1", "s0"]
     # Categories counting once: (0.7 + 0.2) / 2 against (0.5667 + 0.5) / 2.
@@ -134,4 +108,4 @@ def test_leaderboards_by_category_and_their_reversals():
     assert "below it in STS (0.200, 0.500)" in ranking.reversals[1].text
     lonely = join({"x": {"q": 1.0}, "s0": {"q": 1.0}}, task="odd")
     with pytest.raises(ValueError, match="fewer than two systems"):
-        category_leaderboards([*matrices, lonely], kinds, n_resamples=50, seed=0)
+        category_leaderboards([*matrices, lonely], kinds, seed=0)

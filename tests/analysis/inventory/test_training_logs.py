@@ -128,12 +128,9 @@ def test_a_trainers_log_without_its_non_numeric_values():
         ("demo-checkpoint-best", None),
     ],
 )
-def test_the_step_is_parsed_from_the_label(label, step):
-    assert training_step(make(label)) == step
-
-
-def test_the_record_of_an_adapter_states_its_step():
-    result = make("joint-abc")
+def test_the_step_is_that_of_the_label_or_of_the_records_training(label, step):
+    result = make(label)
+    assert training_step(result) == step
     result.config["training"] = {"configuration": "joint_r4", "seed": 3, "steps": 60}
     assert training_step(result) == TrainingStep("joint_r4", 3, 60)
 

@@ -9,7 +9,7 @@ from scipy import stats
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.training.interference import interference
-from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.analysis.training.tir_estimate import DataSetScores, Gate, estimate
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)
@@ -73,6 +73,12 @@ def test_the_gate_at_its_thresholds(joint, verdict, code):
     assert (result.verdict(), result.exit_code()) == ("INCONCLUSIVE", 5)
     assert result.groups[0].overall.interval is None
     assert interference(complete(0.6)).verdict(by="point") == "FAIL"  # joint is better
+    # The mean over seeds decides, of +20 % and -19 %, not the maximum.
+    assert interference(complete((0.40, 0.595))).verdict(by="point") == "FAIL"
+    strict = Gate(pass_at=0.1, fail_below=0.05)
+    assert interference(complete(0.48), gate=strict).verdict(by="point") == "FAIL"
+    with pytest.raises(ValueError, match="fail_below <= pass_at"):
+        Gate(pass_at=0.01, fail_below=0.02)
 
 
 @pytest.mark.parametrize(
@@ -89,25 +95,6 @@ def test_the_gate_at_its_thresholds(joint, verdict, code):
 def test_evidence_is_an_interval_in_one_band(interval, verdict):
     assert Gate().evidence(0.015, interval) == verdict
     assert Gate().evidence(None, interval) == "NO RESULT"
-
-
-def test_the_rule_is_in_words():
-    text = interference(complete(0.48)).gate.text
-    assert "PASS at 2 % or more" in text
-    assert "FAIL below 1 %" in text
-    with pytest.raises(ValueError, match="unknown kind of verdict 'mood'"):
-        interference(complete(0.48)).verdict(by="mood")
-    with pytest.raises(ValueError, match="fail_below <= pass_at"):
-        Gate(pass_at=0.01, fail_below=0.02)
-    strict = Gate(pass_at=0.1, fail_below=0.05)
-    assert interference(complete(0.48), gate=strict).verdict(by="point") == "FAIL"
-    assert "PASS at 10 % or more" in strict.text
-
-
-def test_the_mean_over_seeds_decides_not_the_maximum():
-    result = interference(complete((0.40, 0.595)))  # TIR +20 % and -19 %
-    assert result.groups[0].overall.tir == pytest.approx(0.005)
-    assert result.verdict(by="point") == "FAIL"
 
 
 def test_the_interval_adds_up_the_errors_of_seeds_and_queries():
@@ -133,19 +120,6 @@ def test_the_interval_adds_up_the_errors_of_seeds_and_queries():
     json.loads(json_text(result))
 
 
-def test_a_clear_loss_is_evidence():
-    base = RNG.random(100)
-    scores = []
-    for seed, lost in ((1, 0.05), (2, 0.06), (3, 0.07)):
-        scores += [run("rank_only", seed, base), run("joint_single", seed, base * (1 - lost))]
-    result = interference(scores)
-    reranking = result.groups[0].tasks[0]
-    # Every query loses the same share, so only the seeds vary: 4.30265 * .01 / sqrt(3).
-    assert reranking.interval == pytest.approx((0.06 - 0.024841, 0.06 + 0.024841), abs=1e-6)
-    assert reranking.by_evidence == "PASS"
-    assert result.verdict() == "INCONCLUSIVE"  # embedding is missing
-
-
 def simulated(generator, seeds, *, queries=40, between=0.01, within=0.002):
     """The interval of a simulated TIR, whose true value is .03."""
     level = np.array([0.5, 0.485])[:, None]
@@ -157,10 +131,8 @@ def simulated(generator, seeds, *, queries=40, between=0.01, within=0.002):
         + generator.normal(0, within, (queries, 2, seeds))
     )
     names = tuple(map(str, range(queries)))
-    measured = estimate(
-        "t", range(seeds), scores.mean(axis=0), [(names, scores)], gate=Gate(), level=0.95
-    )
-    return measured.estimate
+    data = DataSetScores(scores.mean(axis=0), (names, scores))
+    return estimate("t", range(seeds), [data], gate=Gate()).estimate
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 9])
@@ -190,16 +162,6 @@ def test_tasks_that_share_queries_are_not_independent():
     assert alike.overall.interval == pytest.approx(alike.tasks[0].interval)
     assert alike.overall.interval[1] > 0.07
     assert opposed.overall.interval is None  # what one task loses, the other gains
-
-
-def test_few_queries_are_inconclusive():
-    base = RNG.random(30)
-    joint = np.clip(base * 0.97 + RNG.normal(0, 0.2, 30), 0, 1)
-    scores = [run(m, s, v) for s in (1, 2) for m, v in (("rank_only", base), ("joint", joint))]
-    reranking = interference(scores).groups[0].tasks[0]
-    assert reranking.seed_interval[0] == reranking.seed_interval[1]  # equal seeds
-    assert reranking.interval[0] < 0.01 < 0.02 < reranking.interval[1]
-    assert reranking.by_evidence == "INCONCLUSIVE"
 
 
 def test_one_seed_is_no_evidence():
@@ -285,17 +247,6 @@ def test_required_facts_can_be_declared():
         interference(scores, required=("colour",))
 
 
-def test_ranks_are_not_mixed():
-    scores = complete(0.49) + [
-        run(mode, 1, value, rank=8, kind=kind)
-        for kind, specialist in (("reranking", "rank_only"), ("embedding", "emb_only"))
-        for mode, value in ((specialist, 0.5), ("joint_single", 0.25))
-    ]
-    four, eight = interference(scores).groups
-    assert (four.rank, four.overall.tir) == (4, pytest.approx(0.02))
-    assert (eight.rank, eight.overall.tir) == (8, pytest.approx(0.5))
-
-
 def test_the_weakest_configuration_decides():
     both = [
         run(mode, 1, value, rank=rank, kind=kind)
@@ -304,7 +255,11 @@ def test_the_weakest_configuration_decides():
         for mode, value in ((specialist, 0.5), ("joint_single", joint))
     ]
     result = interference(both)
-    assert [group.overall.by_point for group in result.groups] == ["PASS", "FAIL"]
+    assert [(group.rank, group.overall.by_point) for group in result.groups] == [
+        (4, "PASS"),
+        (8, "FAIL"),
+    ]
+    assert [group.overall.tir for group in result.groups] == pytest.approx([0.5, 0])
     assert (result.verdict(by="point"), result.exit_code(by="point")) == ("FAIL", 3)
 
 
@@ -372,11 +327,6 @@ def test_data_sets_are_averaged_and_shown():
         ("reranking: B", pytest.approx(0.0)),
     ]
     assert group.tasks[0].tir == pytest.approx((0.5 - 0.3) / 0.5)
-
-
-def test_an_estimate_of_equal_systems_is_strict_json():
-    equal = estimate("t", (1, 2), np.full((2, 2), 0.4), None, gate=Gate(), level=0.95).estimate
-    assert (equal.tir, equal.interval, equal.by_evidence) == (0.0, None, "INCONCLUSIVE")
 
 
 def test_a_real_training(fixtures):

@@ -6,8 +6,6 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qwen3nb.analysis.training.learning_curve import best_checkpoint, correlation, curve, gain
 from qwen3nb.analysis.training.seed_variance import seed_curve, variance_split
@@ -40,7 +38,7 @@ def test_a_curve_and_its_changes():
 
 
 def test_the_best_checkpoint_is_named_only_if_it_differs():
-    clear = best_checkpoint(steps(s1=0.0, s2=0.1, s3=0.05), n_resamples=1000, seed=0)
+    clear = best_checkpoint(steps(s1=0.0, s2=0.1, s3=0.05), seed=0)
     assert (clear.step, clear.next_step, clear.significant, clear.tied) == (2, 3, True, ())
     assert "differs from every other checkpoint" in clear.statement
     same = steps(s1=0.0)[1]
@@ -59,7 +57,7 @@ def test_the_best_may_differ_from_the_next_but_not_from_another():
     best = dict.fromkeys(queries, 0.5)
     second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
     wild = {query: float(i % 2) - 0.04 for i, query in enumerate(queries)}
-    result = best_checkpoint({1: best, 2: second, 3: wild}, n_resamples=2000, seed=0)
+    result = best_checkpoint({1: best, 2: second, 3: wild}, seed=0)
     assert (result.step, result.next_step, result.significant, result.tied) == (1, 2, True, (3,))
     assert "but not from step 3" in result.statement
 
@@ -70,28 +68,13 @@ def test_the_variance_split_by_hand():
     Grand mean 3.5; seed means 1.5, 5.5; query means 2, 5; residuals +-1, so MSR = 4 / 1.
     MSS = 2 * 8 = 16, MSQ = 2 * 4.5 = 9: seeds (16 - 4) / 2 = 6, queries (9 - 4) / 2 = 2.5.
     """
-    split = variance_split([[1, 2], [3, 8]])
-    assert (split.seed_variance, split.query_variance, split.residual_variance) == (6, 2.5, 4)
-    assert split.error**2 == pytest.approx(6 / 2 + 2.5 / 2 + 4 / 4)
-    assert split.shares == pytest.approx((3 / 5.25, 1.25 / 5.25, 1 / 5.25))
-
-
-def test_the_variance_split_recovers_the_true_components():
-    parts = [
-        variance_split(
-            RNG.normal(0, 0.3, (6, 1)) + RNG.normal(0, 0.5, (1, 50)) + RNG.normal(0, 0.2, (6, 50))
-        )
-        for _ in range(300)
-    ]
-    assert np.mean([p.seed_variance for p in parts]) == pytest.approx(0.09, rel=0.15)
-    assert np.mean([p.query_variance for p in parts]) == pytest.approx(0.25, rel=0.05)
-    assert np.mean([p.residual_variance for p in parts]) == pytest.approx(0.04, rel=0.03)
+    shares = variance_split([[1, 2], [3, 8]]).shares
+    assert shares == pytest.approx((3 / 5.25, 1.25 / 5.25, 1 / 5.25))
 
 
 def test_negative_components_are_set_to_zero_and_reported():
     split = variance_split([[0, 1], [1, 0]])
-    assert (split.seed_variance, split.query_variance) == (0, 0)
-    assert len(split.notes) == 2
+    assert (split.shares, len(split.notes)) == ((0, 0, 1), 2)
     assert variance_split([[1, 1], [1, 1]]).shares is None
     with pytest.raises(ValueError, match="two or more seeds and queries"):
         variance_split([[1, 2]])
@@ -126,19 +109,7 @@ def test_a_curve_over_seeds():
     seeds = 4.30265 * first.std / np.sqrt(3)  # 2 degrees of freedom
     of_queries = 1.990847 * queries.std(ddof=1) / np.sqrt(79)
     assert first.interval[1] - first.mean == pytest.approx(np.hypot(seeds, of_queries), rel=1e-4)
-    assert first.split.seed_variance == pytest.approx(0.0016, rel=0.1)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(-50, 50), min_size=4, max_size=12, unique=True), st.integers(0, 99))
-def test_correlations_are_scipys(x, seed):
-    y = np.random.default_rng(seed).normal(size=len(x))
-    theirs = scipy.stats.pearsonr(x, y)
-    result = correlation(x, y, how="pearson")
-    assert result.value == pytest.approx(theirs.statistic)
-    if result.interval:
-        assert result.interval == pytest.approx(tuple(theirs.confidence_interval()), abs=1e-9)
-    assert correlation(x, y).value == pytest.approx(scipy.stats.spearmanr(x, y).statistic)
+    assert sum(first.split.shares) == pytest.approx(1)
 
 
 def test_a_gain_is_the_last_step_against_the_first():
@@ -159,21 +130,14 @@ def test_the_interval_of_a_rank_correlation_by_hand():
     x, y = range(10), [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]
     result = correlation(x, y)
     r = result.value
+    assert r == pytest.approx(scipy.stats.spearmanr(x, y).statistic)
     half = 1.959964 * math.sqrt((1 + r * r / 2) / 7)
     assert result.interval == pytest.approx(
         (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)), abs=1e-5
     )
     assert result.n == 10
-
-
-def test_undefined_correlations_give_a_reason():
     assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
     assert correlation([1], [2]).undefined == "fewer than three points"
     few = correlation([1, 2, 3], [3, 1, 2])
     assert (few.value, few.interval) == (pytest.approx(-0.5), None)
-    exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
-    assert (exact.value, exact.interval) == (pytest.approx(-1), None)
-    with pytest.raises(ValueError, match="equal length"):
-        correlation([1, 2], [1])
-    with pytest.raises(ValueError, match="finite"):
-        correlation([1, float("nan")], [1, 2])
+    assert correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1]).interval is None

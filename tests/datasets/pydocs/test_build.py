@@ -42,8 +42,6 @@ def test_a_docstring_by_hand():
     )
     assert related == ["trapezoid", "diff", "numpy.gradient"]
 
-
-def test_what_is_too_short_is_left_out():
     assert pydocs_module.split_docstring("Do it.\n\n" + "word " * 30, "f") is None
     assert pydocs_module.split_docstring("Do it right now.\n\nToo short.", "f") is None
     assert pydocs_module.split_docstring("Do it right now.\n\n" + "word " * 30, "f") is not None

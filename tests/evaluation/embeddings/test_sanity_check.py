@@ -1,5 +1,4 @@
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,15 +27,19 @@ from qwen3nb.report.studies.geometry import cosine_figure, spectrum_figure
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
 
 
-def test_effective_rank_by_hand():
-    assert effective_rank(np.ones(7)) == pytest.approx(7)
-    assert effective_rank(np.array([5.0, 0, 0])) == pytest.approx(1)
+@pytest.mark.parametrize(
+    ("values", "rank"),
     # Shares 1/2, 1/4, 1/4: entropy 1.5 log 2, so 2 ** 1.5.
-    assert effective_rank(np.array([2.0, 1, 1])) == pytest.approx(2**1.5)
-    assert effective_rank(np.array([200.0, 100, 100])) == pytest.approx(2**1.5)
-    for nothing in ([], [0.0, 0.0], [1.0, -1.0]):
-        with pytest.raises(ValueError, match="expected singular values"):
-            effective_rank(np.array(nothing))
+    [([1] * 7, 7), ([5, 0, 0], 1), ([2, 1, 1], 2**1.5), ([200, 100, 100], 2**1.5)],
+)
+def test_effective_rank_by_hand(values, rank):
+    assert effective_rank(np.array(values)) == pytest.approx(rank)
+
+
+@pytest.mark.parametrize("nothing", [[], [0.0, 0.0], [1.0, -1.0]])
+def test_there_is_no_rank_without_singular_values(nothing):
+    with pytest.raises(ValueError, match="expected singular values"):
+        effective_rank(np.array(nothing))
 
 
 def test_geometry_of_an_identity_and_of_one_direction():
@@ -62,7 +65,7 @@ def test_collapsed_dimensions_are_counted_against_the_threshold():
 
 def test_geometry_refuses_what_has_no_direction():
     for vectors in (np.ones((1, 3)), np.ones(3), [[1.0, 0], [0, 0]], [[1.0, 0], [np.nan, 0]]):
-        with pytest.raises(ValueError, match="at least two texts|have no direction"):
+        with pytest.raises(ValueError, match="N >= 2|have no direction"):
             vector_geometry(vectors)
 
 
@@ -271,14 +274,6 @@ def cli():
     return lambda *arguments: runner.invoke(main, ["quick", *arguments])
 
 
-def test_quick_fails_on_random_and_passes_on_bm25(cli):
-    done = cli("random")
-    assert done.exit_code == 1
-    assert done.output.splitlines()[-1] == "random: FAILED"
-    assert isinstance(done.exception, SystemExit)
-    assert cli("bm25").exit_code == 0
-
-
 def test_quick_prints_json_and_nothing_else(cli):
     done = cli("random", "--json")
     assert done.exit_code == 1
@@ -286,6 +281,7 @@ def test_quick_prints_json_and_nothing_else(cli):
     assert (look["model"], look["verdict"]) == ("random", "FAILED")
     assert look["geometry"]["dimension"] == len(look["geometry"]["singular_values"]) == 128
     assert {check["name"] for check in look["checks"]} >= {STS, MRR}
+    assert cli("bm25").output.splitlines()[-1] == "bm25: PASSED"
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("PASSED", 0), ("WARNING", 0), ("FAILED", 1)])
@@ -298,65 +294,9 @@ def test_the_exit_code_follows_the_worst_verdict(cli, monkeypatch, verdict, code
     assert cli("random").exit_code == code
 
 
-def test_quick_tells_errors_in_a_line(cli):
-    for arguments, message in (
-        (("randm",), "Did you mean 'random'"),
-        (("random", "--pooling", "men"), "'men' is not one of"),
-        (("random", "--batch-size", "0"), "0 is not in the range"),
-    ):
-        done = cli(*arguments)
-        assert done.exit_code != 0
-        assert message in done.output
-        assert "Traceback" not in done.output
-
-
-def test_the_table_shows_intervals_sizes_and_remarks():
-    check = SimpleNamespace(
-        name="a",
-        verdict="FAILED",
-        observed="0.5",
-        expected="> 1",
-        low=0.1,
-        high=0.9,
-        n="9 pairs",
-        remark="a stand-in",
-    )
-    ((_, verdict, observed, expected, n),) = checks_table([check]).rows
-    assert verdict.strong
-    assert (observed.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")
-
-
-def test_the_first_look(encoder_folder):
-    checks = {check.name: check for check in sanity_check(load_encoder("random", cache=False))}
-    assert checks["vectors have length 1"].verdict == "PASSED"
-    assert checks["collapsed dimensions"].verdict == "PASSED"
-    encoder = load_encoder("random", cache=False)
-    encode = encoder._embed
-
-    def collapsed(texts):
-        vectors = encode(texts)
-        vectors[:, 10:] = 0
-        return vectors * 3
-
-    encoder._embed = collapsed
-    verdicts = {check.name: check.verdict for check in sanity_check(encoder)}
-    assert verdicts["collapsed dimensions"] == "WARNING"
-    assert verdicts["vectors have length 1"] == "WARNING"
-    assert sanity_check(load_model("bm25")).checks[0].verdict == "NOT APPLICABLE"
-
-
 def test_a_scrambled_model_fails_the_paraphrase_check():
     encoder = load_encoder("random", cache=False)
-    from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, UNRELATED
-
-    axes = {FOX: 0, PARAPHRASE: 1, **dict.fromkeys(UNRELATED, 0)}
-
-    def wrong(texts):
-        vectors = np.zeros((len(texts), 128), dtype=np.float32)
-        for row, text in zip(vectors, texts, strict=True):
-            row[axes.get(text, 2)] = 1
-        return vectors
-
-    encoder._embed = wrong
-    checks = {check.name: check for check in sanity_check(encoder)}
+    axes = {FOX: 0, PARAPHRASE: 1, **dict.fromkeys(intrinsic.UNRELATED, 0)}
+    encoder._embed = lambda texts: np.eye(128, dtype=np.float32)[[axes.get(t, 2) for t in texts]]
+    checks = by_name(sanity_check(encoder))
     assert checks["a paraphrase is closer than unrelated sentences"].verdict == "FAILED"

@@ -8,12 +8,6 @@ from helpers import TEXTS
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs, sts_pairs
-from qwen3nb.models.load import load_encoder
-
-
-@pytest.fixture(scope="module")
-def encoder(encoder_folder):
-    return load_encoder(encoder_folder, cache=False, show_progress=False)
 
 
 def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 from datasets import Dataset, DatasetDict
-from helpers.mteb_tasks import WORDS, loaded
+from helpers.mteb_tasks import WORDS, loaded, search_data
 
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.evaluate import data_counts
 from qwen3nb.evaluation.mteb.per_query import score_task
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import reported
-from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify
 
@@ -29,19 +29,14 @@ def outcome(scores):
     return SimpleNamespace(scores=entries, get_score=lambda: sum(values) / len(values))
 
 
-def collection(qrels, *, documents=("d1", "d2"), candidates=None):
-    return {
-        "corpus": Dataset.from_list([{"id": d, "text": d, "title": ""} for d in documents]),
-        "queries": Dataset.from_list([{"id": query, "text": query} for query in qrels]),
-        "relevant_docs": qrels,
-        "top_ranked": candidates,
-    }
+def collection(qrels, documents=("d1", "d2")):
+    return search_data({d: d for d in documents}, {query: query for query in qrels}, qrels)
 
 
 def test_a_type_without_scores_per_query_keeps_what_mteb_reports():
     rows = Dataset.from_dict({"text": list(WORDS)})
     task = loaded("SummEvalSummarization.v2", DatasetDict(test=rows))
-    scores = score_task(task, {}, outcome({"test": {"default": 0.31}}), seed=0)
+    scores = score_task(task, {}, outcome({"test": {"default": 0.31}}))
     assert scores.per_query == {}
     assert scores.metrics == {"cosine_spearman": reported(0.31, n=12)}
     assert (scores.main, scores.unit, scores.size) == ("cosine_spearman", "texts", {"texts": 12})
@@ -52,7 +47,7 @@ def test_a_type_without_scores_per_query_keeps_what_mteb_reports():
 def test_pairs_in_one_row_are_counted():
     rows = {"sentence1": [list(WORDS)], "sentence2": [list(WORDS)], "labels": [[0, 1] * 6]}
     task = loaded("TwitterURLCorpus", DatasetDict(test=Dataset.from_dict(rows)))
-    scores = score_task(task, {}, outcome({"test": {"default": 0.5}}), seed=0)
+    scores = score_task(task, {}, outcome({"test": {"default": 0.5}}))
     assert scores.metrics["max_ap"].n == 12
     assert (scores.unit, scores.size) == ("pairs", {"pairs": 12})
 
@@ -61,14 +56,14 @@ def test_a_query_without_a_relevant_document_counts_as_0_and_one_without_judgeme
     qrels = {"a": {"d1": 1}, "b": {"d1": 0, "d2": -1}}
     task = loaded("SciFact", {"default": {"test": collection(qrels)}})
     ranked = {"default": {"test": {"a": {"d1": 0.9, "d2": 0.1}, "b": {"d1": 0.5}}}}
-    scores = score_task(task, ranked, outcome({"test": {"default": 0.5}}), seed=0)
+    scores = score_task(task, ranked, outcome({"test": {"default": 0.5}}))
     assert scores.per_query["nDCG@10"] == {"a": 1.0, "b": 0.0}
     assert scores.metrics["nDCG@10"].n == 2
     assert scores.top == {"a": ["d1", "d2"], "b": ["d1"]}
     qrels["not a query"] = {"d1": 1}
-    assert score_task(task, ranked, outcome({"test": {"default": 0.5}}), seed=0) == scores
+    assert score_task(task, ranked, outcome({"test": {"default": 0.5}})) == scores
     with pytest.raises(EvaluationError, match="SciFact: MTEB's ndcg_at_10 is 0.9, the per-query"):
-        score_task(task, ranked, outcome({"test": {"default": 0.9}}), seed=0)
+        score_task(task, ranked, outcome({"test": {"default": 0.9}}))
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -82,7 +77,7 @@ def test_the_queries_of_one_reader_are_one(order):
         "8_0": {"d1": 0.9, "d2": 0.2},
     }
     theirs = outcome({"test": {"default": 0.75}})
-    scores = score_task(task, {"default": {"test": ranked}}, theirs, seed=0)
+    scores = score_task(task, {"default": {"test": ranked}}, theirs)
     assert (scores.main, scores.unit) == ("MAP@1000", "readers")
     assert scores.per_query["MAP@1000"] == {"7": 1.0, "8": 0.5}
     assert next(iter(scores.metrics)) == "MAP@1000"
@@ -98,7 +93,7 @@ def test_the_ten_best_documents_are_kept_without_the_one_with_the_own_id():
     )
     ranked = {"d14": {name: float(i) for i, name in enumerate(names)}}
     theirs = outcome({"test": {"default": 0.0}})
-    scores = score_task(task, {"default": {"test": ranked}}, theirs, seed=0)
+    scores = score_task(task, {"default": {"test": ranked}}, theirs)
     assert scores.top == {"d14": [f"d{i:02d}" for i in range(13, 3, -1)]}
 
 
@@ -117,11 +112,6 @@ def sts(subsets):
         for shift, subset in zip((7, 11), subsets, strict=False)
     }
     return loaded("STS17", data, hf_subsets=list(subsets))
-
-
-@pytest.fixture(scope="module")
-def encoder(encoder_folder):
-    return load_encoder(encoder_folder, cache=False, show_progress=False)
 
 
 def test_the_score_over_languages_is_the_mean_of_theirs_as_in_mteb(encoder, tmp_path):
@@ -169,8 +159,38 @@ def test_parts_that_disagree_with_mteb_give_no_number_even_if_their_mean_agrees(
     task = sts(["en-en", "es-es"])
     gold = {subset: list(task.dataset[subset]["test"]["score"]) for subset in ("en-en", "es-es")}
     predicted = {subset: {"test": {"cosine_scores": gold[subset]}} for subset in gold}
-    scores = score_task(task, predicted, outcome({"test": {"en-en": 1.0, "es-es": 1.0}}), seed=0)
+    scores = score_task(task, predicted, outcome({"test": {"en-en": 1.0, "es-es": 1.0}}))
     assert [part.score.value for part in scores.parts] == pytest.approx([1.0, 1.0])
     wrong = outcome({"test": {"en-en": 1.1, "es-es": 0.9}})
     with pytest.raises(EvaluationError, match="STS17 on test/en-en: MTEB's .* is 1.1, the"):
-        score_task(task, predicted, wrong, seed=0)
+        score_task(task, predicted, wrong)
+
+
+# What is counted in the data of a search task.
+
+
+def task(qrels, texts=("sun", "moon", "sun", " ")):
+    documents = {f"d{index}": text for index, text in enumerate(texts)}
+    split = search_data(documents, {"a": "x", "b": "y", "c": "z"}, qrels)
+    return loaded("SciFact", {"default": {"test": split}})
+
+
+def test_what_a_reader_should_know_is_counted():
+    assert data_counts(task({"a": {"d0": 1, "d1": 0, "gone": 1}, "b": {"d2": 0}, "c": {}})) == {
+        "queries without judgements, left out": 1,
+        "queries without a relevant document, counted as 0": 1,
+        "judged documents not in the corpus": 1,
+        "documents equal to another": 1,
+        "empty documents": 1,
+    }
+
+
+def test_nothing_is_counted_where_nothing_is_odd():
+    fine = {query: {"d0": 1} for query in "abc"}
+    assert data_counts(task(fine, texts=("sun", "moon"))) == {}
+    assert data_counts(loaded("STSBenchmark", {"test": Dataset.from_dict({"score": [1.0]})})) == {}
+
+
+def test_judgements_of_other_documents_are_refused():
+    with pytest.raises(EvaluationError, match="SciFact: 2 of 3 judged documents are not in the"):
+        data_counts(task({"a": {"d0": 1, "x": 1, "y": 1}}))

@@ -1,24 +1,44 @@
 """What is planned before a run, and the tables that show it."""
 
+import math
+import time
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+from qwen3nb.datasets.mirror import MirrorError, data_revision
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb import plan as module
-from qwen3nb.evaluation.mteb.plan import EncodingSpeed, Planned, Range, task_statuses
+from qwen3nb.evaluation.mteb import plan as looks
+from qwen3nb.evaluation.mteb.plan import (
+    EncodingSpeed,
+    Planned,
+    PreflightError,
+    Range,
+    costs,
+    load_checked,
+    measure_encoding,
+    task_statuses,
+    weight_bytes,
+)
 from qwen3nb.evaluation.mteb.select import select_tasks, suite_tasks, tier_tasks
 from qwen3nb.evaluation.run import Run
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.report.leaderboard.preflight import plan_by_type_table
-from qwen3nb.tables import plan_table
+from qwen3nb.models.types import EncoderError
+from qwen3nb.report.leaderboard.preflight import plan_by_type_table, plan_table, preflight_table
+from qwen3nb.report.studies.datasets import tier_table
+from qwen3nb.vectors.cache import bytes_per_vector
+from qwen3nb.vectors.encode_file import block_size
 
 # Half a second to a second per text, whatever its length.
-SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (0.7, 0.7), (1.0, 1.0))
+SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (1.0, 1.0))
 
 
 def plan(model, *, tier="smoke", tasks=None, output, limit=0, speed=None):
     selected, run = suite_tasks(tier=tier, tasks=tasks), Run(output=output)
     statuses = task_statuses(model, selected, run, limit=limit)
-    return module.plan(model, selected, statuses, limit=limit, speed=speed)
+    return looks.plan(model, selected, statuses, limit=limit, speed=speed)
 
 
 @pytest.fixture
@@ -60,23 +80,6 @@ def test_a_plan_names_what_a_model_cannot_do_and_needs_no_data(tmp_path):
     assert {each.task: each.texts for each in planned}["SciFact"] == 5483  # MTEB's own count
 
 
-def test_the_tier_full_has_61_tasks_in_seven_types(tmp_path):
-    planned = plan(load_model("bm25"), tasks=tier_tasks("full"), output=tmp_path)
-    *types, total = [[cell.text for cell in row] for row in plan_by_type_table(planned).rows]
-    assert [row[0] for row in types] == [
-        "Classification",
-        "Clustering",
-        "PairClassification",
-        "Reranking",
-        "Retrieval",
-        "STS",
-        "Summarization",
-    ]
-    assert total[:2] == ["all", "61"]
-    assert sum(int(row[1]) for row in types) == 61
-    assert total[2] == "32"  # what BM25 can do: retrieval and reranking
-
-
 def test_the_totals_of_a_plan():
     planned = [
         Planned("a", "STS", "x/a", "1", 10, Range(1, 2), "to run"),
@@ -86,3 +89,244 @@ def test_the_totals_of_a_plan():
     assert [cell.text for cell in sts] == ["STS", "2", "1", "10", "1.0–2.0"]
     assert sts[3].detail == "1 unknown"
     assert [cell.text for cell in total] == ["all", "2", "1", "10", "1.0–2.0"]
+
+
+# test_cost.
+
+
+# A text of 100 characters takes 1 to 2 s, one of 1,100 characters 11 to 22 s.
+LINEAR = EncodingSpeed((100, 1100), fastest=(1.0, 11.0), slowest=(2.0, 22.0))
+
+
+def test_a_text_costs_what_its_length_does():
+    assert LINEAR.seconds(600) == Range(6.0, 12.0)
+    assert LINEAR.seconds(10) == Range(1.0, 2.0)
+    assert LINEAR.seconds(5000) == Range(11.0, 22.0)
+
+
+def test_what_tasks_will_cost():
+    estimates = {each.task: each for each in costs(tier_tasks("fast"), speed=LINEAR)}
+    # MTEB publishes: 5,183 documents of 1,499.4 characters and 300 queries of 90.3.
+    scifact = estimates["SciFact"]
+    assert (scifact.texts, scifact.documents, scifact.queries) == (5183 + 300, 5183, 300)
+    assert scifact.minutes == pytest.approx(((5183 * 11 + 300) / 60, (5183 * 22 + 600) / 60))
+    (cut,) = costs(select_tasks(names=["SciFact"]), speed=LINEAR, max_length=100)  # 450 characters
+    assert cut.minutes.low == pytest.approx((5183 * 4.5 + 300) / 60)
+    assert costs(select_tasks(names=["SciFact"]))[0].minutes is None
+    assert len(costs(select_tasks(names=["CQADupstackRetrieval"]))) == 12
+
+
+def test_only_the_selected_subsets_and_splits_count():
+    tasks = {each.task: each for each in costs(tier_tasks("full"))}
+    # 2,974 English utterances, of which 2,970 are distinct; all 51 languages have 148,972.
+    assert tasks["MassiveIntentClassification"].texts == 2970
+    assert tasks["STS17"].texts == sum(map(_distinct_in_sts17, (1, 2)))
+    assert len(costs(tier_tasks("full"))) == 61
+
+
+def _distinct_in_sts17(column):
+    (task,) = select_tasks(names=["STS17"])
+    english = task.metadata.descriptive_stats["test"]["hf_subset_descriptive_stats"]["en-en"]
+    return english[f"text{column}_statistics"]["unique_texts"]
+
+
+def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    folder = tmp_path / "mteb" / "scifact"
+    folder.mkdir(parents=True)
+    (folder / "corpus.jsonl").write_bytes(b"x" * 1000)
+    (small,) = costs(select_tasks(names=["SciFact"]))
+    assert 0 < small.texts < 20
+    # The revision is that of what will be read, as in the record.
+    (task,) = select_tasks(names=["SciFact"])
+    assert small.revision == data_revision(task)[:12]
+    assert small.revision.startswith("local-")
+    (row,) = [row for row in tier_table("fast").rows if row[0].text == "SciFact"]
+    assert row[3].text == small.revision
+    (folder / "corpus.jsonl").write_bytes(b"x" * 3_000_000)  # compressed, the real one is larger
+    (real,) = costs(select_tasks(names=["SciFact"]))
+    assert real.texts == 5183 + 300
+
+
+@pytest.mark.integration
+def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
+    monkeypatch.setattr(looks, "_BUDGET", 0.05)
+    monkeypatch.setattr(looks, "_ENOUGH", 0.02)
+    encoder._embed = _taking(encoder._embed)
+    speed = measure_encoding(encoder, batch_size=4)
+    assert len(speed.characters) == 3
+    assert speed.characters[-1] == int(encoder.max_length * 4.5)
+    assert all(0 < low <= high for low, high in zip(speed.fastest, speed.slowest, strict=True))
+
+
+def _taking(embed):
+    """Encode one text of a batch only, so that the test is quick."""
+
+    def pretended(texts):
+        time.sleep(0.002 * len(texts))
+        return embed(texts[:1]).repeat(len(texts), axis=0)
+
+    return pretended
+
+
+@pytest.mark.integration
+def test_memory_and_broken_vectors_are_seen_at_once(encoder):
+    def no_memory(texts):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    encoder._embed = no_memory
+    with pytest.raises(EncoderError, match="--batch-size"):
+        measure_encoding(encoder)
+    encoder._embed = lambda texts: _vectors(len(texts), encoder.dimension)
+    with pytest.raises(EncoderError, match="not finite"):
+        measure_encoding(encoder)
+
+
+def _vectors(count, dimension):
+    return np.full((count, dimension), math.nan, dtype=np.float32)
+
+
+# What is looked at before a run: data, weights, memory, disk.
+
+
+GB = 10**9
+
+
+def preflight(model, *, tasks=(), output=None):
+    selected = suite_tasks(tier="", tasks=tasks)
+    return looks.preflight(model, selected, Run(output=output))
+
+
+@pytest.fixture
+def big(monkeypatch):
+    """Three retrieval tasks of a million texts; the data of one are part of another's."""
+    sizes = {"FEVER": "x/a", "FEVERHardNegatives": "x/b", "NQ": "x/c"}
+    planned = [
+        Planned(name, "Retrieval", data, "1", 10**6, None, "to run", documents=10**6, queries=100)
+        for name, data in sizes.items()
+    ]
+    monkeypatch.setattr(looks, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: [])
+    return planned
+
+
+def verdicts(ready):
+    return {row[0].text: row[3].text for row in preflight_table(ready).rows}
+
+
+def test_missing_data_are_one_list_with_one_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    started = time.perf_counter()
+    with pytest.raises(MirrorError) as caught:
+        load_checked("bm25", tier_tasks("fast"), Run(), tier="fast")
+    message = str(caught.value)
+    assert [name in message for name in ("SciFact", "NFCorpus", "FiQA2018")] == [True] * 3
+    assert "STSBenchmark" not in message  # BM25 has no vectors to compare sentences with
+    assert f"`qwen3nb fetch --tier fast --mirror {tmp_path}`" in message
+    assert time.perf_counter() - started < 10
+
+
+def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    monkeypatch.setattr(looks, "load_model", None)
+    with pytest.raises(MirrorError) as caught:
+        load_checked("e5-base-v2", select_tasks(names=["SciFact"]), Run())
+    assert "intfloat/e5-base-v2" in str(caught.value)
+    assert "--tasks SciFact --model e5-base-v2" in str(caught.value)
+    with pytest.raises(MirrorError, match="--tier fast --model e5-base-v2"):
+        load_checked("e5-base-v2", tier_tasks("fast"), Run(), tier="fast")
+
+
+def test_a_task_whose_record_is_there_needs_no_data(tmp_path, monkeypatch):
+    tasks = select_tasks(names=["SciFact"])
+    monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: ["there"])
+    assert load_checked("bm25", tasks, Run()).label == "bm25"
+
+
+def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypatch):
+    weights = weight_bytes(find_source(str(encoder_folder)))
+    assert weights == (encoder_folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(looks, "available_memory", lambda: weights - 1)
+    with pytest.raises(PreflightError, match="the weights are"):
+        load_checked(str(encoder_folder), [], Run())
+    assert weight_bytes(find_source("bm25")) == 0
+
+
+@pytest.mark.integration
+def test_a_run_that_fits(encoder_folder, tmp_path):
+    encoder = load_encoder(encoder_folder, show_progress=False)
+    ready = preflight(encoder, tasks="AuthorSTS", output=tmp_path)
+    ready.require()
+    assert verdicts(ready) == {"memory": "PASSED", "disk": "PASSED", "device": "PASSED"}
+    assert 0 < ready.minutes.low <= ready.minutes.high
+    assert ready.gpu_hours is None
+    evaluate(encoder, tasks="AuthorSTS", output=tmp_path, show_progress=False)
+    again = preflight(encoder, tasks="AuthorSTS", output=tmp_path)
+    assert again.minutes is None  # nothing is to run
+
+
+def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, monkeypatch, big):
+    encoder = load_encoder(encoder_folder, show_progress=False)
+    size = bytes_per_vector(encoder.dimension)
+    monkeypatch.setattr(looks, "available_memory", lambda: 100 * GB)
+    monkeypatch.setattr(looks, "free_disk", lambda folder: int(1.9e6 * size))
+    ready = preflight(encoder)
+    assert verdicts(ready)["disk"] == "FAILED"
+    with pytest.raises(PreflightError, match="--no-cache, or set QWEN3NB_CACHE"):
+        ready.require()
+    # FEVERHardNegatives is part of FEVER: two millions are the least, three the most.
+    monkeypatch.setattr(looks, "free_disk", lambda folder: int(2.1e6 * size))
+    preflight(encoder).require()
+    monkeypatch.setattr(looks, "free_disk", lambda folder: GB // 4)
+    monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "200MB")
+    limited = preflight(load_encoder(encoder_folder, show_progress=False))
+    limited.require()
+    assert {each.name: each.needed for each in limited.checks}["disk"] == "0.2 GB of vectors"
+    monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
+    preflight(load_encoder(encoder_folder, cache=False, show_progress=False)).require()
+
+
+def test_vectors_stored_before_need_no_room(encoder_folder, monkeypatch, big):
+    encoder = load_encoder(encoder_folder, show_progress=False)
+    monkeypatch.setattr(type(encoder.cache), "__len__", lambda cache: 2 * 10**6)
+    monkeypatch.setattr(looks, "available_memory", lambda: 100 * GB)
+    monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
+    preflight(encoder).require()
+
+
+def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch, big):
+    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
+    # A block of vectors in four copies, those of 100 queries, and a thousand hits of each.
+    needed = 4 * encoder.dimension * (4 * block_size(encoder.dimension) + 100) + 256 * 100 * 1000
+    monkeypatch.setattr(looks, "available_memory", lambda: needed - 1)
+    with pytest.raises(PreflightError, match="GB of memory"):
+        preflight(encoder).require()
+    monkeypatch.setattr(looks, "available_memory", lambda: needed)
+    preflight(encoder).require()
+
+
+def test_a_fusion_needs_what_its_encoder_needs(monkeypatch, big, encoder_folder):
+    fusion = SimpleNamespace(
+        parts=[load_model("bm25"), load_encoder(encoder_folder, show_progress=False)], device="cpu"
+    )
+    monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
+    with pytest.raises(PreflightError, match="--no-cache"):
+        preflight(fusion).require()
+    preflight(load_model("bm25")).require()
+
+
+@pytest.mark.integration
+def test_the_dry_run_prints_and_exits(cli, checkout, tmp_path, monkeypatch):
+    done = cli("eval", "--checkpoint", "random", "--tasks", "AuthorSTS", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "1 of 1 tasks are to run" in done.output
+    assert not list(checkout.glob("results/*/seed_*"))
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    done = cli("eval", "--checkpoint", "bm25", "--tier", "fast", "--dry-run")
+    assert done.exit_code == 1
+    assert "qwen3nb fetch --tier fast" in done.output
+    monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
+    # A model of its own: what another test has cached needs no space.
+    big = ("eval", "--checkpoint", "random:61", "--tasks", "AuthorSTS", "--dry-run")
+    assert cli(*big).exit_code == 1
+    assert cli(*big, "--no-cache").exit_code == 0

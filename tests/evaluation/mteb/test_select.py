@@ -1,7 +1,25 @@
+import dataclasses
+import json
+
 import mteb
 import pytest
+from datasets import Dataset, DatasetDict
+from helpers.mteb_tasks import WORDS, loaded, search_data
 
-from qwen3nb.evaluation.mteb.select import choose_tasks, select_tasks, task_key, tier_tasks
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb import evaluate as module
+from qwen3nb.evaluation.mteb.evaluate import TaskItem, known_tasks
+from qwen3nb.evaluation.mteb.select import (
+    choose_tasks,
+    limited,
+    select_tasks,
+    suite_tasks,
+    task_key,
+    tier_tasks,
+)
+from qwen3nb.records.store import load_results, verify
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 
 
 def keys(tasks):
@@ -79,3 +97,243 @@ def test_tasks_by_name_type_language_and_benchmark():
     assert [t.metadata.name for t in part] == [t.metadata.name for t in some]
     with pytest.raises(ValueError, match="unknown tier 'fst'"):
         tier_tasks("fst")
+
+
+# The tasks of the tier ``full``.
+
+
+def counterfactual(language, shift):
+    """AmazonCounterfactual in one language; ``shift`` makes the languages' texts differ."""
+    rows = {
+        "text": [f"{WORDS[(i + shift) % 12]} {WORDS[i * shift % 12]} {i}" for i in range(48)],
+        "label": [i % 2 for i in range(48)],
+    }
+    parts = DatasetDict({name: Dataset.from_dict(rows) for name in ("train", "validation", "test")})
+    subset = {"deu": "de", "jpn": "ja"}[language]
+    return loaded("AmazonCounterfactualClassification", {subset: parts}, languages=[language])
+
+
+def test_another_language_of_a_task_is_not_served_from_the_first_ones_record(encoder, tmp_path):
+    options = {"output": tmp_path, "show_progress": False}
+    german = evaluate(encoder, tasks=[counterfactual("deu", 1)], **options)
+    japanese = evaluate(encoder, tasks=[counterfactual("jpn", 5)], **options)
+    assert japanese.reused == ()
+    assert len(list(tmp_path.glob("*/seed_0/AmazonCounterfactual*.json"))) == 2
+    assert german.results[0].task.subsets == ("de",)
+    assert japanese.results[0].task.subsets == ("ja",)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_static_list_of_a_tier_names_the_tasks_that_run(tier):
+    assert [task_key(task) for task in tier_tasks(tier)] == list(TIERS[tier].task_keys)
+
+
+def test_benchmarks_are_those_of_mteb():
+    assert GROUPS["CQADupstackRetrieval"] == tuple(
+        task.metadata.name for task in mteb.get_task("CQADupstackRetrieval").metadata.tasks
+    )
+    ours = set(BENCHMARKS["MTEB(eng, v2)"].tasks)
+    assert ours == {task_key(task) for task in mteb.get_benchmark("MTEB(eng, v2)").tasks}
+    beir = {task.metadata.name for task in mteb.get_benchmark("BEIR").tasks}
+    assert set(BENCHMARKS["BEIR"].tasks) == beir
+
+
+def test_a_task_that_ignores_identical_ids_is_scored_as_mteb_scores_it(encoder, tmp_path):
+    texts = {f"d{i}": word for i, word in enumerate(WORDS)}
+    qrels = {f"d{i}": {f"d{(i + 1) % 12}": 1} for i in range(12)}
+    task = loaded("ArguAna", {"default": {"test": search_data(texts, texts, qrels)}})
+    assert task.ignore_identical_ids
+    run = evaluate(encoder, tasks=[task], output=tmp_path, show_progress=False)
+    record = run.results[0]
+    assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-5)  # MTEB rounds
+
+
+# The tasks of an evaluation are listed once.
+
+
+NAMES = ["AuthorSTS", "STS17"]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "tasks"
+
+
+@pytest.fixture
+def listed(cache, monkeypatch):
+    """How often tasks were listed by MTEB."""
+    calls = []
+    monkeypatch.setattr(
+        module, "suite_tasks", lambda **options: calls.append(options) or suite_tasks(**options)
+    )
+    return calls
+
+
+def facts(tasks):
+    return [{**vars(task), "load": None} for task in tasks]
+
+
+def test_names_are_listed_once_and_a_task_object_is_made_when_it_runs(listed):
+    first = known_tasks(tier="smoke", tasks=NAMES)
+    again = known_tasks(tier="smoke", tasks=iter(NAMES))
+    assert facts(again) == json.loads(json.dumps(facts(first)))
+    assert [task.key for task in again] == NAMES
+    assert len(listed) == 1
+    assert [task.load().metadata.name for task in again] == NAMES
+    assert len(listed) == 2  # both from one list
+    assert again[0].load() is again[0].load()
+    assert again[1].pinned == again[1].load().metadata.dataset["revision"]
+
+
+def test_a_tier_is_known_by_its_tasks(listed, monkeypatch):
+    smoke = TIERS["smoke"]
+    assert [task.key for task in known_tasks(tier="smoke", tasks=" ")] == list(smoke.task_keys)
+    known_tasks(tier="smoke", tasks=None)
+    assert len(listed) == 1
+    monkeypatch.setitem(TIERS, "smoke", dataclasses.replace(smoke, tasks=("AuthorSTS",)))
+    assert [task.key for task in known_tasks(tier="smoke", tasks=None)] == ["AuthorSTS"]
+    assert known_tasks(tier="smoke", tasks=[]) == []
+    with pytest.raises(ValueError, match="smoek"):
+        known_tasks(tier="smoek", tasks=None)
+
+
+def test_another_limit_or_release_is_another_list(listed, monkeypatch):
+    assert known_tasks(tier="smoke", tasks="AuthorSTS", limit=5)[0].key == "AuthorSTS-limit5"
+    assert known_tasks(tier="smoke", tasks="AuthorSTS")[0].key == "AuthorSTS"
+    monkeypatch.setattr(module, "installed_version", lambda _: "0.1")
+    known_tasks(tier="smoke", tasks="AuthorSTS")
+    assert len(listed) == 3
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "[{}]", '[["key"]]', "null"])
+def test_a_damaged_list_is_made_again(cache, listed, text):
+    known_tasks(tier="smoke", tasks="AuthorSTS")
+    (file,) = cache.iterdir()
+    file.write_text(text)
+    assert [task.key for task in known_tasks(tier="smoke", tasks="AuthorSTS")] == ["AuthorSTS"]
+    assert len(listed) == 2
+    assert json.loads(file.read_text())
+
+
+def test_a_cache_that_cannot_be_written_costs_another_list(cache, listed, caplog):
+    cache.parent.write_text("a file")
+    for _ in range(2):
+        assert [task.key for task in known_tasks(tier="smoke", tasks=NAMES)] == NAMES
+    assert len(listed) == 2
+    assert "not written" in caplog.text
+
+
+def test_nothing_is_kept_of_task_objects(cache):
+    task = embedded_task("AuthorSTS")
+    (known,) = known_tasks(tier="smoke", tasks=[task])
+    assert known.load() is task
+    assert dataclasses.replace(known, load=None) == dataclasses.replace(
+        TaskItem.of(task), load=None
+    )
+    assert not cache.exists()
+
+
+# Limited tasks, and task types that only MTEB can score.
+
+
+def scifact(documents=40, queries=10):
+    texts = {f"d{i}": f"{WORDS[i % 12]} {i}" for i in range(documents)}
+    qrels = {f"q{i}": {f"d{i}": 1, f"d{i + 12}": 2} for i in range(queries)}
+    split = search_data(texts, {f"q{i}": WORDS[i] for i in range(queries)}, qrels)
+    return loaded("SciFact", {"default": {"test": split}})
+
+
+def test_a_limited_search_keeps_what_is_judged_and_is_the_same_for_all():
+    task = scifact()
+    whole = task.dataset
+    with limited(task, 4):
+        part = task.dataset["default"]["test"]
+        kept = {*part["corpus"]["id"]}
+        judged = {document for grades in part["relevant_docs"].values() for document in grades}
+        assert set(part["relevant_docs"]) == {*part["queries"]["id"]}
+        assert len(part["queries"]) == 4
+        assert judged < kept
+        assert len(kept) == len(judged) + 4
+    assert task.dataset is whole
+    other = scifact()
+    with limited(other, 4):
+        assert {*other.dataset["default"]["test"]["corpus"]["id"]} == kept
+    with limited(task, 0):
+        assert task.dataset is whole
+    with limited(task, 1000):
+        assert len(task.dataset["default"]["test"]["corpus"]) == 40
+
+
+def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder, tmp_path):
+    run = evaluate(encoder, tasks=[scifact()], limit=4, output=tmp_path, show_progress=False)
+    (result,) = run.results
+    assert result.task.key == "SciFact-limit4"
+    assert result.task.name == "SciFact"
+    assert (result.task.size["queries"], result.main.n) == (4, 4)
+    assert verify(result) == []
+    assert not (tmp_path / "mteb").exists()
+    again = evaluate(encoder, tasks=[scifact()], limit=4, output=tmp_path, show_progress=False)
+    assert again.reused == ("SciFact-limit4",)
+    whole = evaluate(encoder, tasks=[scifact()], output=tmp_path, show_progress=False)
+    assert (whole.reused, whole.results[0].main.n) == ((), 10)
+    assert {r.task.key for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("AuthorSTS", 12),
+        ("PyDocsSampleClassification", 30),
+        ("PyDocsSampleReranking", 3),
+        ("PyDocsSampleClustering", 40),
+    ],
+)
+def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
+    (result,) = evaluate(
+        encoder, tasks=name, limit=rows, output=tmp_path, show_progress=False
+    ).results
+    assert result.task.key == f"{name}-limit{rows}"
+    assert verify(result) == []
+    # Clustering draws several times from the remaining rows.
+    assert result.main.n == (rows if result.task.type != "Clustering" else result.main.n)
+    assert result.task.size.get("texts", rows) == rows
+
+
+def test_lists_within_rows_are_cut_alike():
+    pairs = {"sentence1": [list(WORDS)], "sentence2": [list(WORDS[::-1])], "labels": [[0, 1] * 6]}
+    task = loaded("TwitterURLCorpus", {"test": Dataset.from_dict(pairs)})
+    with limited(task, 5):
+        (row,) = task.dataset["test"]
+        assert [len(values) for values in row.values()] == [5, 5, 5]
+        ranks = [WORDS.index(word) for word in row["sentence1"]]
+        assert row["sentence2"] == [WORDS[::-1][rank] for rank in ranks]
+
+
+def test_texts_to_learn_from_are_not_limited():
+    (task,) = select_tasks(names=["PyDocsSampleClassification"])
+    task.load_data()
+    before = len(task.dataset["train"])
+    with limited(task, 5):
+        assert (len(task.dataset["train"]), len(task.dataset["test"])) == (before, 5)
+
+
+def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
+    """Sentences paired with themselves are all matched; a summary equal to a human one is best."""
+    same = {"sentence1": list(WORDS), "sentence2": list(WORDS)}
+    bitext = loaded("Tatoeba", {"deu-eng": {"test": Dataset.from_dict(same)}}, languages=["deu"])
+    summaries = {
+        "text": ["weather", "seasons"],
+        "human_summaries": [["rain and wind"], ["snow in winter"]],
+        "machine_summaries": [["rain and wind", "a cat", "storm"], ["snow in winter", "x", "mist"]],
+        "relevance": [[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]],
+    }
+    summary = loaded("SummEvalSummarization.v2", {"test": Dataset.from_dict(summaries)})
+    run = evaluate(encoder, tasks=[bitext, summary], output=tmp_path, show_progress=False)
+    mined, summarised = run.results
+    assert mined.main.value == pytest.approx(1.0)
+    assert (mined.main.how, mined.main.low, mined.per_query) == ("reported", None, {})
+    assert summarised.task.type == "Summarization"
+    assert summarised.main.value > 0
+    assert all(verify(result) == [] for result in run.results)

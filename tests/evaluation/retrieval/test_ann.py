@@ -77,17 +77,6 @@ def test_exact_search_has_full_recall_and_equals_faiss(n, k, seed):
         assert (recall_at_k(row[None, :], vectors, queries[:1], k=k) <= 1).all()
 
 
-def test_recall_without_ties_is_the_share_of_ids():
-    vectors, queries = unit(300), unit(20, seed=1)
-    truth = search(queries, vectors, k=10).ids
-    guess = np.random.default_rng(2).permuted(np.tile(np.arange(300), (20, 1)), axis=1)[:, :150]
-    guess = np.concatenate([truth[:, ::2], guess], axis=1)[:, :10]
-    shared = [
-        len(set(a) & set(b)) / 10 for a, b in zip(guess.tolist(), truth.tolist(), strict=True)
-    ]
-    np.testing.assert_allclose(recall_at_k(guess, vectors, queries, k=10, truth=truth), shared)
-
-
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="expected documents"):
         recall_at_k(np.zeros((1, 1), int), TIED, unit(1, 3), k=1)
@@ -220,12 +209,6 @@ def test_compression_by_hand():
         assert sizes[kind, 2].ndcg["q"] == 1.0
     # Both prefixes have length 1, a tie, which the id decides: b before a.
     assert sizes["float32", 1].ndcg["q"] == pytest.approx(1 / np.log2(3))
-
-
-def test_the_frontier_by_hand():
-    points = [(0.9, 10), (0.8, 5), (0.9, 8), (0.5, 20), (1.0, 1), (0.5, 20)]
-    assert frontier(points) == [(0.5, 20), (0.9, 10), (1.0, 1)]
-    assert frontier([(1.0, 3)]) == [(1.0, 3)]
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,9 +1,7 @@
 import json
-import math
 import re
 from dataclasses import replace
-from datetime import date, datetime
-from itertools import combinations
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -12,20 +10,19 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import qwen3nb as q
-from qwen3nb.cli.commands import domain as domain_module
 from qwen3nb.cli.main import main
-from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
-from qwen3nb.datasets.custom.load import document_factors, load_domain
-from qwen3nb.datasets.custom.queries import ModelEntry, ScoringSettings, key_lines, read_queries
+from qwen3nb.datasets.custom.documents import find_layout, read_documents
+from qwen3nb.datasets.custom.load import load_domain
+from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain, search_domain
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import RECORDED, score_run
+from qwen3nb.metrics.retrieval import RECORDED
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify_files
-from qwen3nb.report.leaderboard.tables import cost_table
+from qwen3nb.report.leaderboard.board import cost_table
 
 QUERIES = """
 [[queries]]
@@ -74,20 +71,6 @@ def random_encoder():
 # Queries, with lines.
 
 
-def test_lines_of_keys_are_found_through_strings_comments_and_arrays():
-    text = (
-        '# [[q]]\na.b = """\n[[q]]\n"""\n[[q]]\nid = \'[x]\' # ]\n\n[[q]]\ng = {\n}\n'
-        'l = [\n  1, # two ]\n  2,\n]\n[q.sub]\n"k k" = 1\n[[q.r]]\n[[q.r]]\nz=1'
-    ).replace("g = {\n}", "g = {}")
-    lines = key_lines(text)
-    assert lines["a", "b"] == 2
-    assert [lines["q", n] for n in (0, 1)] == [5, 8]
-    assert lines["q", 0, "id"] == 6
-    assert lines["q", 1, "l"] == 10
-    assert lines["q", 1, "sub", "k k"] == 15
-    assert lines["q", 1, "r", 1, "z"] == 18
-
-
 def query(**changes):
     fields = {"id": '"q1"', "query": '"x"', "relevance_grades": "{ d = 3 }", **changes}
     lines = (f"{name} = {value}" for name, value in fields.items() if value is not None)
@@ -99,42 +82,30 @@ MALFORMED = [
     ("a = [" * 5000, "not TOML"),
     (query(numbers=f"[{'1.5, ' * 99}]"), r":5: queries\[0\].numbers: Unknown key"),
     ("", ":1: queries: Key required"),
-    ("queries = []\n", r":1: queries: .*at least 1 item.*got \[\]"),
-    ("queries = 3\n", ":1: queries: .*list, got 3"),
     ("queries = [1]\n", r":1: queries\[0\]: .*table, got 1"),
     ("[query]\n" + query(), ":1: query: Unknown key; .*'queries'"),
     (query(catgory='"x"'), r":5: queries\[0\].catgory: Unknown key; .*'category'"),
-    (query(zzz="1"), r":5: queries\[0\].zzz: Unknown key; known: id, query"),
     (query(id=None), r":1: queries\[0\].id: Key required"),
     (query(id='"../x"'), r":2: queries\[0\].id: .*a name.*, got '\.\./x'"),
-    (query(id='""'), r":2: queries\[0\].id: .*got ''"),
     (query(id="3"), r":2: queries\[0\].id: .*string, got 3"),
-    (query(category='"a/b"'), r":5: queries\[0\].category: .*got 'a/b'"),
-    (query(query="nan"), r":3: queries\[0\].query: .*got nan"),
-    (query(relevance_grades="{ d = nan }"), r":4: .*grades.d: .*integer, got nan"),
     (query(relevance_grades="{ d = 4 }"), r":4: .*grades.d: .*equal to 3, got 4"),
     (query(relevance_grades="{ d = -2000 }"), ":4: .*grades.d: .*equal to -1000, got -2000"),
-    (query(relevance_grades="{ d = true }"), ":4: .*grades.d: .*integer, got True"),
     (query(relevance_grades="{ d = 2.5 }"), ":4: .*grades.d: .*integer.*, got 2.5"),
     (query(relevance_grades="[1]"), r":4: queries\[0\].relevance_grades: .*table, got \[1\]"),
     (query(relevance_grades=None), ":1: .*'relevance_grades' or 'expected'"),
     (query(expected='["a", "a"]'), r":5: .*expected: .*duplicates, got \['a', 'a'\]"),
-    (query(expected="[1]"), r":5: .*expected\[0\]: .*string, got 1"),
     (query(expected='["a"]', expected_repos='["a"]'), r":6: .*expected_repos: Unknown key"),
     (query() + query(), r":6: queries\[1\].id: .*'q1'.*line 1"),
     (query() + "[settings]\nstar_boost_coefficient = nan\n", ":6: .*coefficient: .*got nan"),
     (query() + "[settings]\nrecency_coefficient = 1\n", ":6: .*coefficient: .*than 1, got 1"),
-    (query() + "[settings]\nrecency_coefficient = true\n", ":6: .*coefficient: .*got True"),
     (query() + "[settings]\nrelevance_threshold = 0\n", ":6: .*threshold: .*equal to 1, got 0"),
     (query() + "[settings]\nstar_bost = 1\n", ":6: settings.star_bost: Unknown .*'star_boost"),
-    (query() + "[models]\nx = 1\n", r":6: models.x: .*table, got 1"),
     (query() + "[models.x]\nname = '../x'\nmodel_id = 'a'\n", r":6: models.x.name: .*got '\.\./x'"),
     (
         query() + "[models.x]\ndimensions = 0\n",
         "x.model_id: Key required\n.*:6: .*dimensions: .*got 0",
     ),
     (query() + "[models.x]\nmodel_id = 'a'\nprompts = { q = 'x' }\n", ":7: .*'query' or 'passage'"),
-    (query() + "[models.x]\nmodel_id = 'a'\nprompts = { query = 3 }\n", ":7: .*string, got 3"),
 ]
 
 
@@ -145,23 +116,18 @@ def test_a_malformed_query_file_is_refused_with_the_line(write, text, message):
     assert "q.toml" in str(error.value)
 
 
-def test_a_query_file_that_is_no_text_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
+def test_a_query_file_that_is_no_text_no_file_or_too_large_is_refused(tmp_path, write, monkeypatch):
     (tmp_path / "q.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match="cannot be read"):
         read_queries(tmp_path / "q.toml")
     with pytest.raises(DataError, match="no such file"):
         read_queries(tmp_path)
+    with pytest.raises(DataError, match=r"(?s)queries\[19\].*\n... and 10 more$") as error:
+        read_queries(write("many.toml", "".join(query(id="1") for _ in range(30))))
+    assert len(str(error.value).splitlines()) == 21
     monkeypatch.setattr("qwen3nb.datasets.custom.queries.MOST", 1)
     with pytest.raises(DataError, match="2 bytes; expected at most 1"):
         read_queries(tmp_path / "q.toml")
-
-
-def test_all_errors_of_a_file_are_told_up_to_twenty(write):
-    with pytest.raises(DataError) as error:
-        read_queries(write("q.toml", "".join(query(id="1") for _ in range(30))))
-    lines = str(error.value).splitlines()
-    assert len(lines) == 21
-    assert lines[-1] == "... and 10 more"
 
 
 def test_a_number_stays_as_it_is_written(write):
@@ -189,56 +155,10 @@ def test_folders_begin_beside_the_file_also_in_a_fusion(write, tmp_path, monkeyp
     assert specs[:2] == ["../m", "bm25+../../m"]
 
 
-# Grades are the ground truth.
-
-
-def test_grades_are_the_truth_and_what_disagrees_is_reported(data):
-    domain = load_domain(*data)
-    assert domain.grades == {"a": {"d1": 3, "d2": 1}, "c": {"d3": 3, "d4": 3}}
-    assert domain.relevant == {"a": {"d1": 1, "d2": 0}, "c": {"d3": 1, "d4": 1}}
-    assert domain.dropped == ("b",)
-    assert domain.categories == {"a": "first", "c": "uncategorised"}
-    notes = "\n".join(domain.notes)
-    assert "queries.toml:2: query 'a': not among the documents, ignored: gone" in notes
-    assert "'a': expected, but graded below 2 (the grade counts): d2" in notes
-    assert "'a': graded 2 or higher, but not expected (it counts): gone" in notes
-    assert "queries.toml:9: query 'b': no document of grade 2 or higher, query dropped" in notes
-
-
 def test_no_query_left_is_an_error(data, write):
     queries = write("other.toml", query(relevance_grades="{ nowhere = 3 }"))
     with pytest.raises(DataError, match="check the id column"):
         load_domain(queries, data[1])
-
-
-# Boosts.
-
-
-def documents(stars, updated):
-    names = [f"d{n}" for n in range(len(stars))]
-    texts = dict.fromkeys(names, "text")
-    return Documents(
-        "x", texts, dict(zip(names, stars, strict=True)), dict(zip(names, updated, strict=True))
-    )
-
-
-def test_factors_by_hand():
-    # 999,999 stars: log10(10^6) / 6 = 1, so 1.1; 73 days: 1 - 0.2 * 73 / 365 = 0.96.
-    days = [date(2025, 10, 20), DAY, None, date(2026, 3, 1), date(2020, 1, 1)]
-    factors = document_factors(documents([999_999, 0, None, 0, 9], days), ScoringSettings(), on=DAY)
-    expected = [1.1 * 0.96, 1.0, 0.8, 1.0, (1 + 0.1 / 6) * 0.8]
-    np.testing.assert_allclose(list(factors.values.values()), expected, rtol=1e-12)
-    assert [note.split(" ")[0] for note in factors.notes] == ["1", "1", "1"]
-    assert factors.recipe["date"] == "2026-01-01"
-
-
-def test_recency_needs_a_date_and_the_error_says_what_the_data_has():
-    with pytest.raises(DataError, match="the last change in the data is of 2026-01-01"):
-        document_factors(documents([1], [DAY]), ScoringSettings(), on=None)
-    only_stars = document_factors(
-        documents([9], [DAY]), ScoringSettings(recency_coefficient=0), on=None
-    )
-    assert only_stars.values["d0"] == pytest.approx(1 + 0.1 / 6)
 
 
 # Search and records.
@@ -247,29 +167,23 @@ def test_recency_needs_a_date_and_the_error_says_what_the_data_has():
 def test_search_ranks_all_documents_by_the_boosted_score(data, random_encoder):
     domain = load_domain(*data)
     factors = {name: 1 + 0.01 * n for n, name in enumerate(domain.texts)}
-    domain = type(domain)(**{**vars(domain), "factors": factors})
-    run = search_domain(random_encoder, domain, depth=5)
+    run = search_domain(random_encoder, replace(domain, factors=factors), depth=5)
+    passages = random_encoder.encode(list(domain.texts.values()), role="passage").astype(float)
+    factor = np.array(list(factors.values()))
     for name, text in domain.queries.items():
-        vector = random_encoder.encode(text, role="query").astype(float)
-        others = random_encoder.encode(list(domain.texts.values()), role="passage").astype(float)
-        cosines = others @ vector
-        factor = np.array(list(factors.values()))
+        cosines = passages @ random_encoder.encode(text, role="query").astype(float)
         scores = np.where(cosines >= 0, cosines * factor, cosines / factor)
         best = sorted(zip(scores, domain.texts, strict=True), reverse=True)[:5]
-        assert set(run[name]) == {document for _, document in best}
-        np.testing.assert_allclose(
-            sorted(run[name].values(), reverse=True), [score for score, _ in best], rtol=1e-6
-        )
+        assert run[name] == pytest.approx({d: score for score, d in best}, rel=1e-6)
 
 
-def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_path):
-    domain = load_domain(*data)
+def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_path, monkeypatch):
+    domain, options = load_domain(*data), {"output": tmp_path / "r", "show_progress": False}
     models = ["random", "random:32", "random"]
-    first = evaluate_domain(models, domain, output=tmp_path / "r", show_progress=False)
-    assert len(first.results) == 2
+    first = evaluate_domain(models, domain, **options)
+    assert (len(first), first.reused) == (2, ())
     assert len(cost_table(first.results).rows) == 2  # what the leaderboard's page shows of them
-    assert not first.reused
-    files = [result.path(tmp_path / "r") for result in first.results]
+    files = [result.path(tmp_path / "r") for result in first]
     assert not verify_files(files)
     record = Result.load(files[0])
     assert tuple(record.per_query) == RECORDED["own data"]
@@ -277,46 +191,25 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     assert set(record.per_query["MRR@10"]) == {"a", "c"}
     assert all(len(top) == 10 for top in record.config["top"].values())
     assert record.config["dropped"] == ["b"]
-
-    second = evaluate_domain(models, domain, output=tmp_path / "r", show_progress=False)
-    assert len(second.reused) == 2
-    again = evaluate_domain(models, domain, output=tmp_path / "r", show_progress=False, fresh=True)
-    assert [result.cost.encoded for result in again.results] == [0, 0]
-    assert [result.per_query for result in again.results] == [
-        result.per_query for result in first.results
-    ]
-
-
-def test_the_revision_changes_with_every_part_of_the_data(write, data):
-    queries, docs = data
-    base = load_domain(queries, docs)
-    layout = find_layout(text="{id} {text}")
-    changed = [
-        load_domain(queries, docs, layout=layout),
-        load_domain(write("q2.toml", QUERIES.replace("alpha", "alpho")), docs),
-        load_domain(write("q3.toml", QUERIES.replace("d1 = 3", "d1 = 2")), docs),
-        load_domain(write("q4.toml", QUERIES + "[settings]\nrelevance_threshold = 3\n"), docs),
-    ]
-    assert len({base.revision, *(each.revision for each in changed)}) == 5
-    assert len({base.name, *(each.name for each in changed)}) == 5
-    assert load_domain(queries, docs).revision == base.revision
+    assert len(evaluate_domain(models, domain, **options).reused) == 2
+    again = evaluate_domain(models, domain, fresh=True, **options)
+    assert [result.cost.encoded for result in again] == [0, 0]
+    assert [result.per_query for result in again] == [result.per_query for result in first]
+    monkeypatch.setitem(RECORDED, "own data", (*RECORDED["own data"], "Hit@5"))
+    made = evaluate_domain(models, domain, **options)  # a metric that is added is computed
+    assert (made.reused, "Hit@5" in made.results[0].metrics) == ((), True)
 
 
 def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):
-    domain = load_domain(*data)
     models = ["nowhere/at-all", ModelEntry("x", "random", 7), ModelEntry("y", "random", 128)]
     models += [ModelEntry("z", "bm25", 7), ModelEntry("p", "bm25", prompts={"query": "q: "})]
-    run = evaluate_domain(models, domain, output=tmp_path, show_progress=False)
-    assert [result.model.label for result in run.results] == ["random"]
+    run = evaluate_domain(models, load_domain(*data), output=tmp_path, show_progress=False)
+    assert [result.model.label for result in run] == ["random"]
     assert list(run.failures) == ["nowhere/at-all", "x", "z", "p"]
     causes = "".join(run.failures.values())
     assert "x: expected vectors of 7 dimensions; random has 128" in causes
     assert "z: expected vectors of 7 dimensions; bm25 has no vectors" in causes
     assert "p: bm25 has no vectors, so it takes no prompts" in causes
-    done = domain_command(
-        "--queries", data[0], "--documents", data[1], "--model", "no/model", "--out", tmp_path
-    )
-    assert (done.exit_code, "1 models failed" in done.output) == (1, True)
 
 
 def test_bm25_is_boosted_and_a_fusion_fuses_boosted_rankings(write):
@@ -374,26 +267,6 @@ def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     assert (current.config["dimensions"], candidate.config["dimensions"]) == (128, None)
     assert domain_command("--queries", data[0], *given, "--model", "random").exit_code == 0
     assert len({each.model.identity for each in q.load_results(tmp_path)}) == 3
-
-
-def test_a_fusion_takes_prompts_and_a_label_that_is_not_that_of_its_parts(
-    data, write, tmp_path, own_cache
-):
-    models = (
-        "[models.current]\nmodel_id = 'bm25+random'\nname = 'both'\n"
-        "prompts = { query = 'query: ' }\n[models.plain]\nmodel_id = 'bm25+random'\n"
-    )
-    file = read_queries(write("fused.toml", QUERIES + models))
-    run = evaluate_domain(
-        file.by_use, load_domain(file, data[1]), output=tmp_path / "r", show_progress=False
-    )
-    assert not run.failures
-    assert [each.model.label for each in run.results] == ["both", "bm25-plus-random"]
-    prompts = [each.model.settings["of"][1]["prompts"] for each in run.results]
-    assert prompts == [{"query": "query: "}, {}]
-    info = CliRunner().invoke(main, ["cache", "info"]).output
-    assert "random  32 texts" in info
-    assert "both" not in info
 
 
 def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(data, tmp_path):
@@ -513,21 +386,12 @@ def domain_command(*arguments):
     return CliRunner().invoke(main, ["domain", *map(str, arguments)])
 
 
-def test_the_command_shows_intervals_and_writes_records(data, home):
-    done = domain_command(
-        "--queries", data[0], "--documents", data[1], "--model", "random", "--model", "random:32"
-    )
-    assert done.exit_code == 0, done.output
-    assert "30 documents, 2 queries (1 dropped)" in done.output
-    for metric in (*RECORDED["own data"], " to ", "random"):
-        assert metric in done.output
-    assert len(list((home / "results").glob("*/seed_0/domain-docs-*.json"))) == 2
-
-
 def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_cache):
     arguments = ("--queries", data[0], "--documents", data[1], "--model", "bm25")
     arguments += ("--model", "random")
     done = domain_command(*arguments)
+    assert "30 documents, 2 queries (1 dropped)" in done.output
+    assert all(metric in done.output for metric in RECORDED["own data"])
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("Keep bm25: ")
     markdown, value = sorted((home / "eval_results").iterdir(), reverse=True)
@@ -543,30 +407,14 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     assert model["cost"]["encoded"] + model["cost"]["cached"] == 32
     (tested,) = (d for d in report["comparison"]["differences"] if d["metric"] == "MRR@10")
     assert {"p_value", "t_p_value", "adjusted", "interval"} <= set(tested)
-
     assert report["environment"]["versions"]["bm25s"]
     assert report["queries"]["a"] == {"text": "alpha", "category": "first"}
-
     again = domain_command(*arguments, "--no-report")
     assert "random: record reused, nothing encoded; it took " in again.output
     assert re.search(r"32 texts encoded, 0 from the cache; \d.* per query", again.output)
     assert len(list((home / "eval_results").iterdir())) == 2
     domain_command(*arguments, "--reports", home / "elsewhere")
     assert len(list((home / "elsewhere").glob("evaluation_*"))) == 2
-
-
-def test_two_reports_of_one_second_are_both_kept(home, monkeypatch):
-    at = type("Then", (), {"now": staticmethod(lambda: datetime(2026, 1, 2, 3, 4, 5))})
-    monkeypatch.setattr(domain_module, "datetime", at)
-    for number in range(3):
-        domain_module._written(home / "eval_results", {".json": f"{number}", ".md": f"# {number}"})
-    stem = "evaluation_20260102_030405"
-    names = [f"{stem}{end}" for end in ("", "_2", "_3")]
-    assert {file.name: file.read_text() for file in (home / "eval_results").iterdir()} == {
-        f"{name}{suffix}": f"{mark}{number}"
-        for number, name in enumerate(names)
-        for suffix, mark in ((".json", ""), (".md", "# "))
-    }
 
 
 def test_models_are_labelled_on_the_command_line_or_named_as_in_the_file(data, write, home):
@@ -605,16 +453,8 @@ def test_without_a_comparison_the_command_says_why(data, home):
 
 
 def test_the_rule_is_set_on_the_command_line(data, home):
-    arguments = (
-        "--queries",
-        data[0],
-        "--documents",
-        data[1],
-        "--model",
-        "bm25",
-        "--model",
-        "random",
-    )
+    arguments = ("--queries", data[0], "--documents", data[1], "--model", "bm25")
+    arguments += ("--model", "random")
     done = domain_command(*arguments, "--metric", "Recall@10", "--threshold", 0.2, "--alpha", 0.1)
     assert "Keep bm25: no candidate is shown to be better; random: Recall@10 " in done.output
     (file,) = (home / "eval_results").glob("*.json")
@@ -624,7 +464,7 @@ def test_the_rule_is_set_on_the_command_line(data, home):
     assert (done.exit_code, "choose one of: MRR@10, nDCG@10" in done.output) == (1, True)
 
 
-def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, write, home):
+def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, home):
     arguments = ("--queries", data[0], "--documents", data[1])
     assert domain_command(*arguments, "--check").exit_code == 0
     assert not (home / "results").exists()
@@ -633,11 +473,10 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
         (("--text", "{text.__class__}", "--check"), "expected a field name in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
         (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),
-        (("--model", "no/model"), "no/model"),
+        (("--model", "no/model"), "1 models failed"),
     ):
         done = domain_command(*arguments, *extra)
-        assert done.exit_code == 1
-        assert message in done.output
+        assert (done.exit_code, message in done.output) == (1, True)
         assert "Traceback" not in done.output
 
 
@@ -675,57 +514,3 @@ def test_the_real_queries_have_one_truth(stars):
         load_domain(
             stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search")
         )
-
-
-REPORTED = {
-    "mrr": "MRR@20",
-    "precision_at_5": "P@5",
-    "precision_at_10": "P@10",
-    "recall_at_10": "Recall@10",
-    "recall_at_20": "Recall@20",
-}
-
-
-def test_our_metrics_explain_what_the_real_tool_reported(stars):
-    """Its models are not available; some ranking must reproduce all its metrics at once."""
-    domain = load_domain(
-        stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search"), on=DAY
-    )
-    report = json.loads(next((stars / "example_report").glob("*.json")).read_text())
-    for model in report["models"]:
-        for item in model["per_query_results"]:
-            if item["query_id"] != "q010":  # its list has a deleted document, so other qrels
-                assert explained(domain, item), (model["model_name"], item["query_id"])
-
-
-def explained(domain, item):
-    name = item["query_id"]
-    judged = domain.grades[name]
-    top = item["top_5_results"]
-    fixed = {d: top.index(d) + 1 for d in judged if d in top}
-    free = [d for d in judged if d not in fixed]
-    for ranks in combinations(range(6, 21), len(free)):
-        for order in (ranks, ranks[::-1]):
-            rank_of = {**fixed, **dict(zip(free, order, strict=True))}
-            if math.isclose(dcg(judged, rank_of), item["metrics"]["ndcg_at_10"], abs_tol=1e-9):
-                scores = metrics(domain, name, rank_of)
-                wanted = {ours: item["metrics"][theirs] for theirs, ours in REPORTED.items()}
-                if scores == pytest.approx(
-                    {**wanted, "nDCG@10": item["metrics"]["ndcg_at_10"]}, abs=1e-9
-                ):
-                    return True
-    return False
-
-
-def dcg(judged, ranks):
-    gains = sum(g / math.log2(ranks[d] + 1) for d, g in judged.items() if ranks[d] <= 10)
-    ideal = sorted(judged.values(), reverse=True)
-    return gains / sum(grade / math.log2(n + 1) for n, grade in enumerate(ideal, start=1))
-
-
-def metrics(domain, name, ranks):
-    run = {name: {f"other{n}": -n for n in range(1, 21) if n not in ranks.values()}}
-    run[name] |= {document: -rank for document, rank in ranks.items()}
-    binary = score_run({name: domain.relevant[name]}, run, REPORTED.values())
-    graded = score_run({name: domain.grades[name]}, run, ["nDCG@10"])
-    return {metric: values[name] for metric, values in (binary | graded).items()}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,22 +14,34 @@ from helpers.beir import WORDS, write_beir
 from helpers.rerankers import write_reranker
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.retrieval.first_stage import first_stage, fuse
-from qwen3nb.evaluation.retrieval.rerank import dataset_rows, dataset_scores, rerank
+from qwen3nb.evaluation.retrieval import rerank as module
+from qwen3nb.evaluation.retrieval.first_stage import first_stage
+from qwen3nb.evaluation.retrieval.rerank import (
+    dataset_rows,
+    limited_collection,
+    load_candidates,
+    rerank,
+    score_candidates,
+    split_data,
+)
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.metrics.retrieval import RECORDED, rank_documents
+from qwen3nb.metrics.run_arrays import RunBuilder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.models.rerankers.yes_no import Reranker, RerankScores, RerankStats
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.fusion import fuse
 from qwen3nb.records.record import Result
 from qwen3nb.records.runs import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
-from qwen3nb.report.leaderboard.tables import cost_table
+from qwen3nb.report.leaderboard.board import cost_table
 from qwen3nb.tiers import Tier
+from qwen3nb.utils.files.journal import Journal
 
 
 @pytest.fixture(scope="session")
@@ -93,12 +106,15 @@ def test_search_then_rerank_in_one_call(reranker, beir):
     assert "extra" not in collection.qrels
 
 
-def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, tmp_path):
+def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, monkeypatch):
     assert run_suite(reranker, [beir], depth=5).reused == ()
     assert run_suite(reranker, [beir], depth=5).reused == ("words",)
     with (beir / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
     assert run_suite(reranker, [beir], depth=5).reused == ()
+    monkeypatch.setitem(RECORDED, "reranking", (*RECORDED["reranking"], "Hit@5"))
+    again = run_suite(reranker, [beir], depth=5)  # a metric that is added is computed
+    assert (again.reused, "Hit@5" in again.results[0].metrics) == ((), True)
 
 
 def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
@@ -122,15 +138,18 @@ def test_groups_are_averaged_into_one_and_the_mean_counts_them_once(reranker, be
 
     suite = run_suite(reranker, [beir, tmp_path / "cqadupstack"], depth=5)
 
-    scores = dataset_scores(suite.results)
+    *rows, mean = dataset_rows(suite.results)
+    scores = {row["dataset"]: row["nDCG@10"] for row in rows}
     parts = [r.main.value for r in suite.results if r.config["group"] == "cqadupstack"]
     assert scores.keys() == {"words", "cqadupstack"}
     assert len(parts) == 2
     assert scores["cqadupstack"] == pytest.approx(sum(parts) / 2)
-    mean = dataset_rows(suite.results)[-1]
     assert mean["dataset"] == "mean of 2 data sets"
     assert mean["nDCG@10"] == pytest.approx(sum(scores.values()) / 2)
     assert mean["oracle nDCG@10"] >= mean["nDCG@10"]
+    words, group, mean = dataset_rows(suite.results[:-1])  # a part of the group is missing
+    assert words["nDCG@10"] == scores["words"]
+    assert group["nDCG@10"] is mean["nDCG@10"] is None
 
 
 def test_other_first_stages_by_one_parameter(reranker, beir, tmp_path):
@@ -156,18 +175,6 @@ def test_other_first_stages_by_one_parameter(reranker, beir, tmp_path):
     assert suite.results[0].task.name == "words.mine-5"
     assert first_run(suite.results[0]) == dense_run
     assert sparse_run != dense_run
-
-
-def test_the_first_stage_is_kept_with_its_recipe(beir, monkeypatch):
-    (collection,) = find_collections(beir)
-    once = first_stage(collection, depth=5)
-    notes = [json.loads(f.read_text()) for f in (paths.cache() / "first-stage").glob("*.json")]
-    assert once.recipe in [note["recipe"] for note in notes]
-    assert once.recipe["recipe"]["k1"] == 1.5
-    monkeypatch.setattr(
-        "qwen3nb.evaluation.retrieval.first_stage.search_collection", None
-    )  # not called again
-    assert first_stage(collection, depth=5).run == once.run
 
 
 @pytest.mark.parametrize(
@@ -224,55 +231,12 @@ def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
     assert "d1" in run["q0"] or len(run["q0"]) < 30
 
 
-@pytest.mark.parametrize(
-    ("file", "line", "message"),
-    [
-        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl:31: duplicate id 'd0'"),
-        ("corpus.jsonl", '{"_id": "x", "text": nul', r"corpus.jsonl:31: not JSON"),
-        ("corpus.jsonl", '{"_id": "x", "text": null}', r"corpus.jsonl:31: field 'text' is None"),
-        ("corpus.jsonl", '{"_id": 3, "text": "x"}', r"corpus.jsonl:31: field '_id' is 3"),
-        ("qrels/test.tsv", "q1\td1", r"test.tsv:19: expected 3 fields; got 2"),
-        (
-            "qrels/test.tsv",
-            "q1\td1\thigh",
-            r"test.tsv:\d+: expected a whole number.*got 'high'",
-        ),
-        ("qrels/test.tsv", "nobody\td1\t1", "query 'nobody' is judged but has no text"),
-    ],
-)
-def test_data_that_is_wrong_says_where(beir, file, line, message):
-    with (beir / file).open("a") as handle:
-        handle.write(line + "\n")
-    with pytest.raises(DataError, match=message):
-        find_collections(beir)
-
-
 def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(EvaluationError, match="1 of 2 data sets failed") as caught:
         run_suite(reranker, [tmp_path / "empty", beir], depth=3)
-    assert [each.config["collection"] for each in caught.value.run.results] == ["words"]
-    assert list(caught.value.run.failures) == [str(tmp_path / "empty")]
-    with pytest.raises(EvaluationError, match="expected a BEIR folder"):
-        run_suite(reranker, [tmp_path / "empty"])
-
-
-def test_runs_in_trec_format(tmp_path):
-    run = {"q2": {"a": 0.1 + 0.2, "b": 1e-30}, "q1": {"é": -5.0}}
-    file = write_run(tmp_path / "x.trec", run, tag="t")
-    assert file.read_text().splitlines()[1] == "q2 Q0 a 1 0.30000000000000004 t"
-    assert read_run(file) == run
-    with pytest.raises(DataError, match="TREC run"):
-        write_run(file, {"a b": {"x": 1.0}}, tag="t")
-    for text, message in (
-        ("q Q0 d 1 nan t\n", ":1: .*got 'nan'"),
-        ("q Q0 d 1 1 t\nq Q0 d 2 0 t\n", ":2: duplicate document 'd'"),
-        ("q d\n", ":1: 2 fields"),
-        ("", "empty"),
-    ):
-        file.write_text(text)
-        with pytest.raises(DataError, match=message):
-            read_run(file)
+    assert [each.config["collection"] for each in caught.value.run] == ["words"]
+    assert "expected a BEIR folder" in caught.value.run.failures[str(tmp_path / "empty")]
 
 
 def test_a_long_query_is_cut_counted_and_named(folder, beir):
@@ -293,11 +257,9 @@ def test_a_long_query_is_cut_counted_and_named(folder, beir):
 
 
 def test_a_limit_is_named_in_the_record(reranker, beir):
-    (whole,) = run_suite(reranker, [beir], depth=4).results
     (result,) = run_suite(reranker, [beir], depth=4, limit=3).results
     assert result.task.key == "words.bm25-4-limit3"
     assert result.main.n == result.task.size["queries"] == 3
-    assert result.path() != whole.path()
 
 
 def tiny_tier(monkeypatch, *names):
@@ -318,8 +280,6 @@ def test_either_data_or_a_tier(reranker, beir):
     for given in ({}, {"data": [beir], "tier": "fast"}, {"data": [beir], "msmarco": beir}):
         with pytest.raises(ValueError, match="expected either data sets or a tier"):
             run_suite(reranker, **{"data": None, **given})
-    with pytest.raises(ValueError, match="unknown tier 'ful'"):
-        run_suite(reranker, None, tier="ful")
 
 
 def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_path, monkeypatch):
@@ -348,23 +308,11 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     assert without["nDCG@10"] == words.main.value
 
 
-def test_a_group_without_all_its_parts_has_no_mean(reranker, beir, tmp_path):
-    for seed, name in enumerate(("android", "gis", "tex")):
-        write_beir(tmp_path / "cqadupstack" / name, seed=seed + 5)
-    results = run_suite(reranker, [beir, tmp_path / "cqadupstack"], depth=5).results
-    assert dataset_scores(results)["cqadupstack"] is not None
-    fewer = [each for each in results if each.config["collection"] != "cqadupstack-gis"]
-    assert dataset_scores(fewer)["cqadupstack"] is None
-    assert dataset_scores(fewer)["words"] is not None
-    assert dataset_rows(fewer)[-1]["nDCG@10"] is None
-
-
 CHILD = """
     import sys, time
     from qwen3nb.models.rerankers import yes_no as module
     from qwen3nb.models.rerankers.load import load_reranker
-    from qwen3nb.evaluation.retrieval.rerank import rerank
-    score = module.Reranker.score
+        score = module.Reranker.score
     def slow(self, query, documents):
         print("scoring", query, flush=True)
         time.sleep(0.2)
@@ -430,68 +378,6 @@ def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
     assert suite.results[0].per_query["nDCG@10"] == pytest.approx(result.per_query["nDCG@10"])
 
 
-def as_mteb_task(collection):
-    """A reranking task of MTEB's own class, with its data loaded."""
-    from datasets import Dataset
-
-    from qwen3nb.datasets.pydocs.mteb_tasks import _metadata, _Retrieval
-
-    class TrecQA(_Retrieval):
-        metadata = _metadata(
-            name="TrecQA",
-            type="Reranking",
-            main_score="ndcg_at_10",
-            description="TREC-QA",
-            dataset={"path": "local/trecqa-rerank", "revision": collection.revision},
-            domains=["Encyclopaedic"],
-            annotations_creators="derived",
-            sample_creation="found",
-        )
-
-    task = TrecQA()
-    rows = [{"id": i, "title": "", "text": t} for i, t in collection.documents.items()]
-    queries = [{"id": i, "text": t} for i, t in collection.queries.items()]
-    split = {
-        "corpus": Dataset.from_list(rows),
-        "queries": Dataset.from_list(queries),
-        "relevant_docs": {query: dict(grades) for query, grades in collection.qrels.items()},
-        "top_ranked": dict(collection.candidates),
-    }
-    task.dataset, task.data_loaded = {"default": {"test": split}}, True
-    return task
-
-
-@pytest.mark.integration
-def test_a_retrieval_task_by_name_and_as_an_object(reranker):
-    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task, pydocs_sample
-
-    (result,) = run_suite(reranker, ["PyDocsSampleRetrieval"], depth=2).results
-
-    assert result.task.name == "PyDocsSampleRetrieval.bm25-2"
-    assert result.main.n == len(pydocs_sample().queries)
-    again = run_suite(reranker, [embedded_task("PyDocsSampleRetrieval")], depth=2)
-    assert again.reused == ("PyDocsSampleRetrieval",)
-
-
-@pytest.mark.integration
-def test_trec_qa_through_mteb_and_through_the_suite(fixtures, reranker):
-    folder = fixtures / "data" / "local" / "trecqa-rerank"
-    if not folder.is_dir():
-        pytest.skip("the folder of QWEN3NB_FIXTURES has no data/local/trecqa-rerank")
-    (collection,) = find_collections(folder)
-    assert (len(collection.queries), len(collection.documents)) == (89, 1393)
-
-    suite = run_suite(reranker, [collection], first="given")
-
-    (result,) = suite.results
-    assert result.main.n == 89
-    theirs = evaluate(reranker, tasks=[as_mteb_task(collection)], show_progress=False).results[0]
-    assert theirs.main.value == pytest.approx(result.main.value, abs=1e-9)
-    assert result.metrics["first Recall@100"].value > 0.9
-    assert result.metrics["oracle MRR@10"].value == 1.0
-    assert verify_files([result.path()]) == {}
-
-
 # ------------------------------------------------------------------ adapters of a training
 
 
@@ -529,14 +415,13 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     (outputs / "emb_only_r2" / "seed_1" / "checkpoints").mkdir(parents=True)  # not finished
 
     adapters = find_trained(outputs)
-    results = evaluate_trained(
-        outputs,
-        [beir],
-        depth=4,
-        embedding_tasks=[embedded_task("AuthorSTS")],
-        device="cpu",
-        show_progress=False,
-    ).results
+    options = {"depth": 4, "device": "cpu", "show_progress": False}
+
+    def evaluated():
+        tasks = [embedded_task("AuthorSTS")]
+        return evaluate_trained(outputs, [beir], embedding_tasks=tasks, **options)
+
+    results = evaluated().results
 
     assert [(each.configuration, each.seed, each.embeds) for each in adapters] == [
         ("joint_single_r2", 42, True),
@@ -553,15 +438,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     assert results[0].config["training"]["steps"] is None  # no log
     assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
-    again = evaluate_trained(
-        outputs,
-        [beir],
-        depth=4,
-        embedding_tasks=[embedded_task("AuthorSTS")],
-        device="cpu",
-        show_progress=False,
-    )
-    assert again.reused == (
+    assert evaluated().reused == (
         "joint_single_r2/seed_42: words",
         "joint_single_r2/seed_42: AuthorSTS",
         "rank_only_r2/seed_7: words",
@@ -587,14 +464,173 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
         find_trained(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["rank_only_r4", "emb_only_r4", "joint_single_r4"])
-def test_real_outputs_are_found(fixtures, name):
-    from qwen3nb.evaluation.studies.lora_runs import find_trained
+# Scores of candidates, by a stand-in for a reranker that counts what it was given.
 
-    if not (fixtures / "adapters").is_dir():
-        pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
-    adapters = find_trained(fixtures / "adapters" / "outputs")
-    (one,) = [each for each in adapters if each.configuration == name]
-    assert (one.seed, one.mode) == (42, name.rsplit("_", 1)[0].removesuffix("_single"))
-    assert one.embeds == (name != "rank_only_r4")
-    assert one.instruction.startswith("Given a web search query")
+
+QUERIES = {f"q{i}": "long " * (i % 3) + f"query {i}" for i in range(7)}
+DOCUMENTS = {f"d{i}": f"text {i}" for i in range(9)}
+
+
+class StandIn:
+    label = "stand-in"
+
+    def __init__(self):
+        self.stats, self.scored = RerankStats(), []
+
+    def score(self, query, documents):
+        self.scored.append(query)
+        self.stats.queries_cut += query.startswith("long")
+        self.stats.cut += len(documents)
+        values = np.array([len(query) * 1.25 - int(text[-1]) / 3 for text in documents])
+        return RerankScores(values, values, values > 0)
+
+    def query_length(self, query):
+        return len(query)
+
+
+@pytest.fixture
+def first():
+    builder = RunBuilder()
+    for i, query in enumerate(QUERIES):
+        builder.add(query, {f"d{(i * j) % 9}": -float(j) for j in range(i)})
+    return builder.run()
+
+
+@pytest.fixture
+def collection():
+    return TestCollection("words", DOCUMENTS, QUERIES, {query: {"d1": 1} for query in QUERIES})
+
+
+def test_scores_counts_and_the_longest_query(first, collection, tmp_path):
+    journal = Journal(tmp_path / "j.jsonl")
+    run, counts, longest = score_candidates(
+        StandIn(), collection, first, journal=journal, show_progress=False
+    )
+    assert run["q2"] == {"d0": 17 * 1.25, "d2": 17 * 1.25 - 2 / 3}
+    assert {q: set(scores) for q, scores in run.items()} == {
+        q: set(scores) for q, scores in first.items()
+    }
+    assert counts["pairs"] == counts["cut"] == len(first.scores)
+    assert longest == {"query": "q2", "tokens": len(QUERIES["q2"])}  # the first of equals
+
+
+def test_what_the_journal_has_is_not_scored_again(first, collection, tmp_path):
+    journal, model = Journal(tmp_path / "j.jsonl"), StandIn()
+    options = {"journal": journal, "show_progress": False}
+    part = first.of_queries(list(first)[:4])
+    score_candidates(model, collection, part, **options)
+    whole = score_candidates(model, collection, first, **options)
+    assert len(model.scored) == len(QUERIES)
+    alone = score_candidates(StandIn(), collection, first, **options, fresh=True)
+    assert whole == alone
+
+
+# One first stage per data set, kept and shared by all rerankers.
+
+
+TASK = "PyDocsSampleRetrieval"
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A cache in which nothing is kept yet."""
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How often a data set was loaded, and how often BM25 searched."""
+    calls = {"loads": 0, "searches": 0}
+    load, search = module.find_collections, BM25.search
+
+    def counting_load(spec):
+        calls["loads"] += 1
+        return load(spec)
+
+    def counting_search(self, *args, **options):
+        calls["searches"] += 1
+        return search(self, *args, **options)
+
+    monkeypatch.setattr(module, "find_collections", counting_load)
+    monkeypatch.setattr(BM25, "search", counting_search)
+    return calls
+
+
+def test_kept_candidates_are_those_that_were_searched(own_cache, counted):
+    (task,) = split_data(TASK)
+    (once,) = load_candidates(task, depth=3, limit=5)
+    (again,) = load_candidates(task, depth=3, limit=5)
+
+    assert counted == {"loads": 1, "searches": 1}
+    assert again == once
+    assert again.size["documents"] > len(again.collection.documents)
+    retrieved = {name for scores in once.first.run.values() for name in scores}
+    assert again.collection.documents.keys() == retrieved
+    assert not task.data.data_loaded  # MTEB's copy is gone
+
+    load_candidates(task, depth=4, limit=5)
+    load_candidates(task, depth=3, limit=4)
+    assert counted == {"loads": 3, "searches": 3}
+
+
+def test_damaged_candidates_are_made_again(own_cache, counted):
+    (task,) = split_data(TASK)
+    (once,) = load_candidates(task, depth=2, limit=3)
+    (file,) = (paths.cache() / "candidates").iterdir()
+    whole = file.read_text()
+    text = next(iter(once.collection.queries.values()))
+    for damaged in (whole[:-9], whole.replace(json.dumps(text), '"other"'), "[]"):
+        file.write_text(damaged)
+        assert load_candidates(task, depth=2, limit=3) == [once]
+        assert file.read_text() == whole
+    (run,) = (paths.cache() / "first-stage").glob("*.trec")
+    run.unlink()
+    assert load_candidates(task, depth=2, limit=3) == [once]
+    assert counted == {"loads": 5, "searches": 2}  # the first stage's run is kept apart
+
+
+@pytest.mark.integration
+def test_a_second_reranker_neither_loads_nor_searches(own_cache, counted, tmp_path):
+    beir = write_beir(tmp_path / "words")
+    options = {"depth": 3, "limit": 2, "show_progress": False}
+    runs = []
+    for seed in (1, 2):
+        folder = write_reranker(tmp_path / f"reranker{seed}", seed=seed)
+        model = load_reranker(folder, device="cpu")
+        runs.append(rerank(model, [TASK, beir], **options))
+    assert counted == {"loads": 1 + 2, "searches": 2}  # folders are read, and not searched again
+    one, other = (run.results[0] for run in runs)
+    assert one.model.identity != other.model.identity
+    assert one.per_query["first nDCG@10"] == other.per_query["first nDCG@10"]
+    assert rerank(model, [TASK, beir], **options).reused == (TASK, "words")
+    assert counted["searches"] == 2
+
+
+def test_a_group_is_split_and_knows_how_many_it_is():
+    parts = split_data("CQADupstackRetrieval")
+    assert len(parts) == 12
+    assert {(part.group, part.parts) for part in parts} == {("CQADupstackRetrieval", 12)}
+    assert parts[0].name == "CQADupstackAndroidRetrieval"
+    (alone,) = split_data("CQADupstackAndroidRetrieval")
+    assert (alone.group, alone.parts) == ("", 0)
+
+
+def test_what_is_no_data_set_says_so():
+    with pytest.raises(DataError, match="'SciFcat' is neither a folder nor an MTEB task.*SciFact"):
+        split_data("SciFcat")
+
+
+def test_a_limit_keeps_what_is_judged():
+    documents = {f"d{i}": f"text {i}" for i in range(40)}
+    make = partial(TestCollection.from_texts, {f"q{i}": "text" for i in range(9)}, documents)
+    whole = make({f"q{i}": [f"d{i}", f"d{i + 20}"] for i in range(9)})
+
+    small = limited_collection(whole, 3)
+
+    assert len(small.queries) == len(small.qrels) == 3
+    judged = {document for grades in small.qrels.values() for document in grades}
+    assert judged <= small.documents.keys()
+    assert len(small.documents) == len(judged) + 3
+    assert limited_collection(whole, 3) == small
+    assert limited_collection(whole, 0) is whole
+    assert limited_collection(whole, 99) == whole

@@ -1,13 +1,29 @@
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.records import make
 
-from qwen3nb.analysis.comparison.ablation_effects import effects
-from qwen3nb.evaluation.studies.ablation import Variant, VariantResult, ablate, by_task, variants
+from qwen3nb.analysis.comparison.ablation_effects import component_effects, effects
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.evaluation.studies.ablation import (
+    TrainingOutcome,
+    TrainingVariant,
+    Variant,
+    VariantResult,
+    ablate,
+    ablate_trainings,
+    by_task,
+    find_trainings,
+    variants,
+)
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import ModelInfo, Result, TaskInfo
 from qwen3nb.report.studies.ablation import ablation_table, effects_figure, effects_table
+
+BASE = np.linspace(0.1, 0.5, 40)
 
 
 def test_every_combination_the_reference_first():
@@ -30,7 +46,7 @@ def outcome(variant, scores):
         Result(
             model=ModelInfo(label="m", identity=variant.name),
             task=TaskInfo(name="T", type="Retrieval", main_metric="nDCG@10"),
-            metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",), seed=0)},
+            metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",))},
             per_query=per_query,
             seed=0,
             run="r",
@@ -110,3 +126,78 @@ def test_variants_on_a_real_task(make_checkpoint, tmp_path):
     folders = (tmp_path / "home" / "results" / "ablation").glob("*/seed_0/AuthorSTS.json")
     assert len(list(folders)) == 8
     assert not list((tmp_path / "home" / "results").glob("*/seed_0/*.json"))
+
+
+# Components of a training, by trainings that differ in one of them.
+
+
+def trained(name, shift, **components):
+    training = TrainingVariant(name, None, {"objective": "UL2", **components})
+    return TrainingOutcome(training, make(name, scores=(BASE + shift).tolist()))
+
+
+def test_every_pair_that_differs_in_one_component_is_an_effect():
+    outcomes = [
+        trained("base", 0.0, mixing="4", seed="0"),
+        trained("even", 0.1, mixing="1", seed="0"),
+        trained("even-2", 0.08, mixing="1", seed="1"),  # differs from base in two
+        trained("same", 0.3, mixing="1", seed="0"),  # differs from even in nothing
+    ]
+    measured = component_effects(outcomes)
+    shown = {(e.factor, e.level, e.reference): e.estimate.difference for e in measured}
+    assert shown == {
+        ("mixing", "1 (even)", "4 (base)"): pytest.approx(0.1),
+        ("mixing", "1 (same)", "4 (base)"): pytest.approx(0.3),
+        ("seed", "1 (even-2)", "0 (even)"): pytest.approx(-0.02),
+        ("seed", "0 (same)", "1 (even-2)"): pytest.approx(0.22),
+    }
+    assert [each.p_value for each in measured] == [pytest.approx(4 / 10_001)] * 4  # Holm over 4
+    assert [row[0].text for row in effects_table(measured).rows] == [e.factor for e in measured]
+    assert "mixing: 1 (even)" in effects_figure(measured).alt
+
+
+def test_a_component_that_one_training_lacks_is_a_difference():
+    (effect,) = component_effects([trained("a", 0), trained("b", 0.1, prefix="[R]")])
+    assert (effect.factor, effect.level, effect.reference) == ("prefix", "[R] (b)", "none (a)")
+
+
+def test_without_a_pair_there_is_no_effect():
+    outcomes = [trained("a", 0, x="1", y="1"), trained("b", 0.1, x="2", y="2")]
+    with pytest.raises(ValueError, match="differ in exactly one component: a, b"):
+        component_effects(outcomes)
+    with pytest.raises(ValueError, match="outcomes of one task"):
+        component_effects([])
+
+
+@pytest.fixture
+def series(make_checkpoint, tmp_path):
+    """Two trainings: the second has another learning rate and a checkpoint more."""
+    for name, rate, steps in (("a", 0.001, (10,)), ("b", 0.003, (10, 20))):
+        for step in steps:
+            make_checkpoint(tmp_path / name / f"checkpoint-{step}", seed=int(rate * 1e4) + step)
+        settings = {"learning_rate": rate, "steps": 20}
+        facts = {"objective": "UL2", "settings": settings, "seconds": step}
+        (tmp_path / name / "training.json").write_text(json.dumps(facts))
+    return tmp_path
+
+
+def test_trainings_are_read_without_their_outcomes(series):
+    first, second = find_trainings(series)
+    assert dict(first.components) == {"objective": "UL2", "learning_rate": "0.001", "steps": "20"}
+    assert second.difference(first) == "learning_rate"
+    shutil.rmtree(series / "b")
+    with pytest.raises(CheckpointError, match="expected two or more folders.*; got 1"):
+        find_trainings(series)
+
+
+@pytest.mark.integration
+def test_the_last_checkpoints_are_evaluated_and_reused(series, tmp_path):
+    trainings = find_trainings(series)
+    outcomes = ablate_trainings(trainings, output=tmp_path / "r", device="cpu")
+    assert {o.result.task.key for o in outcomes} == {"PyDocsSampleRetrieval"}
+    assert outcomes[1].result.model.spec.endswith("b/checkpoint-20")
+    (effect,) = component_effects(outcomes)
+    means = [o.result.main.value for o in outcomes]
+    assert effect.estimate.difference == pytest.approx(means[1] - means[0])
+    again = ablate_trainings(trainings, output=tmp_path / "r", device="cpu")
+    assert [o.result.finished for o in again] == [o.result.finished for o in outcomes]

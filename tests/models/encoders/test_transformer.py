@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import TEXTS
 
-from qwen3nb.evaluation.recording import Work
+from qwen3nb.evaluation.run import Work
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract

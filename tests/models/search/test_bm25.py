@@ -106,10 +106,3 @@ def test_conversations_and_instructions_are_joined_as_mteb_joins_them(query):
     model = load_model("bm25")
     model.index(rows(["sorted tables", "nothing"]))
     assert set(model.search([{"id": "q", **query}], top_k=2)["q"]) == {"000"}
-
-
-def test_a_fusion_takes_conversations_too(encoder_folder):
-    model = load_model(f"bm25+{encoder_folder}", cache=False, show_progress=False)
-    model.index(rows(["sorted tables", "nothing"]))
-    run = model.search([{"id": "q", "text": ["sort", "a table"]}], top_k=1)
-    assert set(run["q"]) == {"000"}

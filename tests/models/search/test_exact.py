@@ -80,21 +80,6 @@ def test_boosted_cosines_with_all_ties_equal_every_score_sorted(
         assert run == {i: score for i, score in enumerate(row.tolist()) if score >= last}
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("k", [1, 2, 4, 9])
-def test_ties_at_the_cut_are_all_kept_on_request(backend, k):
-    corpus = np.array([[0.1], [0.5], [0.5], [0.9], [0.5]], dtype=np.float32)
-    queries = np.array([[1.0], [-1.0]], dtype=np.float32)
-    hits = search(queries, corpus, k=k, backend=backend, block=2, keep_ties=True)
-    expected = {1: ([3], [0]), 2: ([3, 1, 2, 4], [0, 1, 2, 4])}.get(
-        k, ([3, 1, 2, 4], [0, 1, 2, 4]) if k < 5 else ([3, 1, 2, 4, 0], [0, 1, 2, 4, 3])
-    )
-    for ids, scores, best in zip(hits.ids, hits.scores, expected, strict=True):
-        assert ids[ids >= 0].tolist() == best
-        assert np.isneginf(scores[ids < 0]).all()
-    assert search(queries, corpus, k=k, backend=backend).ids.shape == (2, min(k, 5))
-
-
 @given(seed=st.integers(0, 10**6), documents=st.integers(1, 90), k=st.integers(1, 99))
 @settings(deadline=None, max_examples=30)
 def test_without_rescoring_the_float32_product_ranks(seed, documents, k):
@@ -212,8 +197,3 @@ def test_padding_is_never_a_hit():
     assert merged.ids.tolist() == [[4, 0, -1], [1, 5, 6]]
     assert merged.scores.tolist() == [[-3, -9, -np.inf], [1, 1, 0]]
     assert merge_hits([few, more], 2).ids.tolist() == [[4, 0], [1, 5]]
-
-
-def test_no_queries():
-    none = Hits(np.empty((0, 2), dtype=np.int64), np.empty((0, 2), dtype=np.float32))
-    assert merge_hits([none, none], 2).ids.shape[0] == 0

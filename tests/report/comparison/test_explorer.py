@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from helpers import REPOSITORY
 from helpers.browser import used
-from helpers.figures import TASK
 from helpers.html import HOSTILE, Tags
+from helpers.records import RETRIEVAL as TASK
 from helpers.records import make
 from helpers.search_texts import search_texts
 

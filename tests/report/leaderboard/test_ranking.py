@@ -3,8 +3,8 @@
 import pytest
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy, tier_records
 
+from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.ranking import rank_figure, rank_table, standings
-from qwen3nb.report.leaderboard.tables import leaderboard
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 
@@ -23,11 +23,8 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     assert (second[1].detail, third[1].detail) == ("2 to 3", "2 to 3")
     assert (first[1].mark, second[1].mark, third[1].mark) == ("", "a", "a")
     assert "share a letter" in table.caption
-    assert table.columns[1:] == (
-        "Retrieval\nn = 40",
-        "Reranking\nn = 40",
-        "all tasks\nmean of 2 tasks",
-    )
+    tasks = ("Retrieval\nn = 40", "Reranking\nn = 40")
+    assert table.columns[1:] == (*tasks, "all tasks\nmean of 2 tasks")
     assert "(Simpson's paradox): none." in table.note
     labels = [tick.get_text() for tick in rank_figure(boards).axes[0].get_yticklabels()]
     assert labels[0] == "a"

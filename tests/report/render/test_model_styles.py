@@ -30,6 +30,7 @@ def test_every_color_is_used_before_a_shade_of_one():
     labels = [f"model {i}" for i in range(20)]
     assert len(set(model_colors(labels[:8]).values())) == 8
     assert len(set(model_colors(labels).values())) == 20
+    assert model_colors(labels) == model_colors(labels[::-1])
 
 
 def test_baselines_look_the_same_in_every_study(home):

@@ -26,12 +26,9 @@ def test_one_table_many_outputs():
     best = Cell(
         "0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7), strong=True, std="±0.1"
     )
-    rows = (
-        (Cell("m"), best),
-        (Cell("n"), Cell("0.500", value=0.5, second=True, mark="†")),
-        (Cell("=HYPERLINK(1)"), Cell("not run")),
-    )
-    table = Table(("model", "x\nn = 3"), rows, name="x", legend=(("†", "said"),))
+    second = Cell("0.500", value=0.5, second=True, mark="†")
+    rows = (("m", best), ("n", second), ("=HYPERLINK(1)", "not run"))
+    table = Table.of(rows, ("model", "x\nn = 3"), name="x", legend=(("†", "said"),))
     assert list(csv.reader(io.StringIO(table.to_csv()))) == [
         ["model", "x n = 3", "x n = 3, low", "x n = 3, high"],
         ["m", repr(2 / 3), "0.6", "0.7"],
@@ -51,38 +48,24 @@ def test_one_table_many_outputs():
     assert "%3C" not in table.to_html()
 
 
-def table():
-    value = Cell("0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7))
-    rows = (
-        (Cell("m"), value, Cell("9", value=9)),
-        (Cell("n"), Cell("not run"), Cell("8", value=8)),
-    )
-    return Table(("model", "x\nn = 3", "queries"), rows, name="mine")
-
-
 def test_a_frame_has_numbers_where_there_are_and_text_elsewhere():
-    frame = table().to_frame()
-    assert list(frame.columns) == ["model", "x n = 3", "queries"]
-    assert frame.to_dict("list") == {
-        "model": ["m", "n"],
-        "x n = 3": [2 / 3, "not run"],
-        "queries": [9, 8],
-    }
+    value = Cell("0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7))
+    rows = (("m", value, Cell("9", value=9)), ("n", "not run", Cell("8", value=8)))
+    table = Table.of(rows, ("model", "x\nn = 3", "queries"), name="mine")
+    frame = table.to_frame()
+    shown = {"model": ["m", "n"], "x n = 3": [2 / 3, "not run"], "queries": [9, 8]}
+    assert frame.to_dict("list") == shown
     assert frame["queries"].sum() == 17
-    ends = table().to_frame(intervals=True)
+    ends = table.to_frame(intervals=True)
     assert list(ends.columns)[1:4] == ["x n = 3", "x n = 3, low", "x n = 3, high"]
     assert ends.iloc[0, 2:4].tolist() == [0.6, 0.7]
     assert ends.iloc[1, 2:4].isna().all()
-    assert Table(("a", "b"), ()).to_frame().shape == (0, 2)
-
-
-def test_a_table_has_a_length_and_says_what_is_in_it():
-    assert len(table()) == 2
-    assert len(Table(("a",), ())) == 0
-    assert Table(("a",), ())  # a table without rows still says why
-    text = repr(table())
-    assert text.startswith("<Table mine: 2 rows × 3 columns>")
-    assert "not run" in text
+    assert len(table) == 2
+    assert repr(table).startswith("<Table mine: 2 rows × 3 columns>")
+    assert "not run" in repr(table)
+    empty = Table(("a", "b"), ())
+    assert empty.to_frame().shape == (0, 2)
+    assert (len(empty), bool(empty)) == (0, True)  # a table without rows still says why
 
 
 def test_a_caption_is_above_the_table_and_its_id_comes_from_the_name_or_the_words():

@@ -74,7 +74,7 @@ LOST = {q: 0.1 + 0.01 * (i % 2) for i, q in enumerate(QUERIES)}
 
 def probes(label="m"):
     columns = {"x": {str(i): float(i < 30) for i in range(40)}}
-    value = aggregate(columns, how="mean", columns=("x",), seed=0)
+    value = aggregate(columns, how="mean", columns=("x",))
     clusters = Clusters({"V-measure": value}, 200, 20, (1,))
     spread = VectorSpread(-2.0, 0.125, None, 40, 0)
     return Probes(label, {}, {}, clusters, LinearProbe(value, value, 40, 100), spread)
@@ -118,90 +118,63 @@ def precision(*timings, label="m", features=("avx512_bf16",)):
     return PrecisionBench(label, features, 64, 1000, 3, 400, 200, 0.005, timings)
 
 
-SAID = [
-    (
-        ablation_conclusion({TASK: [NOISE, CLEAR, SMALLER]}),
-        "On Retrieval (200 queries, Holm over 3), 1 of 3 settings have an effect: [R] … EOS "
-        "instead of plain (around), +0.050 [+0.040, +0.060], p < 0.001; the other 2 show none.",
-    ),
-    (ablation_conclusion({TASK: [CLEAR, NOISE]}), "; the other one shows none."),
-    (ablation_conclusion({TASK: [CLEAR], "SciFact": [NOISE]}), "p < 0.001. On SciFact (200"),
-    (
-        ablation_conclusion({TASK: [SMALLER, NOISE]}),
-        "more than noise; the largest difference: cls instead of mean (pooling), -0.004 [-0.014, "
-        "+0.006], p = 0.3000.",
-    ),
-    (ablation_conclusion({TASK: []}), "No two settings were compared."),
-    (
-        ann_conclusion(suite([FLAT, point("hnsw", recall=0.97, qps=250), POOR])),
-        "On 1,000 documents of SciFact, hnsw answers 2.5 times as many queries/s, with "
-        "recall@10 0.970 and nDCG@10 +0.000 [",
-    ),
-    (
-        ann_conclusion(suite([FLAT, point("hnsw", recall=0.97, qps=50)])),
-        "no index with a recall@10 of 0.95 is faster than exact search (100 queries/s); the next, "
-        "hnsw, has recall@10 0.970",
-    ),
-    (
-        ann_conclusion(suite([FLAT, POOR])),
-        "no approximate index reaches a recall@10 of 0.95. Vectors were not compressed.",
-    ),
-    (
-        ann_conclusion(
-            suite([FLAT], [Compressed("int8", 8, 8, SHAKY), Compressed("binary", 8, 1, LOST)])
-        ),
-        "No loss is shown down to 8 bytes per document instead of 32 (int8 of 8",
-    ),
-    (
-        ann_conclusion(suite([FLAT], [Compressed("binary", 8, 1, LOST)])),
-        "All smaller vectors lose significantly (corrected by Holm's method over them), the least "
-        "binary of 8 dimensions: -0.39",
-    ),
+def ablated(*effects, task=TASK, **others):
+    return ablation_conclusion({task: effects, **{name: [each] for name, each in others.items()}})
+
+
+def searched(*points, smaller=()):
+    return ann_conclusion(suite([FLAT, *points], smaller))
+
+
+FAST, SLOW = (point("hnsw", recall=0.97, qps=qps) for qps in (250, 50))
+INT8, BINARY = Compressed("int8", 8, 8, SHAKY), Compressed("binary", 8, 1, LOST)
+OTHER = bench(1, texts="mixed lengths", difference=1e-3, cosine=0.9)
+WORDING = [
+    (ablated(NOISE, CLEAR, SMALLER), "On Retrieval (200 queries, Holm over 3), 1 of 3 settings "),
+    (ablated(NOISE, CLEAR, SMALLER), "instead of plain (around), +0.050 [+0.040, +0.060], p < 0.0"),
+    (ablated(NOISE, CLEAR, SMALLER), "; the other 2 show none."),
+    (ablated(CLEAR, NOISE), "; the other one shows none."),
+    (ablated(CLEAR, SciFact=NOISE), "p < 0.001. On SciFact (200"),
+    (ablated(SMALLER, NOISE), "the largest difference: cls instead of mean (pooling), -0.004 ["),
+    (ablated(), "No two settings were compared."),
+    (searched(FAST, POOR), "On 1,000 documents of SciFact, hnsw answers 2.5 times as many queries"),
+    (searched(FAST, POOR), "with recall@10 0.970 and nDCG@10 +0.000 ["),
+    (searched(SLOW), "no index with a recall@10 of 0.95 is faster than exact search (100 queries/"),
+    (searched(SLOW), "the next, hnsw, has recall@10 0.970"),
+    (searched(POOR), "no approximate index reaches a recall@10 of 0.95. Vectors were not compress"),
+    (searched(smaller=[INT8, BINARY]), "down to 8 bytes per document instead of 32 (int8 of 8"),
+    (searched(smaller=[BINARY]), "lose significantly (corrected by Holm's method over them), the"),
+    (searched(smaller=[BINARY]), "least binary of 8 dimensions: -0.39"),
     (probes_conclusion(probes()), "names the right one of 20 sub-packages for 75.0% ["),
     (probes_conclusion(probes()), "of 40 texts, where guessing evenly is right for 5.0%"),
     (probes_conclusion(probes()), "], n = 200. Two different texts have a mean cosine of 0.125;"),
-    (
-        data_conclusion({"random": RANDOM, "bm25": BM25}),
-        "PyDocs tells good models from bad ones, and leaves room above: bm25 scores 0.529 [0.491, "
-        "0.567] nDCG@10 and random scores 0.000 [0.000, 0.008] nDCG@10, each over 500 queries.",
-    ),
+    (data_conclusion({"random": RANDOM, "bm25": BM25}), "good models from bad ones, and leaves"),
+    (data_conclusion({"random": RANDOM, "bm25": BM25}), "above: bm25 scores 0.529 [0.491, 0.567]"),
     (data_conclusion({"r": RANDOM, "best": score(0.96, 0.94, 0.98)}), "leaves little room above"),
     (data_conclusion({"a": BM25, "b": score(0.5, 0.46, 0.54)}), "apart is not shown: a scores"),
     (data_conclusion({"bm25": BM25}), "one model cannot show whether PyDocs tells models apart."),
     (data_conclusion({"bm25": UNDEFINED}), "No model was measured"),
-    (
-        extraction_conclusion(extraction()),
-        "The export computes the same as its source: its states are at most 0.0 apart on 3 inputs, "
-        "and it runs bidirectionally: the last token moves the first state by 1.8.",
-    ),
+    (extraction_conclusion(extraction()), "computes the same as its source: its"),
+    (extraction_conclusion(extraction()), "0.0 apart on 3 inputs, and it runs bidirectionally"),
     (extraction_conclusion(extraction(difference=2e-7)), "at most 2.0e-07 apart"),
-    (
-        extraction_conclusion(extraction(difference=0.02, leak=0.0)),
-        "does not compute the same as its source: its states are at most 2.0e-02 apart on 3 "
-        "inputs, and 1e-05 is allowed, and it runs causally: the last token does not move the "
-        "first state.",
-    ),
-    (
-        extraction_conclusion(extraction(rounding=0.031, warnings=("one",))),
-        "Storing it in 16 bits moves states by at most 3.1e-02. 1 warning: see the table.",
-    ),
+    (extraction_conclusion(extraction(difference=0.02)), "does not compute the same as its"),
+    (extraction_conclusion(extraction(difference=0.02)), "2.0e-02 apart on 3 inputs, and 1e-05 is"),
+    (extraction_conclusion(extraction(leak=0.0)), "and it runs causally: the last token does not"),
+    (extraction_conclusion(extraction(rounding=0.031)), "moves states by at most 3.1e-02"),
+    (extraction_conclusion(extraction(warnings=("one",))), " 1 warning: see the table."),
     (extraction_conclusion(extraction(warnings=("1", "2"))), " 2 warnings: see the table."),
     (speed_conclusion([]), "No model was timed."),
     (speed_conclusion([bench(3.39)]), "load_encoder is 3.39 times as fast for m on short "),
     (speed_conclusion([bench(0.5)]), "is 0.50 times as fast, so slower, for m on short sentences."),
     (speed_conclusion([bench(1.05)]), "is as fast for m on short sentences (1.05 times). "),
-    (speed_conclusion([bench(0.95)]), "is as fast for m on short sentences (0.95 times). "),
     (speed_conclusion([bench(2)]), "The vectors are the same: at most 2e-07 apart."),
     (speed_conclusion([bench(2)]), "It reaches 80 % of what this machine's matrix products"),
-    (
-        speed_conclusion([bench(2), bench(1, texts="mixed lengths", difference=1e-3, cosine=0.9)]),
-        "mixed lengths (1.00 times). The vectors differ: at most 1e-03 apart. It reaches 40 to "
-        "80 % of what",
-    ),
+    (speed_conclusion([bench(2), OTHER]), "The vectors differ: at most 1e-03 apart."),
+    (speed_conclusion([bench(2), OTHER]), "It reaches 40 to 80 % of what"),
 ]
 
 
-@pytest.mark.parametrize(("conclusion", "words"), SAID)
+@pytest.mark.parametrize(("conclusion", "words"), WORDING)
 def test_a_conclusion_follows_from_its_numbers(conclusion, words):
     assert words in str(conclusion)
 
@@ -276,10 +249,9 @@ def test_tables_carry_their_numbers():
     assert [cell.value for cell in shares.rows[1][1:]] == list(SHARES.values())
 
 
-@pytest.mark.parametrize("width", [3.35, 6.9])
-def test_the_figure_of_speed_has_a_bar_per_method_and_set(width):
+def test_the_figure_of_speed_has_a_bar_per_method_and_set():
     figure = speed_figure([bench(2), bench(3, texts="mixed lengths")])
-    first, second = figure.draw(width).axes
+    first, second = figure.axes
     assert [bar.get_width() for bar in first.patches] == [2, 1]  # from below
     assert [bar.get_width() for bar in second.patches] == [3, 1]
     assert "mixed lengths, load_encoder(...).encode: 3.00 times" in figure.alt

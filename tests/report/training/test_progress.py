@@ -35,54 +35,45 @@ def steps_of(training, *means, first=100, spread=1.0, other=0.0, **fields):
     ]
 
 
-@pytest.fixture
-def sentence(tmp_path):
-    return lambda *results: str(
-        training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path))
-    )
+UP, DOWN = steps_of("a", 0.2, 0.3, 0.5, other=0.01), steps_of("a", 0.5, 0.3, 0.2, other=0.01)
+UNCLEAR = steps_of("a", 0.3, 0.31, 0.302, other=0.2)
+TWO = [
+    *steps_of("a", 0.3, 0.3, other=0.2),
+    *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING),
+]
+SEEDS = steps_of("a-seed-1", 0.2, 0.4) + steps_of("a-seed-2", 0.2, 0.4)
+MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)]
 
 
-def test_a_training_that_helps(sentence):
-    text = sentence(*steps_of("a", 0.2, 0.3, 0.5, other=0.01))
-    assert text.startswith(
-        "Training a raised nDCG@10 on Retrieval from 0.200 at step 100 to 0.500 at step 300 "
-        "(+0.300 [+0.2"
-    )
-    assert "p < 0.001), rising at every checkpoint." in text
-    assert "Step 300 scores best, and that is more than noise: +0.200 [" in text
-    assert text.endswith("above step 200, the next best (p < 0.001).")
-
-
-def test_a_training_that_hurts(sentence):
-    text = sentence(*steps_of("a", 0.5, 0.3, 0.2, other=0.01))
-    assert "lowered nDCG@10 on Retrieval from 0.500 at step 100 to 0.200 at step 300" in text
-    assert "falling at every checkpoint" in text
-    assert "Step 100 scores best" in text
-
-
-def test_a_training_without_effect(sentence):
-    text = sentence(*steps_of("a", 0.3, 0.31, 0.302, other=0.2))
-    assert text.startswith("Training a shows no effect on nDCG@10 on Retrieval: 0.300 at step 100")
-    assert "with ups and downs on the way" in text
-    assert "scores best, but that is not more than noise: +0.0" in text
-
-
-def test_two_checkpoints_have_no_course_and_other_tasks_are_named(sentence):
-    text = sentence(
-        *steps_of("a", 0.3, 0.3, other=0.2),
-        *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING),
-    )
-    assert "rising" not in text
-    assert "ups and downs" not in text
-    assert "; it also changed Reranking by +0.100." in text
-
-
-def test_no_training_and_many(sentence):
-    assert sentence() == sentence(*steps_of("a", 0.3))
-    assert sentence().startswith("No training has two evaluated checkpoints")
-    text = sentence(*(each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)))
-    assert text.count("raised") == 3
-    assert text.endswith("2 more trainings are in the tables.")
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [
+        (UP, "Training a raised nDCG@10 on Retrieval from 0.200 at step 100 to 0.500 at step 300"),
+        (UP, " (+0.300 [+0.2"),
+        (UP, "p < 0.001), rising at every checkpoint."),
+        (UP, "Step 300 scores best, and that is more than noise: +0.200 ["),
+        (UP, "above step 200, the next best (p < 0.001)."),
+        (DOWN, "lowered nDCG@10 on Retrieval from 0.500 at step 100 to 0.200 at step 300"),
+        (DOWN, "falling at every checkpoint. Step 100 scores best"),
+        (UNCLEAR, "Training a shows no effect on nDCG@10 on Retrieval: 0.300 at step 100"),
+        (UNCLEAR, "with ups and downs on the way"),
+        (UNCLEAR, "scores best, but that is not more than noise: +0.0"),
+        (TWO, "; it also changed Reranking by +0.100."),
+        ([], "No training has two evaluated checkpoints"),
+        (steps_of("a", 0.3), "No training has two evaluated checkpoints"),
+        (SEEDS, "Training a, seed 1 raised"),
+        (SEEDS, "Training a, seed 2 raised"),
+        (MANY, "2 more trainings are in the tables."),
+    ],
+)
+def test_what_a_training_changed(tmp_path, results, words):
+    text = str(training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path)))
+    assert words in text
+    if results is TWO:  # two checkpoints have no course
+        assert "rising" not in text
+        assert "ups and downs" not in text
+    if results is MANY:
+        assert text.count("raised") == 3
 
 
 def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
@@ -96,12 +87,6 @@ def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     assert "Holm over these 2" in gains_table(trainings).note
     empty = Trainings((), (), (), (), 0)
     assert "No training" in gains_table(empty).note
-
-
-def test_seeds_are_named_where_there_are_several(sentence):
-    text = sentence(*steps_of("a-seed-1", 0.2, 0.4), *steps_of("a-seed-2", 0.2, 0.4))
-    assert "Training a, seed 1 raised" in text
-    assert "Training a, seed 2 raised" in text
 
 
 def test_scores_are_a_frame(tmp_path):
@@ -159,19 +144,15 @@ def test_a_training_starts_where_it_says(home, continued):
     assert steps == {"ul2": [100, 200], "pairs": [0, 50, 150]}
 
 
-def test_the_start_may_be_named_from_the_training(home, continued):
-    about = home / "runs" / "pairs" / "training.json"
-    about.write_text(json.dumps({"start": "../ul2/checkpoint-200"}))
-    pairs, _ = sorted(
-        read_trainings(continued, tier="smoke").trajectories, key=lambda each: each.training
-    )
-    assert pairs.steps == (0, 50, 150)
-    for start in ("", "runs/nowhere", 7, None):
-        about.write_text(json.dumps({"start": start}))
-        pairs, _ = sorted(
-            read_trainings(continued, tier="smoke").trajectories, key=lambda each: each.training
-        )
-        assert pairs.steps == (50, 150)
+@pytest.mark.parametrize(
+    ("start", "steps"),
+    [("../ul2/checkpoint-200", (0, 50, 150))]
+    + [(start, (50, 150)) for start in ("", "runs/nowhere", 7, None)],
+)
+def test_the_start_may_be_named_from_the_training(home, continued, start, steps):
+    (home / "runs" / "pairs" / "training.json").write_text(json.dumps({"start": start}))
+    every = read_trainings(continued, tier="smoke").trajectories
+    assert next(each.steps for each in every if each.training == "pairs") == steps
 
 
 def test_a_label_without_a_step_has_that_of_its_checkpoint(home, continued):

@@ -1,8 +1,6 @@
 """Digests are remembered as long as the file is unchanged; nothing stops when that fails."""
 
 import os
-import subprocess
-import sys
 import time
 
 import pytest
@@ -12,7 +10,6 @@ from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.files.digest_memory import (
     known_digests,
     remember_digest,
-    remember_digests,
     remembered_digest,
 )
 
@@ -61,7 +58,7 @@ def test_what_has_just_changed_is_not_remembered(file):
 def test_a_damaged_entry_is_not_believed_and_made_again(file, cache):
     digest = remembered_digest([file], Computed(file))
     assert list(known_digests().values()) == [digest]
-    for flip in flips(cache, count=400):
+    for flip in flips(cache, count=100):
         with flipped(*flip):
             assert set(known_digests().values()) <= {digest}
     (cache / "digests.journal").write_bytes(b"\xff{not a journal\n\0")
@@ -77,18 +74,6 @@ def test_a_cache_that_cannot_be_written_or_read_costs_another_reading(file, cach
     (cache / "digests.journal").mkdir(parents=True)
     assert remembered_digest([file], Computed(file)) == sha256_file(file)
     assert known_digests() == {}
-
-
-def test_processes_that_write_at_once_keep_all_entries():
-    code = (
-        "import sys\nfrom qwen3nb.utils.files.digest_memory import remember_digests\n"
-        "for number in range(40):\n"
-        "    remember_digests({f'{sys.argv[1]}-{number}': 'x'})\n"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
-    remember_digests({"mine": "y"})
-    assert [writer.wait() for writer in writers] == [0, 0, 0]
-    assert len(known_digests()) == 121
 
 
 def test_a_file_replaced_while_it_was_read_is_not_remembered_as_what_came(tmp_path):

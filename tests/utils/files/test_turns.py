@@ -46,7 +46,7 @@ def leftovers(folder):
     return sorted(each.name for each in folder.iterdir())
 
 
-@pytest.mark.parametrize("end", ["kill -9", "by itself", "by itself, a fork lives on"])
+@pytest.mark.parametrize("end", ["kill -9", "by itself, a fork lives on"])
 def test_a_turn_begins_when_the_one_before_ends(folder, end):
     process = holder(folder / "record", "fork" if "fork" in end else "alone")
     waits = []
@@ -94,11 +94,6 @@ def test_one_who_gives_up_goes_on_and_leaves_the_lock(folder):
     assert leftovers(folder) == [".page.writes.lock"]
     process.communicate("\n")
     assert leftovers(folder) == []
-
-
-def test_different_deeds_do_not_wait_for_each_other(folder):
-    with turn(folder / "x", what="evaluates"), turn(folder / "x"), turn(folder / "y"):
-        pass
 
 
 def test_there_are_no_turns_where_no_file_can_be_made(folder):

@@ -1,4 +1,4 @@
-"""Tables of the leaderboard: all models of a tier, its tasks, costs and failures.
+"""The leaderboard: all models of a tier, its tasks, costs and failures, as tables and figures.
 
 Of a tier with benchmarks, the means over each come first, then the tasks of each and its types.
 """
@@ -6,7 +6,9 @@ Of a tier with benchmarks, the means over each come first, then the tasks of eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.benchmark_means import (
@@ -18,15 +20,22 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     tier_columns,
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.evaluation.mteb.select import split_names
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.intervals import Interval, interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, draw_estimate, grid, panels, plain
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.home import score_link
-from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.model_styles import model_styles
+from qwen3nb.report.render.sections import MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MplFigure
 
 _NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
@@ -41,6 +50,15 @@ _MEANS = (
     "what is missing is listed below the tables of tasks. Best of each column in bold, second best "
     "underlined."
 )
+_MOST_BARS = 8  # models in a group of bars
+
+
+def by_model(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
+    """Return the newest records by identity of the model, then by task."""
+    records: dict[str, dict[str, Result]] = {}
+    for result in newest_records(results)[0]:
+        records.setdefault(result.model.identity, {})[result.task.key] = result
+    return records
 
 
 def leaderboard(
@@ -68,38 +86,35 @@ def leaderboard(
     """
     name, pages = name or f"comparison-{'tasks' if tasks else tier}", links or {}
     if TIERS[tier].benchmarks and not tasks:
-        return replace(_means_table(benchmark_grid(results, tier=tier), tier, pages), name=name)
+        return replace(_means_table(_benchmark_grid(results, tier), tier, pages), name=name)
     keys = list(tasks or TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in keys]
-    names = model_names(on_tier)
     tested = comparison or compare(on_tier, tier=tier, tasks=tasks)
-    records = _by_model(on_tier)
+    names, records = model_names(on_tier), by_model(on_tier)
     order = sorted(records, key=lambda each: (-_score(records[each].get(keys[0])), names[each]))
-    columns = {task: [records[each].get(task) for each in order] for task in keys}
-    near = {task: _contenders(filter(None, columns[task]), tested) for task in keys}
-    rows = []
-    for index, identity in enumerate(order):
-        example = next(iter(records[identity].values()))
-        cells = [
-            number(
-                record.main,
-                link=score_link(record, pages),
-                mark="†" if identity in near[task] else "",
-            )
-            if (record := columns[task][index])
-            else _why_missing(example, [task])
-            for task in keys
-        ]
-        rows.append((Cell(names[identity], link=pages.get(example.run, "")), *cells))
-    heads = []
+    heads, rows = ["model"], []
+    near: dict[str, set[str]] = {}
     for task in keys:
-        first = next(filter(None, columns[task]), None)
+        column = [own[task] for own in map(records.__getitem__, order) if task in own]
+        first = column[0] if column else None
         measure = f"\n{first.task.main_metric}, n = {first.main.n}" if first else ""
         heads.append(short_task(task) + measure)
+        near[task] = _contenders(column, tested)
+    for identity in order:
+        own = records[identity]
+        example = next(iter(own.values()))
+        row: list[Any] = [Cell(names[identity], link=pages.get(example.run, ""))]
+        for task in keys:
+            if record := own.get(task):
+                mark = "†" if identity in near[task] else ""
+                row.append(number(record.main, link=score_link(record, pages), mark=mark))
+            else:
+                row.append(_why_missing(example, [task]))
+        rows.append(row)
     what = "these tasks" if tasks else f"the tasks of the tier {tier}"
     return Table.of(
         rows,
-        ("model", *heads),
+        heads,
         best=True,
         note=f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
         "each column in bold, second best underlined, whether or not they differ significantly "
@@ -108,14 +123,6 @@ def leaderboard(
         caption=f"Scores of all models on {what}, with 95 % intervals.",
         legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else (),
     )
-
-
-def _by_model(results: Sequence[Result]) -> dict[str, dict[str, Result]]:
-    """Return the newest records by identity of the model, then by task."""
-    records: dict[str, dict[str, Result]] = {}
-    for result in newest_records(results)[0]:
-        records.setdefault(result.model.identity, {})[result.task.key] = result
-    return records
 
 
 def _score(result: Result | None) -> float:
@@ -150,13 +157,13 @@ def record_list(results: Iterable[Result]) -> Table:
     listed = list(results)
     return Table.of(
         (
-            (
-                (each.model.label, each.model.identity[:8]),
-                each.task.key,
-                each.task.main_metric,
-                each.main,
-                f"{each.main.n} {each.task.unit}",
-            )
+            {
+                "model": (each.model.label, each.model.identity[:8]),
+                "task": each.task.key,
+                "metric": each.task.main_metric,
+                "value": each.main,
+                "n": f"{each.main.n} {each.task.unit}",
+            }
             for each in listed
         ),
         ("model", "task", "metric", "value", "n"),
@@ -167,7 +174,7 @@ def record_list(results: Iterable[Result]) -> Table:
 
 
 @dataclass(frozen=True)
-class BenchmarkGrid:
+class _BenchmarkGrid:
     """The means of several models over the benchmarks of a tier.
 
     Attributes:
@@ -180,52 +187,45 @@ class BenchmarkGrid:
     columns: tuple[MeanColumn, ...]
     names: Mapping[str, str]
     records: Mapping[str, Mapping[str, Result]]
-    means: Mapping[str, tuple[BenchmarkMean, ...]]
+    means: Mapping[str, Sequence[BenchmarkMean]]
 
 
-def benchmark_grid(results: Iterable[Result], *, tier: str, by_type: bool = True) -> BenchmarkGrid:
+def _benchmark_grid(results: Iterable[Result], tier: str, *, types: bool = True) -> _BenchmarkGrid:
     """Return the means of every model, sorted by the first mean that any model has.
 
-    Models without that mean follow, those with most tasks first.
-
-    Args:
-        results: any records; those on other tiers' tasks are ignored.
-        tier: a tier with benchmarks.
-        by_type: whether to include the means over the types of a benchmark.
+    Models without that mean follow, those with most tasks first. Without ``types``, the means over
+    the types of a benchmark are left out.
     """
     columns = tuple(
-        each for each in tier_columns(tier) if by_type or each.name.startswith(each.benchmark)
+        each for each in tier_columns(tier) if types or each.name.startswith(each.benchmark)
     )
     on_tier = [result for result in latest(results) if result.task.key in TIERS[tier].task_keys]
-    names, records = model_names(on_tier), _by_model(on_tier)
+    names, records = model_names(on_tier), by_model(on_tier)
     means = {
-        identity: tuple(column_mean(column, own.values()) for column in columns)
+        identity: [column_mean(column, own.values()) for column in columns]
         for identity, own in records.items()
     }
-    first = next(
-        (i for i in range(len(columns)) if any(own[i].value is not None for own in means.values())),
-        0,
-    )
+    known = ([each.value is not None for each in own] for own in means.values())
+    first = next((i for i, have in enumerate(zip(*known, strict=True)) if any(have)), 0)
 
     def key(identity: str) -> tuple[bool, float, int, str]:
         value = means[identity][first].value
         return value is None, -(value or 0.0), -len(records[identity]), names[identity]
 
     ordered = {each: names[each] for each in sorted(means, key=key)}
-    return BenchmarkGrid(columns, ordered, records, means)
+    return _BenchmarkGrid(columns, ordered, records, means)
 
 
-def _means_table(grid: BenchmarkGrid, tier: str, links: Mapping[str, str]) -> Table:
+def _means_table(grid: _BenchmarkGrid, tier: str, links: Mapping[str, str]) -> Table:
     """Return a row per model, a column per mean over a benchmark or one of its types."""
     rows = []
     for identity, name in grid.names.items():
         newest = max(grid.records[identity].values(), key=lambda each: each.finished)
         cells = [_mean(each, newest) for each in grid.means[identity]]
         rows.append((Cell(name, link=links.get(newest.run, "")), *cells))
-    heads = [
-        f"{each.name}\n{f'{each.metric}, ' if each.metric else ''}{each.over}"
-        for each in grid.columns
-    ]
+    heads = (
+        f"{each.name}\n{', '.join(filter(None, (each.metric, each.over)))}" for each in grid.columns
+    )
     return Table.of(
         rows,
         ("model", *heads),
@@ -237,12 +237,12 @@ def _means_table(grid: BenchmarkGrid, tier: str, links: Mapping[str, str]) -> Ta
     )
 
 
-def _mean(mean: BenchmarkMean, example: Result) -> Cell:
-    if mean.value is None and not mean.measured and len(mean.missing) == len(mean.column.weights):
-        return Cell(_why_missing(example, mean.column.weights))
-    if mean.value is None:
-        return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
-    return number(mean.value, interval=mean.interval)
+def _mean(mean: BenchmarkMean, example: Result) -> Cell | str:
+    if mean.value is not None:
+        return number(mean.value, interval=mean.interval)
+    if not mean.measured and len(mean.missing) == len(mean.column.weights):
+        return _why_missing(example, mean.column.weights)
+    return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
 
 
 def task_tables(
@@ -254,11 +254,10 @@ def task_tables(
     """
     if not TIERS[tier].benchmarks:
         return None
-    grid, pages = benchmark_grid(results, tier=tier), links or {}
+    grid = _benchmark_grid(results, tier)
     tables = [
-        (title, _tasks_table(grid, [task_column(benchmark, task) for task in tasks], pages))
-        for name in TIERS[tier].benchmarks
-        for benchmark in (BENCHMARKS[name],)
+        (title, _tasks_table(grid, [task_column(benchmark, task) for task in tasks], links or {}))
+        for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks)
         for title, tasks in _parts(benchmark)
     ]
     tables.append(("What is missing", _missing_table(grid)))
@@ -277,16 +276,15 @@ def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _tasks_table(
-    grid: BenchmarkGrid, columns: Sequence[MeanColumn], links: Mapping[str, str]
+    grid: _BenchmarkGrid, columns: Sequence[MeanColumn], links: Mapping[str, str]
 ) -> Table:
     """Return a row per model, a column per task or group of tasks."""
-    rows = [
-        (name, *(_task(column, grid.records[identity], links) for column in columns))
-        for identity, name in grid.names.items()
-    ]
     first = columns[0]
     return Table.of(
-        rows,
+        (
+            (name, *(_task(column, grid.records[identity], links) for column in columns))
+            for identity, name in grid.names.items()
+        ),
         ("model", *(_head(column, grid) for column in columns)),
         best=True,
         name=f"tasks-{first.benchmark}-{first.name}",
@@ -294,7 +292,7 @@ def _tasks_table(
     )
 
 
-def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell:
+def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell | str:
     record, parts = own.get(next(iter(column.weights))), len(column.weights)
     if parts == 1 and record is not None:
         score, link = task_score(record, column.metric), score_link(record, links)
@@ -305,36 +303,36 @@ def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str
     return _mean(mean, next(iter(own.values())))
 
 
-def _head(column: MeanColumn, grid: BenchmarkGrid) -> str:
+def _head(column: MeanColumn, grid: _BenchmarkGrid) -> str:
     """Return the task's name; its metric and n, or the number of its parts."""
-    keys = list(column.weights)
-    if len(keys) > 1:
-        return f"{column.name}\n{column.metric}, mean of {len(keys)}"
-    record = next((own[keys[0]] for own in grid.records.values() if keys[0] in own), None)
+    key, *others = column.weights
+    if others:
+        return f"{column.name}\n{column.metric}, mean of {len(column.weights)}"
+    record = next((own[key] for own in grid.records.values() if key in own), None)
     if record is None:
         return short_task(column.name)
-    n = score.n if (score := task_score(record, column.metric)) else 0
-    return f"{short_task(column.name)}\n{column.metric or _main_metric(record)}, n = {n}"
+    score = task_score(record, column.metric)
+    metric = column.metric or _main_metric(record, score)
+    return f"{short_task(column.name)}\n{metric}, n = {score.n if score else 0}"
 
 
-def _main_metric(record: Result) -> str:
+def _main_metric(record: Result, score: Aggregate | None) -> str:
     """Return the record's metric that is its main score, or MTEB's where that is another."""
-    score, mteb = task_score(record), record.task.mteb
+    mteb = record.task.mteb
     named = next((name for name, each in record.metrics.items() if each == score), "")
     return named or (mteb.metric if mteb else str(record.task.main_metric))
 
 
-def _missing_table(grid: BenchmarkGrid) -> Table:
+def _missing_table(grid: _BenchmarkGrid) -> Table:
     """Return a row per model and benchmark with the tasks that have no score."""
     whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
-    rows = [
-        ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
-        for identity, name in grid.names.items()
-        for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
-        if (mean := grid.means[identity][index]).gaps
-    ]
     return Table.of(
-        rows,
+        (
+            ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
+            for identity, name in grid.names.items()
+            for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
+            if (mean := grid.means[identity][index]).gaps
+        ),
         ("model", "tasks with a score", "without"),
         empty="Every model has a score on every task.",
         kind="words",
@@ -369,7 +367,7 @@ def headline_table(
 
 def _headline(newest: Sequence[Result], tier: str, links: Mapping[str, str]) -> Table:
     if TIERS[tier].benchmarks:
-        means = _means_table(benchmark_grid(newest, tier=tier, by_type=False), tier, links)
+        means = _means_table(_benchmark_grid(newest, tier, types=False), tier, links)
         caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
         return replace(means, name="headline", caption=caption)
     task = headline_task(newest, tier=tier)
@@ -410,7 +408,7 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
     """Return the cost of each model's records; ``links`` is the page of each run id."""
     newest = latest(results)
     names, rows = model_names(newest), []
-    by_name = {names[identity]: [*own.values()] for identity, own in _by_model(newest).items()}
+    by_name = {names[identity]: [*own.values()] for identity, own in by_model(newest).items()}
     for name, own in sorted(by_name.items()):
         speeds = [r.cost.texts_per_second for r in own if r.cost.texts_per_second]
         peak = max(r.cost.peak_memory_bytes or 0 for r in own) / 2**20
@@ -448,3 +446,184 @@ def failures_table(failures: Mapping[str, str]) -> Table:
         name="failures",
         caption="Runs that failed, and why.",
     )
+
+
+@dataclass(frozen=True)
+class _ScoreGrid:
+    """What the figures show: main scores of models on tasks, or their means over benchmarks.
+
+    Attributes:
+        columns: metric and n of each task or mean, by its name, in the tier's order.
+        models: names, the best on the first column first.
+        scores: each score that is defined, with its interval, by model and column.
+        intervals: how they were made, in words.
+        what: what a column is.
+    """
+
+    columns: Mapping[str, str]
+    models: tuple[str, ...]
+    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]
+    intervals: str
+    what: str
+
+    def __str__(self) -> str:
+        first = next(iter(self.columns))
+        scored = ((name, self.scores.get((name, first))) for name in self.models)
+        values = ", ".join(f"{name} {score[0]:.3f}" for name, score in scored if score)
+        return f"{short_task(first)}: {values or 'no values'}."
+
+
+def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _ScoreGrid:
+    """Return the scores on the tasks, by default the tier's; its means if it has benchmarks."""
+    if TIERS[tier].benchmarks and not tasks:
+        grid = _benchmark_grid(results, tier)
+        means = {
+            (name, mean.column.name): (mean.value, mean.interval)
+            for identity, name in grid.names.items()
+            for mean in grid.means[identity]
+            if mean.value is not None
+        }
+        columns = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
+        how = "95 % interval over the queries of the mean's tasks, the tasks being given"
+        return _ScoreGrid(columns, tuple(grid.names.values()), means, how, "mean")
+    tasks = tasks or TIERS[tier].task_keys
+    on_tier = [result for result in latest(results) if result.task.key in tasks]
+    names, (newest, _) = model_names(on_tier), newest_records(on_tier)
+    measures = {r.task.key: f"{r.task.main_metric}, n = {r.main.n}" for r in newest[::-1]}
+    scores = {
+        (names[r.model.identity], r.task.key): (r.main.value, number(r.main).interval)
+        for r in newest
+        if r.main.value is not None
+    }
+
+    def key(name: str) -> tuple[float, str]:
+        score = scores.get((name, tasks[0]))
+        return -score[0] if score else float("inf"), name
+
+    how = f"95 % interval ({interval_words(r.main.interval for r in newest)}) over the n given "
+    columns = {task: measures.get(task, "") for task in tasks}
+    models = tuple(sorted(names.values(), key=key))
+    return _ScoreGrid(columns, models, scores, f"{how}with each task", "task")
+
+
+def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
+    """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
+
+    A tier with benchmarks has a panel per mean over a benchmark or type. Models keep their row
+    and colour in every panel; a missing result leaves its row empty.
+
+    Args:
+        results: any records.
+        tier: the tier whose tasks are shown.
+        tasks: keys of the tasks to show in place of the tier's.
+    """
+    every = _score_grid(results, tier, tasks)
+    scores = replace(every, models=every.models[:MOST_MODELS])
+    what = "task" if tasks else f"{scores.what} of the tier {tier}"
+    return Figure(
+        name="comparison-tasks" if tasks else f"comparison-{tier}",
+        draw=lambda width: _comparison(scores, width),
+        caption=f"Every {what} with its {scores.intervals}. Rows are "
+        "ordered by the first panel; a row without a point was not measured. Overlapping "
+        "intervals say little about a difference: see the paired tests."
+        + not_shown(len(every.models) - len(scores.models)),
+        alt=f"Panels with a point and an interval per model. {scores}",
+    )
+
+
+def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
+    rows, count = scores.models[::-1], len(scores.columns)
+    styles = model_styles(scores.models)
+    figure, axes, first = panels(count, width, height=0.165 * len(rows) + 0.72, sharey=True)
+    for axis, (column, measure) in zip(axes, scores.columns.items(), strict=True):
+        for row, name in enumerate(rows):
+            if score := scores.scores.get((name, column)):
+                draw_estimate(axis, row, *score, **asdict(styles[name]), size=4)
+        axis.set_title(plain(short_task(column), most=34))
+        axis.set_xlabel(measure)
+        axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+        axis.set_ylim(-0.6, len(rows) - 0.4)
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        grid(axis)
+    for axis in first:
+        axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in rows])
+    return figure
+
+
+def bars_figure(
+    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = ()
+) -> Figure | None:
+    """Draw a group of bars per task, one per model with its interval; a cross is not measured.
+
+    Of many models, the best on the tier's first task are shown.
+    A tier with benchmarks has a group per mean over a benchmark or type.
+    None if there are no results on the tier.
+
+    Args:
+        results: any records.
+        tier: the tier whose tasks are shown.
+        tasks: keys of the tasks to show in place of the tier's, or a comma-separated string.
+    """
+    keys = split_names(tasks) if isinstance(tasks, str) else tasks
+    scores = _score_grid(results, tier, keys)
+    if not scores.models:
+        return None
+    what = "task compared" if keys else f"{scores.what} of the tier {tier}"
+    return Figure(
+        name=f"bars-{'-'.join(keys) or tier}",
+        draw=lambda width: _bars(scores, width),
+        caption=f"Every {what}, a bar per model with its "
+        f"{scores.intervals}; × means not measured, not zero."
+        + not_shown(len(scores.models) - _MOST_BARS),
+        alt=f"Groups of bars, one group per {scores.what}. {scores}",
+    )
+
+
+def _bars(scores: _ScoreGrid, width: float) -> MplFigure:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
+
+    per_line = 6 if width > 5 else 3
+    lines = -(-len(scores.columns) // per_line)
+    figure, axes = plt.subplots(lines, 1, figsize=(width, 1.75 * lines + 0.5), squeeze=False)
+    # The hatching of a bar tells it apart without colour.
+    looks: dict[str, dict[str, Any]] = {
+        name: {"facecolor": style.color, "hatch": style.hatch, "edgecolor": "white", "linewidth": 0}
+        for name, style in list(model_styles(scores.models).items())[:_MOST_BARS]
+    }
+    wide = 0.84 / len(looks)
+    for line, axis in enumerate(axes[:, 0]):
+        tasks = list(scores.columns)[line * per_line : (line + 1) * per_line]
+        for center, task in enumerate(tasks):
+            for index, (name, look) in enumerate(looks.items()):
+                x = center - 0.42 + wide * (index + 0.5)
+                value, ends = scores.scores.get((name, task), (None, None))
+                if value is None:
+                    color = look["facecolor"]
+                    axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
+                    continue
+                axis.bar(x, value, width=wide * 0.9, **look)
+                if ends is not None:
+                    axis.plot([x, x], ends, color=GREY, linewidth=1.1)
+        labels = []
+        for task in tasks:
+            lines_of_name = wrap(plain(short_task(task), most=32), 18)
+            measure = scores.columns[task]
+            measure = measure.replace(", ", "\n") if width < 5 else measure
+            labels.append("\n".join([*lines_of_name, measure]))
+        axis.set_xticks(range(len(tasks)), labels, fontsize=SMALL)
+        axis.set_xlim(-0.5, per_line - 0.5 if lines > 1 else len(tasks) - 0.5)
+        axis.tick_params(axis="x", length=0)
+        axis.axhline(0, color=GREY, linewidth=0.7)
+        axis.set_ylabel("main metric" if scores.what == "task" else "mean")
+        grid(axis, which="y")
+    figure.legend(
+        [Rectangle((0, 0), 1, 1, **look) for look in looks.values()],
+        [plain(name, most=26) for name in looks],
+        loc="outside lower center",
+        ncols=4 if width > 5 else 2,
+        handlelength=0.9,
+        columnspacing=1.2,
+    )
+    return figure

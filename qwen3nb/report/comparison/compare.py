@@ -1,0 +1,950 @@
+"""The page of a comparison: differences as tables and figures, and what they show in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.by_category import Breakdown, breakdown
+from qwen3nb.analysis.comparison.candidates import enough_queries
+from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    PairOutcome,
+    TaskComparison,
+    significant,
+)
+from qwen3nb.analysis.stats.multiple_testing import NAMES
+from qwen3nb.evaluation.mteb.search_texts import SearchTexts
+from qwen3nb.metrics.intervals import Interval, interval_words, within
+from qwen3nb.records.record import Result
+from qwen3nb.report.comparison.explorer import (
+    explorer_link,
+    query_text,
+    texts_at_hand,
+    top_documents,
+)
+from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.figure import (
+    COLORS,
+    GREY,
+    SMALL,
+    Figure,
+    draw_estimate,
+    grid,
+    panels,
+    plain,
+)
+from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.format import cut, not_shown, short_task
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
+from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
+from qwen3nb.report.render.table import Table
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MplFigure
+
+_SINGLE = "a single query"
+_LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
+_MOST_ROWS = 1000  # of the tables of a page
+_NEAREST, _CHANGES, _BEST = 4, 3, 5  # models, queries of each, documents of both that are listed
+_MOST_BEHIND = 8  # models in the figure of the landing page, beside the best
+# Has a contrast of 5 with the colours of the bars, where white has 3.5. Not pure black, which
+# matplotlib omits from an SVG, so that the page would apply its own text colour.
+_ON_COLOR = "#010101"
+
+
+# Tables.
+
+
+def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
+    """Return a difference with its interval, and its corrected p-value above the raw one."""
+    each = difference
+    p = p_cell(each.corrected, each.interval, alpha=alpha)
+    return (
+        number(each.difference, "+.3f", interval=each.interval, detail=_SINGLE),
+        replace(p, detail=f"raw {p_value_text(each.p_value)}", value=each.corrected),
+    )
+
+
+def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) -> Cell:
+    """Return a p-value, in bold where the difference is significant."""
+    return Cell(p_value_text(p_value), strong=significant(p_value, interval, alpha=alpha))
+
+
+def _named(each: PairedDifference) -> tuple[str, str]:
+    return each.first, f"{short_task(each.task)}, {each.metric}"
+
+
+def _selected(
+    comparison: Comparison, tasks: Sequence[str], models: Collection[str]
+) -> tuple[list[PairedDifference], str]:
+    """Return the differences on some tasks, or all, of some models, or all; and who is left out."""
+    every = comparison.differences_on(*tasks) if tasks else comparison.differences
+    shown = [each for each in every if not models or each.first in models]
+    names = {each.first for each in every} - {each.first for each in shown}
+    return shown, not_shown(len(names))
+
+
+def differences_table(
+    comparison: Comparison,
+    *,
+    task: str = "",
+    tasks: Sequence[str] = (),
+    models: Collection[str] = (),
+) -> Table:
+    """Compare every model with the baseline: difference, interval, p, effect size, queries won.
+
+    On one ``task``, on several ``tasks``, or on all; of all ``models`` or those that are named.
+    """
+    wanted = [task] if task else list(tasks)
+    shown, left_out = _selected(comparison, wanted, models)
+    rows = []
+    for each in shown:
+        won = f"{each.won} / {each.tied} / {each.lost}"
+        unpaired = f"{each.unpaired} unpaired" if each.unpaired else ""
+        d_z = number_text(each.d_z, sign=True, digits=2)
+        cells = difference_cells(each, alpha=comparison.procedure.alpha)
+        rows.append((_named(each), *cells, d_z, won, (each.n, unpaired)))
+    if left_out:
+        left_out += " `qwen3nb tables` writes the rows of all."
+    heads = ("p\ncorrected", "d_z", "won / tied / lost", "queries")
+    return Table.of(
+        rows,
+        ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", *heads),
+        note=_note(comparison, wanted, bool(rows or left_out)) + left_out,
+        name=f"differences-{task}" if task else "paired-differences",
+        caption=f"Paired differences from {comparison.baseline}"
+        + (f" on {short_task(task)}" if task else "")
+        + ", with 95 % intervals and corrected p-values.",
+    )
+
+
+def _note(comparison: Comparison, tasks: Sequence[str], compared: bool) -> str:
+    """Say how differences are tested and what is not paired; merge lines but for the model."""
+    groups: dict[str, list[str]] = {}
+    for note in comparison.notes:
+        if not tasks or note.partition(": ")[0] in tasks:
+            match = _LACKS.fullmatch(note)
+            key = f"{match[1]}: no {match[3]}" if match else note
+            groups.setdefault(key, []).append(match[2] if match else "")
+    left_out = "; ".join(
+        f"{key} of {', '.join(names)}" if all(names) else key for key, names in groups.items()
+    )
+    if not compared:
+        what = f"on {short_task(tasks[0])}" if len(tasks) == 1 else "on the same task"
+        return f"No two models have per-query scores {what}.{f' {left_out}.' if left_out else ''}"
+    how = comparison.procedure
+    family = f"{NAMES[how.correction]} over all pairs of the models compared on each task"
+    if len(tasks) < 2:
+        family = comparison.family(*tasks)
+    every = [*comparison.tasks, *comparison.correlations, *comparison.means]
+    draws = max(each.draws for each in every if not tasks or each.task in tasks)
+    return (
+        f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
+        f"permutation test with {draws:,} draws; p corrected by {family}, below it the "
+        f"raw p-value; in bold where the difference is significant: corrected p < {how.alpha:g}, "
+        "and the interval leaves out 0."
+        + (comparison.given(tasks[0]) if tasks else "")
+        + comparison.caution
+        + (f" Not paired: {left_out}." if left_out else "")
+    )
+
+
+def power_table(
+    comparison: Comparison, *, tasks: Sequence[str] = (), models: Collection[str] = ()
+) -> Table:
+    """Return what these queries show, and what they could: verdicts and detectable effects.
+
+    On all ``tasks`` and of all ``models``, or those that are named.
+    """
+    how, rows = comparison.procedure, []
+    shown, left_out = _selected(comparison, tasks, models)
+    for each in shown:
+        least = comparison.detectable(each)
+        turns = each.significant(how.alpha) and comparison.could_turn(each)
+        shares = (100 * (count / each.n) for count in (each.won, each.tied, each.lost))
+        rows.append(
+            (
+                _named(each),
+                (comparison.verdict(each), "could turn" * turns),
+                Cell(number_text(least), strong=least is not None and least > how.minimum),
+                " / ".join(f"{share:.0f}" for share in shares),
+                number(comparison.queries_needed(each) or None, ",d"),
+                each.n,
+            )
+        )
+    note = (
+        f"Better or worse than {comparison.baseline}: significant, as in the table of differences. "
+        f"Equivalent: the interval of the difference lies within ±{how.minimum:g}, as it would on "
+        f"so many queries like these as stated; no worse: it ends above −{how.minimum:g}. "
+        "Detectable: the smallest true difference that is significant in 80 % of such samples, by "
+        f"a paired t-test at {how.alpha:g} over the number of pairs and by the interval; in bold "
+        f"above {how.minimum:g}: these queries may then miss differences that matter. Could turn: "
+        "rare queries that are not among these could turn the sign of the difference."
+    )
+    heads = (
+        "model\ntask",
+        f"verdict\nmargin {how.minimum:g}",
+        "detectable\npower 0.8",
+        "won / tied / lost\nin %",
+        "queries\nto be equivalent",
+        "queries",
+    )
+    caption = f"What these queries show of the differences from {comparison.baseline}, and the "
+    return Table.of(
+        rows,
+        heads,
+        note=note + left_out,
+        empty="Nothing was compared.",
+        name="power",
+        caption=f"{caption}smallest that they can detect.",
+    )
+
+
+def difference_by_category(comparison: Comparison, difference: PairedDifference) -> Breakdown:
+    """Return a difference within each category of queries."""
+    how, each, matrix = comparison.procedure, difference, comparison.matrix(difference)
+    first, second = (dict(zip(matrix.queries, scores, strict=True)) for scores in matrix.scores)
+    ours, theirs = (comparison.records[each.task, name].task for name in (each.first, each.second))
+    return breakdown(
+        first,
+        second,
+        ours.categories or theirs.categories,
+        names=(each.first, each.second),
+        n_resamples=how.draws,
+        alpha=how.alpha,
+        seed=how.seed,
+    )
+
+
+def breakdown_table(comparison: Comparison) -> Table | None:
+    """Compare every model with the baseline within each category; None without categories."""
+    parts = [
+        (short_task(each.task), difference_by_category(comparison, each))
+        for each in comparison.differences
+        if comparison.records[each.task, each.first].task.categories
+    ]
+    rows = [
+        {
+            "model": (each.first, task),
+            "category": row.category,
+            f"Δ to {comparison.baseline}\n95 % interval": (
+                f"{row.difference:+.3f}",
+                interval_text(row.interval, absent=_SINGLE),
+            ),
+            "p\ncorrected": p_cell(row.p_value, row.interval, alpha=comparison.procedure.alpha),
+            "queries": row.n,
+        }
+        for task, each in parts
+        for row in each.rows
+    ]
+    if not rows:
+        return None
+    reversals = [f"{b.first} on {task}: {each.text}." for task, b in parts for each in b.reversals]
+    note = "p: Holm over the categories of a model. Reversals: " + (" ".join(reversals) or "none.")
+    caption = f"Paired differences from {comparison.baseline} within each category of queries."
+    return Table.of(rows, note=note, name="categories", caption=caption)
+
+
+def correlations_table(comparison: Comparison) -> Table | None:
+    """Compare every model with the baseline on tasks scored by a correlation, such as STS.
+
+    None if no other model has such a score.
+    """
+    rows = [
+        (_named(each), *difference_cells(each, alpha=comparison.procedure.alpha), each.n)
+        for task in comparison.correlations
+        for each in task.with_baseline
+    ]
+    if not rows:
+        return None
+    return Table.of(
+        rows,
+        ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs"),
+        note="Difference of the correlations with the gold scores, paired by what each pair of "
+        f"texts adds to them: interval ({interval_words(['paired'])}) and permutation test of its "
+        f"mean; p corrected by {NAMES[comparison.procedure.correction]} over all pairs of the "
+        "models compared on each task.",
+        name="correlations",
+        caption=f"Differences of correlations from {comparison.baseline}, paired over the same "
+        "pairs.",
+    )
+
+
+def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
+    """Return the tasks on which models were compared, by type."""
+    kinds = {task: str(record.task.type) for (task, _), record in comparison.records.items()}
+    types: dict[str, list[TaskComparison]] = {}
+    for task in comparison.tasks:
+        if task.outcomes:
+            types.setdefault(kinds[task.task], []).append(task)
+    return dict(sorted(types.items()))
+
+
+def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table | Sections:
+    """Return a table of a comparison, or of many tasks one per type; of many models the best.
+
+    Args:
+        comparison: the comparison to show.
+        make: `differences_table` or `power_table`.
+    """
+    types = tasks_by_type(comparison)
+    count = sum(map(len, types.values()))
+    models = comparison.leaders(max(MANY, _MOST_ROWS // (count or 1)))
+    if count <= MANY:
+        return make(comparison, models=models)
+    tables = []
+    for kind, tasks in types.items():
+        if keys := [each.task for each in tasks if each.with_baseline]:
+            table = make(comparison, tasks=keys, models=models)
+            name = "-".join([table.name, *kind.lower().split()])
+            tables.append((f"{kind} ({len(keys)} tasks)", replace(table, name=name)))
+    return Sections(tuple(tables))
+
+
+def overview_table(comparison: Comparison, *, most: int = MOST_MODELS) -> Table:
+    """Count the tasks of each type on which a model is better or worse than the baseline.
+
+    If no type has several tasks, all are counted together. Of more models than ``most``, the best.
+    """
+    how, models = comparison.procedure, comparison.leaders(most)
+    types = tasks_by_type(comparison)
+    if len(types) > 1 and all(len(tasks) == 1 for tasks in types.values()):
+        types = {"all types": [task for tasks in types.values() for task in tasks]}
+    rows = []
+    for kind, tasks in types.items():
+        own: dict[str, list[PairedDifference]] = {}
+        for each in (each for task in tasks for each in task.with_baseline if each.first in models):
+            own.setdefault(each.first, []).append(each)
+        for model, differences in own.items():
+            gains = [each.difference for each in differences if each.significant(how.alpha)]
+            better = sum(gain > 0 for gain in gains)
+            counts = f"{better} / {len(differences) - len(gains)} / {len(gains) - better}"
+            rows.append(((model, kind), number(len(differences), "d"), counts))
+    counted = {each.task for each in comparison.differences}
+    others = list(dict.fromkeys(task for task, _ in comparison.records if task not in counted))
+    note = (
+        f"Tasks on which a model is significantly better or worse than {comparison.baseline}: "
+        f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}, and the "
+        "interval leaves out 0. p is corrected over all pairs of models on each task, so that of "
+        f"many tasks some differences are significant by chance.{comparison.caution}"
+    )
+    if others:
+        note += (
+            " Not counted, since their score is not a mean over queries or only one model has it "
+            f"(for STS see the correlations): {', '.join(map(short_task, others))}."
+        )
+    return Table.of(
+        rows,
+        ("model\ntype of task", "tasks", "better / no difference / worse"),
+        note=note + not_shown(len({each.first for each in comparison.differences}) - len(models)),
+        empty="Nothing was compared.",
+        name="overview",
+        caption=f"Tasks on which a model is better or worse than {comparison.baseline}, by type.",
+    )
+
+
+def changes_table(
+    comparison: Comparison, *, explorer: str = "", texts: SearchTexts | None = None
+) -> Table:
+    """Return the queries on which models and the baseline differ most, on the first task.
+
+    Of the models nearest to the baseline, with the top documents of both, if the records keep them
+    and there is no link to the explorer, which shows them with their texts.
+
+    Args:
+        comparison: the comparison to show.
+        explorer: the task that the explorer's page shows; its queries link there.
+        texts: texts of the first task; by default read, if its data are at hand.
+    """
+    task = next((each.task for each in comparison.tasks if each.with_baseline), "")
+    by_size = sorted(comparison.differences_on(task), key=lambda each: abs(each.difference))
+    nearest, why = by_size[:_NEAREST], ""
+    if texts is None and nearest:
+        texts, why = texts_at_hand(comparison.records[task, comparison.baseline])
+    page = "explorer.html" if explorer == task else ""
+    rows: list[tuple[Any, ...]] = []
+    for matrix in map(comparison.matrix, nearest):
+        records = [comparison.records[task, name] for name in matrix.systems]
+        changes = matrix.scores[0] - matrix.scores[1]
+        for i in map(int, np.argsort(-np.abs(changes), kind="stable")[:_CHANGES]):
+            if changes[i]:
+                query = matrix.queries[i]
+                text = query_text(records[0], query, texts)
+                link = explorer_link(query, *matrix.systems, page=page) if page else ""
+                rows.append(
+                    (
+                        matrix.systems[0],
+                        Cell(cut(text, 80), "" if text == query else query, link=link),
+                        (f"{changes[i]:+.3f}", "{:.3f}, {:.3f}".format(*matrix.scores[:, i])),
+                        *(", ".join(top_documents(each, query)[:_BEST]) for each in records),
+                    )
+                )
+    heads = ["model", "query", "Δ\nmodel, baseline", f"top {_BEST}\nmodel", "baseline"]
+    # Without a document in any record, or where a link leads to all of them.
+    if page or not any(row[3] for row in rows):
+        rows, heads = [row[:3] for row in rows], heads[:3]
+    caption = (
+        f"{short_task(task)}: the queries on which the {len(nearest)} models nearest to "
+        f"{comparison.baseline} and {comparison.baseline} itself differ most, at most {_CHANGES} "
+        "each."
+    )
+    return Table.of(
+        rows,
+        heads,
+        note=why,
+        empty="No query changed.",
+        kind="words",
+        name="changes",
+        caption=caption if rows else "",
+    )
+
+
+# Figures.
+
+
+def differences_figure(comparison: Comparison) -> Figure | None:
+    """Draw forest plots: a panel per task, a row per model with its difference and interval.
+
+    Of more than `MANY` tasks, a panel per model with a row per task, by type. Filled markers are
+    significant after correction; the grey band contains differences that do
+    not matter. None if nothing was compared.
+    """
+    tasks = [task for task in comparison.tasks if task.with_baseline]
+    if not tasks:
+        return None
+    how, every = comparison.procedure, {each.first for each in comparison.differences}
+    many = len(tasks) > MANY
+    models = comparison.leaders(MANY if many else MOST_MODELS)
+    words = "; ".join(
+        f"{each.first} on {short_task(each.task)}: {each}"
+        for each in comparison.differences
+        if each.first in models
+    )
+    draw = _draw_by_model if many else _draw_by_task
+    return Figure(
+        name="differences",
+        draw=lambda width: draw(comparison, models, width),
+        caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
+        f"{'the same queries' if many else 'the n queries below each panel'}, with "
+        f"95 % intervals ({interval_words(['paired'])}). "
+        "Filled: significantly different by the two-sided paired permutation test, corrected p < "
+        f"{how.alpha:g}, {comparison.family()}, and by the interval; open: not significantly "
+        f"different. Shaded: differences below {how.minimum:g}."
+        + not_shown(len(every) - len(models)),
+        alt=f"Forest plots of differences from {comparison.baseline}. {words}.",
+    )
+
+
+def _draw_by_task(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
+    tasks = [task for task in comparison.tasks if task.with_baseline]
+    styles = model_styles([*models, comparison.baseline])
+    names = models[::-1]
+    figure, axes, first = panels(len(tasks), width, height=0.21 * len(names) + 0.8, sharey=True)
+    for axis, task in zip(axes, tasks, strict=True):
+        rows = [(names.index(e.first), e) for e in task.with_baseline if e.first in names]
+        _draw_forest(axis, rows, styles, comparison)
+        axis.set_title(plain(short_task(task.task), most=24))
+        axis.set_xlabel(f"Δ {task.metric}, n = {task.with_baseline[0].n}")
+    for axis in first:
+        axis.set_yticks(range(len(names)), [plain(name, most=28) for name in names])
+    return figure
+
+
+def _draw_by_model(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
+    """Draw a forest plot of each of some models, a row per task; types are divided by lines."""
+    tasks = [
+        (kind, each)
+        for kind, own in tasks_by_type(comparison).items()
+        for each in own
+        if each.with_baseline
+    ]
+    rows = {(each.task, each.metric): i for i, (_, each) in enumerate(reversed(tasks))}
+    height = 0.125 * len(tasks) + 0.8
+    figure, axes, first = panels(len(models), width, height=height, sharex=True, sharey=True)
+    styles = model_styles([*models, comparison.baseline])
+    for axis, model in zip(axes, models, strict=True):
+        own = [(rows[e.task, e.metric], e) for e in comparison.differences if e.first == model]
+        _draw_forest(axis, own, styles, comparison, linewidth=1.3, size=3)
+        axis.set_ylim(-0.7, len(rows) - 0.3)
+        axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=20)}")
+        _divide(axis, [kind for kind, _ in tasks], named=width > 5)
+        axis.set_title(plain(model, most=26))
+        axis.tick_params(labelbottom=True)
+    names = [plain(short_task(each.task), most=30) for _, each in reversed(tasks)]
+    for axis in first:
+        axis.set_yticks(range(len(tasks)), names, fontsize=SMALL)
+    return figure
+
+
+def _draw_forest(
+    axis: Axes,
+    rows: Iterable[tuple[int, PairedDifference]],
+    styles: Mapping[str, ModelStyle],
+    comparison: Comparison,
+    **how: float,
+) -> None:
+    """Draw the line of no effect in the band of differences that do not matter, and differences."""
+    alpha, margin = comparison.procedure.alpha, comparison.procedure.minimum
+    axis.axvspan(-margin, margin, color=GREY, alpha=0.13, linewidth=0)
+    axis.axvline(0, color=GREY, linewidth=1)
+    axis.tick_params(axis="y", length=0)
+    grid(axis)
+    for row, each in rows:
+        look = asdict(styles[each.first]) | how
+        filled = each.significant(alpha)
+        draw_estimate(axis, row, each.difference, each.interval, filled=filled, **look)
+
+
+def _divide(axis: Axes, kinds: Sequence[str], *, named: bool) -> None:
+    """Draw a line above each type of task, with its name at the right."""
+    for i, kind in enumerate(kinds):
+        if i and kind == kinds[i - 1]:
+            continue
+        height = len(kinds) - i - 0.5
+        axis.axhline(height, color=GREY, linewidth=0.7)
+        if named:
+            axis.annotate(
+                kind,
+                (1, height),
+                xycoords=("axes fraction", "data"),
+                ha="right",
+                va="top",
+                fontsize=SMALL - 1,
+                xytext=(0, -1),
+                textcoords="offset points",
+                alpha=0.8,
+            )
+
+
+def pairs_figure(comparison: Comparison) -> Figure | None:
+    """Draw every pair of models, a panel per task: row minus column; a dot is not significant.
+
+    Of more than `MANY` tasks, a panel per type with the number of tasks on which the row is
+    significantly above the column. None if nothing was compared.
+    """
+    tasks = [task for task in comparison.tasks if task.outcomes]
+    if not tasks:
+        return None
+    how = comparison.procedure
+    test = f"{NAMES[how.correction]} over these pairs on each task"
+    if len(tasks) > MANY:
+        return Figure(
+            name="pairs",
+            draw=lambda width: _draw_wins_by_type(comparison, width),
+            caption="Every pair of models by type of task: on how many tasks the row is "
+            "significantly above the column, paired over the queries that both answered (two-sided "
+            f"paired permutation test, corrected p < {how.alpha:g}, {test}, and an interval that "
+            "leaves out 0)."
+            + comparison.caution
+            + not_shown(len({name for _, name in comparison.records}) - MOST_MODELS),
+            alt="A matrix of counts per type of task; the same differences are in the tables.",
+        )
+    pairs = [each for task in tasks for each in task.outcomes]
+    undecided = sum(not each.significant for each in pairs)
+    return Figure(
+        name="pairs",
+        draw=lambda width: _draw_pairs(tasks, width),
+        caption="Every pair of models, row minus column, best first, paired over the queries that "
+        "both answered. Dot: not significantly different (two-sided paired permutation test, "
+        f"corrected p ≥ {how.alpha:g}, {test}, or an interval that holds 0)."
+        + comparison.caution
+        + not_shown(max(len(task.columns) for task in tasks) - MOST_MODELS),
+        alt="A matrix of differences per task. "
+        f"{undecided} of {len(pairs)} pairs are not significantly different.",
+    )
+
+
+def _draw_pairs(tasks: Sequence[TaskComparison], width: float) -> MplFigure:
+    largest = max(abs(each.difference) for task in tasks for each in task.outcomes) or 1.0
+    figure, axes, _ = panels(len(tasks), width, aspect=0.95, most=2)
+    image: Any = None
+    for axis, task in zip(axes, tasks, strict=True):
+        total = _totals((each, each.difference) for each in task.outcomes)
+        names = sorted(total, key=lambda name: -total[name])[:MOST_MODELS]
+        table = np.full((len(names), len(names)), np.nan)
+        for pair, i, j in _within(task.outcomes, names):
+            table[i, j], table[j, i] = pair.difference, -pair.difference
+            if not pair.significant:
+                axis.plot([j, i], [i, j], "o", color="#24292f", markersize=2.5)
+        _label_matrix(axis, [plain(name, most=26) for name in names])
+        image = axis.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest)
+        axis.set_title(plain(short_task(task.task), most=24))
+    figure.colorbar(image, ax=axes, label="row − column", shrink=0.7)
+    return figure
+
+
+def _draw_wins_by_type(comparison: Comparison, width: float) -> MplFigure:
+    """Draw a matrix per type: on how many tasks the row is significantly above the column.
+
+    Of more than `MOST_MODELS`, those with most significant wins.
+    """
+    types = tasks_by_type(comparison)
+    every = [each for task in comparison.tasks for each in task.outcomes]
+    won = _totals((each, float(np.sign(each.difference)) * each.significant) for each in every)
+    names = sorted(won, key=lambda name: (-won[name], name))[:MOST_MODELS]
+    figure, axes, _ = panels(len(types), width, height=1.2, aspect=0.85, sharex=True, sharey=True)
+    for axis, (kind, tasks) in zip(axes, types.items(), strict=True):
+        table = np.full((len(names), len(names)), np.nan)
+        for each, i, j in _within((pair for task in tasks for pair in task.outcomes), names):
+            for row, column, sign in ((i, j, 1), (j, i, -1)):
+                above = each.significant and sign * each.difference > 0
+                table[row, column] = np.nan_to_num(table[row, column]) + above
+        axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * len(tasks))
+        for (i, j), value in np.ndenumerate(table):
+            if not np.isnan(value):
+                _write(axis, f"{value:.0f}", j, i).set_color(_ON_COLOR)
+        _label_matrix(axis, [plain(name, most=18) for name in names])
+        axis.set_title(f"{kind}, {len(tasks)} task{'s' if len(tasks) > 1 else ''}")
+        axis.tick_params(labelbottom=True)
+    return figure
+
+
+def _totals(gains: Iterable[tuple[PairOutcome, float]]) -> dict[str, float]:
+    """Return the sum of each system's gains over the others."""
+    total: dict[str, float] = {}
+    for pair, gain in gains:
+        total[pair.first] = total.get(pair.first, 0.0) + gain
+        total[pair.second] = total.get(pair.second, 0.0) - gain
+    return total
+
+
+def _within(
+    pairs: Iterable[PairOutcome], names: Sequence[str]
+) -> Iterator[tuple[PairOutcome, int, int]]:
+    """Yield the pairs of some systems, with the positions of both."""
+    rows = {name: row for row, name in enumerate(names)}
+    for pair in pairs:
+        if pair.first in rows and pair.second in rows:
+            yield pair, rows[pair.first], rows[pair.second]
+
+
+def _label_matrix(axis: Axes, labels: Sequence[str]) -> None:
+    axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=SMALL)
+    axis.set_yticks(range(len(labels)), labels, fontsize=SMALL)
+    axis.tick_params(length=0)
+
+
+def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """Draw a forest plot of every model's difference from the baseline; None without any."""
+    every = comparison.differences_on(task)
+    differences = every[:MOST_MODELS]
+    if not differences:
+        return None
+    baseline, metric = comparison.baseline, differences[0].metric
+    styles = model_styles([each.first for each in differences])
+    sizes = [each.n for each in differences]
+    n = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
+    words = "; ".join(f"{each.first}: {each}" for each in differences)
+    return forest_figure(
+        [_forest_row(each, styles, comparison) for each in differences],
+        xlabel=f"{metric} minus that of {baseline}",
+        name=f"differences-{task}",
+        caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
+        f"queries (n = {n}), with its 95 % interval ({interval_words(['paired'])}). "
+        "Filled: significantly different, two-sided paired permutation test, corrected p < "
+        f"{comparison.procedure.alpha:g}, {comparison.family(task)}, and the interval leaves out 0."
+        f"{comparison.given(task)}"
+        f"{not_shown(len(every) - len(differences))}",
+        alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",
+    )
+
+
+def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """Draw how many queries each model wins, ties and loses against the baseline; None without."""
+    every = comparison.differences_on(task)
+    counts = sorted(every[:MOST_MODELS], key=lambda each: (each.won - each.lost, each.first))
+    if not counts:
+        return None
+    words = "; ".join(
+        f"{each.first}: {each.won} won, {each.tied} tied, {each.lost} lost" for each in counts[::-1]
+    )
+    reference, metric = comparison.baseline, counts[0].metric
+    return Figure(
+        name=f"wins-{task}",
+        draw=lambda width: _draw_wins(counts, width),
+        caption=f"{short_task(task)}: queries on which a model's {metric} is above that of "
+        f"{reference}, equal to it, or below it (n = {max(each.n for each in counts)}). These are "
+        "counts: a model may win often by little. For the test, see the paired differences."
+        + not_shown(len(every) - len(counts)),
+        alt=f"Bars of queries won, tied and lost against {reference}. {words}.",
+    )
+
+
+def _draw_wins(counts: Sequence[PairedDifference], width: float) -> MplFigure:
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(width, 0.21 * len(counts) + 0.75))
+    kinds = (("won", COLORS[2], 0.9), ("tied", GREY, 0.35), ("lost", COLORS[1], 0.9))
+    total = max(each.n for each in counts)
+    for row, each in enumerate(counts):
+        left = 0
+        for kind, color, alpha in kinds:
+            size = getattr(each, kind)
+            axis.barh(row, size, left=left, height=0.72, color=color, alpha=alpha)
+            if size > 0.06 * total * (1 if width > 5 else 2):
+                count = _write(axis, f"{size}", left + size / 2, row)
+                if kind != "tied":  # on a pale colour, the page's text colour is legible
+                    count.set_color(_ON_COLOR)
+            left += size
+    axis.set_yticks(range(len(counts)), [plain(c.first, most=30) for c in counts])
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+    axis.set_xlim(0, total)
+    reference = plain(counts[0].second, most=24)
+    axis.set_xlabel(f"queries, by {counts[0].metric} against {reference}")
+    for x, side, kind in ((0.0, "left", "won"), (0.5, "center", "tied"), (1.0, "right", "lost")):
+        axis.annotate(
+            kind,
+            (x, 1.0),
+            xycoords="axes fraction",
+            xytext=(0, 2),
+            fontsize=SMALL,
+            textcoords="offset points",
+            va="bottom",
+            ha=side,
+        )
+    return figure
+
+
+def _write(axis: Axes, text: str, x: float, y: float) -> Any:
+    """Write a small text at the middle of a point."""
+    return axis.annotate(text, (x, y), ha="center", va="center", fontsize=SMALL)
+
+
+def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """Draw how far each model is behind the best one, the best on top; None for fewer than two.
+
+    The task may be a benchmark, whose mean it then is.
+    """
+    best = find_best(comparison, task=task)
+    if best is None or not best.ahead:
+        return None
+    shown = [each.reversed() for each in best.ahead[:_MOST_BEHIND]]
+    styles = model_styles([best.name, *(each.first for each in shown)])
+    start = ForestRow(best.name, 0.0, **asdict(styles[best.name]))
+    where, how = short_task(best.record.task.key), comparison.procedure
+    test = f"{comparison.family(best.record.task.key)}, corrected p < {how.alpha:g}"
+    ends = "; ".join(
+        f"{each.first}: {each.difference:+.3f} {interval_text(each.interval, absent='')}"
+        for each in shown
+    )
+    left_out = f" Not shown: {len(best.ahead) - len(shown)} more."
+    return forest_figure(
+        [start, *(_forest_row(each, styles, comparison) for each in shown)],
+        xlabel=f"{best.record.task.main_metric} minus the best model's",
+        name="lead",
+        caption=f"{where}: how far each model is from the best, {best.name} ({best.score}), "
+        f"paired over the same {best.queries}, with the 95 % interval of the difference. Filled: "
+        f"different by the test (paired permutation test, {test}) and by the interval; open: "
+        f"not.{comparison.given(task)}" + left_out * (len(best.ahead) > len(shown)),
+        alt=f"Forest plot of differences from {best.name} on {where}. {ends}.",
+        columns=1,
+    )
+
+
+def _forest_row(
+    each: PairedDifference, styles: dict[str, ModelStyle], comparison: Comparison
+) -> ForestRow:
+    clear, style = each.significant(comparison.procedure.alpha), asdict(styles[each.first])
+    low, high = each.interval or (None, None)
+    return ForestRow(each.first, each.difference, low, high, clear=clear, **style)
+
+
+# Conclusions.
+
+
+def comparison_conclusion(comparison: Comparison) -> Conclusion:
+    """Say which differences from the baseline are shown, and how small the others may be.
+
+    On the mean of a tier that has one first, then task by task.
+    """
+    every = comparison.differences
+    if not every:
+        return Conclusion(
+            "Nothing was compared: no two models have scores on the same queries of these tasks."
+        )
+    alpha, parts = comparison.procedure.alpha, []
+    for differences in (*(mean.with_baseline for mean in comparison.means[:1]), every):
+        if differences:
+            shown = [each for each in differences if each.significant(alpha)]
+            parts += [_count(comparison, differences, shown), _largest(comparison, shown)]
+    parts.append(_open(comparison, [each for each in every if not each.significant(alpha)]))
+    parts.append(comparison.caution.strip())
+    return Conclusion(" ".join(part for part in parts if part))
+
+
+def _count(
+    comparison: Comparison, every: Sequence[PairedDifference], shown: Sequence[PairedDifference]
+) -> str:
+    """Say how many differences are shown, and in which direction."""
+    total, tasks = len(every), len({each.task for each in every})
+    over = f"{tasks} tasks" if tasks > 1 else short_task(every[0].task)
+    of = f"difference{'s' if total > 1 else ''} from {comparison.baseline} on {over}"
+    method = NAMES[comparison.procedure.correction]
+    corrected = f"after correction ({method} over all pairs of models on each task)"
+    if comparison.procedure.correction == "none":
+        corrected = "without a correction"
+    better = sum(each.difference > 0 for each in shown)
+    if total == 1:
+        word = f": {'better' if better else 'worse'}" if shown else ""
+        return f"The {of} is {'' if shown else 'not '}significant {corrected}{word}."
+    if not shown:
+        return f"None of the {total} {of} is significant {corrected}."
+    verb = "are" if len(shown) > 1 else "is"
+    counts = f"{better} better, {len(shown) - better} worse"
+    return f"{len(shown)} of {total} {of} {verb} significant {corrected}: {counts}."
+
+
+def _largest(comparison: Comparison, shown: Sequence[PairedDifference]) -> str:
+    """Name the largest difference that is shown, and the largest gain if that is another."""
+    if not shown:
+        return ""
+
+    def words(each: PairedDifference) -> str:
+        where = f"({each.metric} of {each.first} on {short_task(each.task)})"
+        return f"{each.difference:+.3f} {_ends(each)} {where}"
+
+    largest = max(shown, key=lambda each: abs(each.difference))
+    best = max(shown, key=lambda each: each.difference)
+    text = f"The largest is {words(largest)}"
+    if best is not largest and best.difference > 0:
+        text += f"; the largest gain is {words(best)}"
+    margin = comparison.procedure.minimum
+    if small := sum(within(each.interval, margin) for each in shown):
+        which = "It is" if len(shown) == 1 else f"Of these, {small} {'are' if small > 1 else 'is'}"
+        text += f". {which} smaller than {margin:g}, the least that matters"
+    return text + "."
+
+
+def _ends(each: PairedDifference, *, sign: bool = True) -> str:
+    return interval_text(each.interval, sign=sign, absent="(a single query)")
+
+
+def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> str:
+    """Say what is shown of the differences that are not significant, and what would show more."""
+    if not differences:
+        return ""
+    verdicts = [comparison.verdict(each) for each in differences]
+    margin = f"{comparison.procedure.minimum:g}"
+    other = "other " * (len(differences) < len(comparison.differences))
+    if len(verdicts) == 1:
+        text = {
+            "equivalent": f"The {other}difference is within ±{margin}: equivalent",
+            "no worse": f"The {other}difference is above −{margin}: no worse",
+            "not shown": f"Whether the {other}difference is within ±{margin} is not shown",
+        }[verdicts[0]]
+    else:
+        words = {
+            "equivalent": f"equivalent (within ±{margin})",
+            "no worse": f"no worse (above −{margin})",
+            "not shown": "not shown to be either",
+        }
+        counts = ((verdicts.count(verdict), word) for verdict, word in words.items())
+        listed = ", ".join(f"{count} {word}" for count, word in counts if count)
+        text = f"Of the {other}{len(verdicts)}: {listed}"
+    pairs = zip(differences, verdicts, strict=True)
+    undecided = [each for each, word in pairs if word != "equivalent"]
+    effects = [comparison.detectable(each) for each in undecided]
+    if known := [each for each in effects if each is not None]:
+        size = " to ".join(dict.fromkeys((f"{min(known):.3f}", f"{max(known):.3f}")))
+        text += f"; these queries detect a difference of {size} in 80 % of samples"
+    if len(undecided) == 1 and (more := enough_queries(comparison, undecided)):
+        text += f"; {more}"
+    if len(undecided) > 1:
+        text += f"; the table says how many would show that they are within ±{margin}"
+    return f"{text}."
+
+
+@dataclass(frozen=True)
+class TopModel:
+    """The best model on a task or benchmark, and the others that can be paired with it.
+
+    Attributes:
+        name: of the best model.
+        record: its record; on a benchmark, with the mean as its score.
+        ahead: its differences from the others, the best of them first.
+        unpaired: whether there are models whose scores cannot be paired with the best one's.
+        unranked: why others are not ranked, a line each.
+    """
+
+    name: str
+    record: Result
+    ahead: tuple[PairedDifference, ...]
+    unpaired: bool
+    unranked: tuple[str, ...]
+
+    @property
+    def score(self) -> str:
+        """Its metric and value."""
+        return f"{self.record.task.main_metric} {self.record.main.value or 0.0:.3f}"
+
+    @property
+    def queries(self) -> str:
+        """What was paired, such as ``200 queries``."""
+        return f"{self.record.main.n:,} {self.record.task.unit}"
+
+
+def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
+    """Return who leads on a task, or on the mean of a benchmark; None without results."""
+    records = comparison.scored(task)
+    if not records:
+        return None
+    best, *others = sorted(records, key=lambda each: each.main.value or 0.0, reverse=True)
+    gaps = [comparison.between(best, r) if comparable(best, r) else None for r in others]
+    compared = comparison.on(best.task.key)
+    left_out = compared.left_out if compared else ()
+    return TopModel(
+        comparison.names[best.model.identity, best.seed],
+        best,
+        tuple(gap for gap in gaps if gap is not None),
+        None in gaps,
+        tuple(line for line in left_out if " is not ranked: " in line),
+    )
+
+
+def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
+    """Say who leads, by how much, and whether these queries show it.
+
+    On a task, or on the mean of a benchmark, by the comparison that all pages show.
+    """
+    best = find_best(comparison, task=task)
+    if best is None:
+        return Conclusion("No results yet; run `make demo` to make some.")
+    where = short_task(best.record.task.key)
+    ends = interval_text(number(best.record.main).interval, sign=False, absent="")
+    score = f"{where}: {best.score} {ends}".strip()
+    if not best.ahead:
+        why = "There is no other model to compare it with."
+        if best.unpaired:
+            why = "No other model has scores on the same queries, so no difference is tested."
+        return Conclusion(f"{best.name} scores highest on {score}, over {best.queries}. {why}")
+
+    def lead(each: PairedDifference) -> str:
+        return f"ahead of {each.second} by {each.difference:.3f} {_ends(each, sign=False)}"
+
+    alpha, first = comparison.procedure.alpha, best.ahead[0]
+    shown = next((each for each in best.ahead if each.significant(alpha)), None)
+    if shown is first:
+        text = f"{best.name} is best on {score}, {lead(first)}, a difference that these "
+        text += f"{best.queries} show."
+    else:
+        text = f"{best.name} scores highest on {score}, {lead(first)}, not a difference that these "
+        text += f"{best.queries} can show. " + (
+            f"They do not show it to be ahead of any other model.{comparison.caution}"
+            if shown is None
+            else f"It is {lead(shown)}, which they do show."
+        )
+    unranked = best.unranked  # of many their number; the table of ranks has them all
+    if len(unranked) > 2:
+        unranked = (f"{len(unranked)} other models lack a task",)
+    return Conclusion(" ".join([text, *(f"{line}." for line in unranked)]))

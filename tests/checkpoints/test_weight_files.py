@@ -1,0 +1,236 @@
+"""Weight files that lie about themselves: refused by name, without much memory or time."""
+
+import io
+import json
+import os
+import struct
+import tracemalloc
+import warnings
+import zipfile
+
+import pytest
+import torch
+from helpers.checkpoints import folder_with, save_bin
+
+from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.torch_file import read_torch
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.weights import read_safetensors
+
+LONG = struct.Struct("<Q")
+F4 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+
+
+def raw(header, data=bytes(4)):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return LONG.pack(len(text)) + text + data
+
+
+def entry(**changes):
+    return raw({"a": {**F4, **changes}})
+
+
+SAFETENSORS = {
+    "empty": (b"", "truncated"),
+    "truncated": (raw({"a": F4}, b"\0\0"), "tensors end at byte"),
+    "trailing bytes": (raw({"a": F4}, bytes(9)), "tensors end at byte"),
+    "length 0": (bytes(8) + b"{}", "truncated"),
+    "length 2^64 - 1": (LONG.pack((1 << 64) - 1) + b"{}", "truncated"),
+    "length 30 MB": (raw(b" " * 30_000_000), "the header has 30,000,000 bytes"),
+    "not JSON": (raw(b"{nope"), "invalid safetensors header"),
+    "a list": (raw([1, 2]), "not an object"),
+    "nested": (raw(b'{"a":' * 100_000), "invalid safetensors header"),
+    "a huge number": (
+        raw(json.dumps({"a": F4}).encode().replace(b"[0,", b"[" + b"9" * 9000 + b",")),
+        "invalid safetensors header",
+    ),
+    "a name twice": (  # which the safetensors library accepts
+        raw(f'{{"a":{json.dumps(F4)},"a":{json.dumps(F4)}}}'.encode()),
+        "occurs twice",
+    ),
+    "git-LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git-LFS pointer"),
+    "a page": (b"<!DOCTYPE html><html>not found</html>", "an HTML page"),
+    "an overlap": (
+        raw({"a": F4, "b": {**F4, "data_offsets": [2, 6]}}, bytes(6)),
+        "b overlaps the tensor before it",
+    ),
+    "a gap": (raw({"a": F4, "b": {**F4, "data_offsets": [8, 12]}}, bytes(12)), "b follows a gap"),
+    "another size": (entry(shape=[7]), "needs 28 bytes, got 4"),
+    "beyond the end": (entry(data_offsets=[0, 1 << 40], shape=[1 << 38]), "tensors end at byte"),
+    "offsets that run back": (entry(data_offsets=[4, 0]), "got -4"),
+    "offsets of text": (entry(data_offsets=["0", "4"]), "malformed header entry for a"),
+    "a million axes": (entry(shape=[1 << 62] * 500_000), "malformed header entry for a"),
+    "a large product": (entry(shape=[1 << 62, 1 << 62, 0]), "needs 0 bytes"),
+    "a negative shape": (entry(shape=[-1, -1]), "malformed header entry for a"),
+    "a shape of text": (entry(shape="12"), "malformed header entry for a"),
+    "no shape": (raw({"a": {"dtype": "F32"}}), "malformed header entry for a"),
+    "an unknown dtype": (entry(dtype="F31"), "a has dtype F31"),
+    "a list of dtypes": (entry(dtype=["F32"]), "a has dtype"),
+    "metadata of numbers": (raw({"a": F4, "__metadata__": {"format": 1}}), "__metadata__"),
+    "no metadata": (raw({"a": F4, "__metadata__": None}), "__metadata__"),
+    "a name in colour": (raw({"\x1b[31mred": F4}), "not the name of a tensor"),
+    "half of a surrogate": (raw({"a\ud800": F4}), "not the name of a tensor"),
+    "no name": (raw({"": F4}), "not the name of a tensor"),
+}
+
+
+@pytest.mark.parametrize("case", SAFETENSORS)
+def test_a_safetensors_file_is_refused_with_its_cause(tmp_path, case):
+    content, cause = SAFETENSORS[case]
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(CheckpointError, match=cause) as error:
+        read_safetensors(file)
+    assert str(error.value).startswith(str(file))
+    assert str(error.value).isprintable()
+
+
+STATE = {"a": torch.arange(64.0), "b": torch.ones(4, 4)}
+
+
+def saved(state=STATE):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def zipped(members, *, compressed=()):
+    """A zip; members whose names end with one of ``compressed`` are."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that appear twice
+        for name, content in members:
+            kind = zipfile.ZIP_DEFLATED if name.endswith(compressed or "\0") else zipfile.ZIP_STORED
+            archive.writestr(name, content, kind)
+    return buffer.getvalue()
+
+
+with zipfile.ZipFile(io.BytesIO(saved())) as good:
+    HELD = [(info.filename, good.read(info)) for info in good.infolist()]
+
+
+def with_member(end, content, **options):
+    return zipped([(n, content if n.endswith(end) else c) for n, c in HELD], **options)
+
+
+def directory_lie(offset, size, value):
+    """Change a number in the directory's first entry."""
+    content = bytearray(zipped(HELD))
+    at = content.index(b"PK\1\2") + offset
+    content[at : at + size] = value.to_bytes(size, "little")
+    return bytes(content)
+
+
+class Runs:
+    """Unpickling it runs a command."""
+
+    def __reduce__(self):
+        return os.system, ("touch hacked",)
+
+
+BOMB = bytes(60 << 20)
+ALLOCATE = b"\x80\x02cbuiltins\nbytearray\n\x8a\x05\0\0\0\0\x20\x85R."  # bytearray(2 ** 37)
+CALLS = b"\x80\x02ccollections\nOrderedDict\nq\0" + b"h\0)R" * 310_000 + b"."
+OTHER = "not written by torch"
+TORCH = {
+    "compressed byteorder": (lambda: with_member("byteorder", BOMB, compressed="byteorder"), OTHER),
+    "compressed pickle": (lambda: with_member("data.pkl", BOMB, compressed="data.pkl"), OTHER),
+    "compressed storage": (lambda: with_member("data/0", BOMB, compressed="data/0"), OTHER),
+    "a member twice": (lambda: zipped([*HELD, HELD[-1]]), OTHER),
+    "a pickle twice": (lambda: zipped([*HELD, HELD[0]]), OTHER),
+    "two folders": (lambda: zipped([(f"x{n}", c) for n, c in HELD[:2]] + HELD), OTHER),
+    "a member at the top": (lambda: zipped([*HELD, ("top", b"")]), OTHER),
+    "no pickle": (lambda: zipped(HELD[1:]), "TorchScript"),
+    "no storage": (lambda: zipped([each for each in HELD if "/data/" not in each[0]]), "unread"),
+    "a long directory": (
+        lambda: zipped([*HELD, *((f"archive/{i:060000}", b"") for i in range(200))]),
+        "its list of members has",
+    ),
+    "a size that lies": (lambda: directory_lie(24, 4, 1 << 30), OTHER),
+    "a compressed size that lies": (lambda: directory_lie(20, 4, 1 << 30), OTHER),
+    "an offset that lies": (lambda: directory_lie(42, 4, 1 << 20), OTHER),
+    "an offset into another member": (lambda: directory_lie(42, 4, 400), OTHER),
+    "an encrypted member": (lambda: directory_lie(8, 2, 1), OTHER),
+    "another method": (lambda: directory_lie(10, 2, 12), OTHER),
+    "a 64-bit size": (lambda: directory_lie(24, 4, 0xFFFFFFFF), OTHER),
+    "nothing but an end": (lambda: b"PK\5\6" + bytes(18), "nothing"),
+    "half of the file": (lambda: saved()[: -(1 << 12)], OTHER),
+    "bytes behind the end": (lambda: saved() + bytes(99), OTHER),
+    "bytes in front": (lambda: bytes(99) + saved(), OTHER),
+    "git-LFS": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "git-LFS pointer"),
+    "code": (lambda: {**STATE, "x": Runs()}, "its pickle contains more than tensors"),
+    "a pickle that allocates": (lambda: with_member("data.pkl", ALLOCATE), "more than tensors"),
+    "a pickle of sets": (
+        lambda: with_member("data.pkl", b"\x80\x02" + b"\x8f" * 2_000_000 + b"."),
+        "more than tensors",
+    ),
+    "a pickle of calls": (lambda: with_member("data.pkl", CALLS), "more than 300,000 calls"),
+    "a pickle of 20 MB": (
+        lambda: with_member("data.pkl", b"\x80\x02" + b"]" * 20_000_000 + b"."),
+        "its pickle has 20,000,003 bytes",
+    ),
+    "an empty pickle": (lambda: with_member("data.pkl", b""), "unreadable"),
+    "a pickle of text": (lambda: with_member("data.pkl", b"hello"), "model.bin: "),
+    "a stack that is empty": (lambda: with_member("data.pkl", b"\x80\x02u."), "model.bin: "),
+    "big-endian": (lambda: with_member("byteorder", b"big"), "big-endian"),
+    "a list": (lambda: [*STATE.values()], "contains a list, expected a state dict"),
+    "a nested state": (lambda: {"model": STATE}, "model is a dict, expected a flat state"),
+    "a name that is a number": (lambda: {**STATE, 7: torch.ones(1)}, "not the name"),
+    "a module": (lambda: torch.nn.Linear(2, 2), "more than tensors"),
+    "shared storage": (
+        lambda: dict.fromkeys(map(str, range(2000)), torch.ones(50_000)),
+        "its tensors share storage",
+    ),
+    "a stride of 0": (
+        lambda: {"w": torch.zeros(1).expand(10**6, 10**6)},
+        "w claims 4,000,000,000,000",
+    ),
+    "a transposed matrix": (lambda: {"w": torch.randn(3, 4).T}, "w is not contiguous"),
+}
+
+
+@pytest.fixture(scope="module")
+def torch_reader(tmp_path_factory):
+    """What reading a torch file imports does not count as memory."""
+    read_torch(save_bin(tmp_path_factory.mktemp("good"), STATE) / "pytorch_model.bin")
+
+
+@pytest.mark.parametrize("case", TORCH)
+@pytest.mark.usefixtures("torch_reader")
+def test_a_torch_file_is_refused_and_nothing_in_it_runs(tmp_path, case, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make, cause = TORCH[case]
+    content = make()
+    folder = save_bin(tmp_path / "model", content)
+    file = folder / "pytorch_model.bin"
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    del content
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=cause) as error:
+            open_checkpoint(folder)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert str(error.value).startswith(str(file))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "hacked").exists()
+    assert peak < 40_000_000  # some expand to 60 MB, and would to any size
+
+
+def test_the_layout_before_1_6_is_refused(tmp_path):
+    old = save_bin(tmp_path, STATE, _use_new_zipfile_serialization=False)
+    with pytest.raises(CheckpointError, match=OTHER):
+        open_checkpoint(old)
+
+
+def test_a_state_dict_is_read_like_safetensors(tmp_path):
+    flat = torch.randn(20)
+    state = {"w": torch.randn(3, 4).bfloat16(), "b": flat[5:11].reshape(2, 3), "half": flat.half()}
+    opened = open_checkpoint(save_bin(tmp_path / "bin", state)).weights
+    for name, tensor in state.items():
+        assert torch.equal(opened.read(name), tensor)
+    copies = {name: tensor.clone() for name, tensor in state.items()}
+    assert opened.digest == open_checkpoint(folder_with(tmp_path / "st", copies)).weights.digest
+    assert opened.files == [tmp_path / "bin" / "pytorch_model.bin"]
