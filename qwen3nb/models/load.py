@@ -73,7 +73,7 @@ def load_encoder(
             last token, the end of text.
         prompts: text prepended to an input, by role (``query``, ``passage``, or ``symmetric``
             for an input without a role) or more narrowly by task; see
-            `qwen3nb.models.encoders.prompts`. They replace all others; ``{}`` for no prompts.
+            `qwen3nb.models.kinds.prompts`. They replace all others; ``{}`` for no prompts.
             None for those of the registry, else of the model's folder
             (``config_sentence_transformers.json``); where there are none, but its authors
             prescribe some, a warning names them.

@@ -5,7 +5,7 @@ It says what is known of the model, and nothing else: MTEB's leaderboard shows N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -27,17 +27,10 @@ def mteb_meta(
     similarity: str | None = None,
     parts: Sequence[Any] = (),
 ) -> ModelMeta:
-    """Describe a model to MTEB; name and revision come from its identity.
+    """Describe a loaded model, perhaps with the ``parts`` of a fusion, to MTEB.
 
-    MTEB keys its result cache by them: if two local checkpoints shared them, the second
-    would get the scores of the first.
-
-    Args:
-        model: a loaded model.
-        dimension: length of a vector; None for a model without vectors.
-        kinds: MTEB's model types.
-        similarity: how vectors are compared, ``cosine`` or ``dot``.
-        parts: the models of a fusion.
+    Name and revision come from its identity, because MTEB keys its result cache by them: if two
+    local checkpoints shared them, the second would get the scores of the first.
     """
     from mteb.models.model_meta import ModelMeta
 
@@ -49,8 +42,8 @@ def mteb_meta(
         revision=model.identity[:40],
         release_date=None,
         languages=None,
-        n_parameters=_sum(map(_parameters, parts)),
-        memory_usage_mb=_sum(map(_megabytes, parts)),
+        n_parameters=_sum([_parameters(part) for part in parts]),
+        memory_usage_mb=_sum([_megabytes(part) for part in parts]),
         max_tokens=getattr(model, "max_length", None),
         embed_dim=dimension,
         license=_license(source),
@@ -66,9 +59,8 @@ def mteb_meta(
     )
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
+def _sum(known: Sequence[int | None]) -> int | None:
     """Return the sum; None if one of the numbers is unknown."""
-    known = list(numbers)
     return None if None in known else sum(number or 0 for number in known)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,3 +23,19 @@ class SpecError(ValueError):
 
 class ModelFolderError(SpecError, CheckpointError):
     """A folder that is no usable model; names file and key or tensor, and says what to do."""
+
+
+@contextmanager
+def refusing(file: object, what: str) -> Iterator[None]:
+    """Translate what a library raises in the block into a `ModelFolderError` in one line.
+
+    It names the ``file`` or folder at fault and ``what`` could not be done, such as ``the
+    tokenizer cannot be loaded``. Errors of this package stay as they are.
+    """
+    try:
+        yield
+    except (SpecError, CheckpointError):
+        raise
+    except Exception as error:  # libraries raise bare Exceptions, too  # noqa: BLE001
+        reason = " ".join(str(error).split())[:300]
+        raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None

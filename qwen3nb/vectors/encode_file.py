@@ -30,7 +30,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.prompts import ROLES
+from qwen3nb.models.kinds.prompts import ROLES
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import named, new_file, sha256_file, sweep_leftovers
 from qwen3nb.utils.choices import one_of

@@ -190,46 +190,57 @@ def router(folder, tokenizer, *, how="queries"):
     return _save(folder, [Router({"text": routes, "other": [table]}, default_route="text")])
 
 
-def clip(folder, tokenizer):
-    """A plain CLIP of transformers, with its tokenizer and image processor."""
+def saved(folder, tokenizer, family, head="ForConditionalGeneration", **fields):
+    """A model of transformers of other fields than `SIZES`, with a tokenizer."""
     import transformers
 
     torch.manual_seed(0)
-    text = {**BERT, "vocab_size": ROWS, "eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1}
-    config = transformers.CLIPConfig(text_config=text, vision_config=_VIT, projection_dim=16)
-    transformers.CLIPModel(config).save_pretrained(folder)
+    config = getattr(transformers, f"{family}Config")(**fields)
+    getattr(transformers, f"{family}{head}")(config).save_pretrained(folder)
     copy_tokenizer(tokenizer, folder)
-    size = {"height": 16, "width": 16}
-    transformers.CLIPImageProcessor(size=size, crop_size=size).save_pretrained(folder)
     return folder
+
+
+def image_processor(family, folder):
+    import transformers
+
+    size = {"height": 16, "width": 16}
+    processor = getattr(transformers, f"{family}ImageProcessor")
+    processor(size=size, **({"crop_size": size} if family == "CLIP" else {})).save_pretrained(
+        folder
+    )
+    return folder
+
+
+def clip(folder, tokenizer):
+    """A plain CLIP of transformers, with its tokenizer and image processor."""
+    text = {**BERT, "vocab_size": ROWS, "eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1}
+    saved(
+        *(folder, tokenizer, "CLIP", "Model"),
+        text_config=text,
+        vision_config=_VIT,
+        projection_dim=16,
+    )
+    return image_processor("CLIP", folder)
 
 
 def gemma_vision(folder, tokenizer):
-    import transformers
-
-    text = {**_GEMMA, "vocab_size": ROWS}
-    config = transformers.Gemma3Config(
-        text_config=text,
+    return saved(
+        *(folder, tokenizer, "Gemma3"),
+        text_config={**_GEMMA, "vocab_size": ROWS},
         vision_config=_VIT,
         mm_tokens_per_image=4,
-        boi_token_index=1,
-        eoi_token_index=1,
-        image_token_index=1,
+        **dict.fromkeys(("boi_token_index", "eoi_token_index", "image_token_index"), 1),
     )
-    transformers.Gemma3ForConditionalGeneration(config).save_pretrained(folder)
-    copy_tokenizer(tokenizer, folder)
-    return folder
 
 
 def images(folder, tokenizer):
     """A vision transformer as sentence-transformers saves it, with images as its only input."""
-    import transformers
     from sentence_transformers.base.modules import Transformer
 
     inside = write_transformer(folder.with_name("inside"), tokenizer, "ViT")
-    size = {"height": 16, "width": 16}
-    transformers.ViTImageProcessor(size=size).save_pretrained(inside)
-    return _save(folder, [Transformer(str(inside)), _modules().Pooling(WIDTH, "mean")])
+    first = Transformer(str(image_processor("ViT", inside)))
+    return _save(folder, [first, _modules().Pooling(WIDTH, "mean")])
 
 
 def clip_modules(folder, tokenizer, *, legacy=False):
@@ -241,32 +252,28 @@ def clip_modules(folder, tokenizer, *, legacy=False):
 
 
 def whisper(folder, tokenizer):
-    import transformers
-
-    config = transformers.WhisperConfig(
+    return saved(
+        *(folder, tokenizer, "Whisper"),
         **_BART | {"max_position_embeddings": None},
         vocab_size=ROWS,
         num_mel_bins=8,
         max_source_positions=20,
         max_target_positions=20,
-        pad_token_id=0,
-        bos_token_id=0,
-        eos_token_id=0,
         decoder_start_token_id=1,
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
     )
-    transformers.WhisperForConditionalGeneration(config).save_pretrained(folder)
-    copy_tokenizer(tokenizer, folder)
-    return folder
 
 
 def t5gemma(folder, tokenizer):
-    import transformers
-
     sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 80}
-    config = transformers.T5GemmaConfig(encoder=dict(sizes), decoder=dict(sizes), vocab_size=ROWS)
-    transformers.T5GemmaForConditionalGeneration(config).save_pretrained(folder)
-    copy_tokenizer(tokenizer, folder)
-    return folder
+    stacks = {"encoder": dict(sizes), "decoder": dict(sizes)}
+    return saved(folder, tokenizer, "T5Gemma", **stacks, vocab_size=ROWS)
+
+
+def t5gemma2(folder, tokenizer):
+    sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 128}
+    seeing = {"text_config": sizes, "vision_config": _VIT, "mm_tokens_per_image": 4}
+    return saved(folder, tokenizer, "T5Gemma2", "Model", encoder=seeing, decoder=dict(sizes))
 
 
 def splade(folder, tokenizer):
@@ -308,13 +315,18 @@ def inference_free(folder, tokenizer, *, routed=True):
     return _save(folder, modules, SparseEncoder)
 
 
-def multi_vector(folder, tokenizer):
-    from sentence_transformers import MultiVectorEncoder
+def _of_library(name, folder, write, **options):
+    """A model that a class of sentence-transformers makes of a plain one, and saves."""
+    import sentence_transformers
 
-    inside = write_transformer(folder.with_name(f"{folder.name}-inside"), tokenizer)
-    model = MultiVectorEncoder(str(inside), device="cpu")
+    inside = write(folder.with_name(f"{folder.name}-inside"), **options)
+    model = getattr(sentence_transformers, name)(str(inside), device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
     return folder
+
+
+def multi_vector(folder, tokenizer):
+    return _of_library("MultiVectorEncoder", folder, write_transformer, tokenizer=tokenizer)
 
 
 def pylate(folder, tokenizer):
@@ -342,35 +354,13 @@ def pylate(folder, tokenizer):
     )
 
 
-def with_query_length(folder, tokenizer):
-    """A dense folder whose transformer reads queries as that of a multi-vector encoder does."""
-    return edit(dense(folder, tokenizer), "sentence_bert_config.json", query_length=32)
-
-
 def cross_encoder(folder, tokenizer):
-    from sentence_transformers import CrossEncoder
-
-    inside = write_transformer(
-        folder.with_name(f"{folder.name}-inside"),
-        tokenizer,
-        "Bert",
-        "ForSequenceClassification",
-        num_labels=1,
-    )
-    model = CrossEncoder(str(inside), device="cpu")
-    model.save_pretrained(str(folder), create_model_card=False)
-    return folder
+    kind = {"family": "Bert", "kind": "ForSequenceClassification", "num_labels": 1}
+    return _of_library("CrossEncoder", folder, write_transformer, tokenizer=tokenizer, **kind)
 
 
-def logit_reranker(folder, tokenizer, *, undeclared=False):
-    from sentence_transformers import CrossEncoder
-
-    inside = write_reranker(folder.with_name(f"{folder.name}-inside"))
-    model = CrossEncoder(str(inside), device="cpu")
-    model.save_pretrained(str(folder), create_model_card=False)
-    if undeclared:
-        edit(folder, "config_sentence_transformers.json", model_type=None)
-    return folder
+def logit_reranker(folder, tokenizer):
+    return _of_library("CrossEncoder", folder, write_reranker)
 
 
 def adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
@@ -400,14 +390,7 @@ def adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
 
 
 def prompt_tuning(folder, tokenizer):
-    import peft
-    import transformers
-
-    inside = write_transformer(folder.parent / "base", tokenizer, "Qwen3", "ForCausalLM")
-    model = transformers.AutoModelForCausalLM.from_pretrained(inside)
-    prompts = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
-    peft.get_peft_model(model, prompts).save_pretrained(folder)
-    return folder
+    return edit(adapter(folder, tokenizer), "adapter_config.json", peft_type="PROMPT_TUNING")
 
 
 def sentence_adapter(folder, tokenizer):
@@ -424,36 +407,32 @@ def sentence_adapter(folder, tokenizer):
     return folder
 
 
-def config(write, **fields):
+def config(write, *, file="config.json", **fields):
     """Write a folder with other fields in its ``config.json``."""
-    return lambda folder, tokenizer: edit(write(folder, tokenizer), "config.json", **fields)
+    return lambda folder, tokenizer: edit(write(folder, tokenizer), file, **fields)
 
 
 def settings(write, **fields):
     """Write a folder with other fields in ``config_sentence_transformers.json``."""
-    name = "config_sentence_transformers.json"
-    return lambda folder, tokenizer: edit(write(folder, tokenizer), name, **fields)
+    return config(write, file="config_sentence_transformers.json", **fields)
+
+
+def listed(write, change):
+    """Write a folder with another list in ``modules.json``."""
+
+    def made(folder, tokenizer):
+        file = write(folder, tokenizer) / "modules.json"
+        file.write_text(json.dumps(change(json.loads(file.read_text()))))
+        return folder
+
+    return made
 
 
 def module(write, index, **fields):
     """Write a folder with other fields in one entry of its ``modules.json``."""
-    return _listed(write, lambda modules: modules[index].update(fields))
-
-
-def without_first(write):
-    """Write a folder whose ``modules.json`` lacks its first entry."""
-    return _listed(write, lambda modules: modules.pop(0))
-
-
-def _listed(write, change):
-    def made(folder, tokenizer):
-        file = write(folder, tokenizer) / "modules.json"
-        modules = json.loads(file.read_text())
-        change(modules)
-        file.write_text(json.dumps(modules))
-        return folder
-
-    return made
+    return listed(
+        write, lambda all_: [{**m, **fields} if i == index else m for i, m in enumerate(all_)]
+    )
 
 
 def without(write, *names):

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from functools import partial
 from unittest import mock
 
 from helpers import TEXTS
 from helpers.fault_injection import Refused, Scenario, run_command
 
 ROWS = [{"text": f"text {number % 7} of many{' more' * (number % 3)}"} for number in range(12)]
+
+
+def run(line):
+    run_command(*line.split())
 
 
 def inputs_of(folder):
@@ -23,7 +28,7 @@ def inputs_of(folder):
         for step in (1, 2):
             write_checkpoint(inputs / "run" / f"checkpoint-{step}", seed=step)
         source = inputs / "run" / "checkpoint-2"
-        run_command("extract", source, inputs / "encoder", "--label", "old")
+        run(f"extract {source} {inputs}/encoder --label old")
         (inputs / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return inputs
 
@@ -56,12 +61,8 @@ def one_line(error):
     assert "; " in lines[0], "does not say what to do"
 
 
-def average(folder):
-    run_command("average", inputs_of(folder) / "run", folder / "mean", "--last", 2)
-
-
-def prepare_average(folder):
-    run_command("average", inputs_of(folder) / "run", folder / "mean", "--last", 1)
+def average(folder, *, last=2):
+    run(f"average {inputs_of(folder)}/run {folder}/mean --last {last}")
 
 
 class _Verified:
@@ -81,16 +82,9 @@ VERIFIED = _Verified()
 
 
 def extract(folder):
+    source = inputs_of(folder) / "run" / "checkpoint-1"
     with mock.patch("qwen3nb.extraction.extract.verify_export", VERIFIED):
-        run_command(
-            "extract",
-            inputs_of(folder) / "run" / "checkpoint-1",
-            folder / "encoder",
-            "--label",
-            "new",
-            "--max-length",
-            64,
-        )
+        run(f"extract {source} {folder}/encoder --label new --max-length 64")
 
 
 def prepare_extract(folder):
@@ -98,10 +92,8 @@ def prepare_extract(folder):
 
 
 def encode(folder):
-    texts, output = inputs_of(folder) / "texts.jsonl", folder / "v.npy"
-    run_command(
-        "encode", "--model", inputs_of(folder) / "encoder", "--input", texts, "--out", output
-    )
+    inputs = inputs_of(folder)
+    run(f"encode --model {inputs}/encoder --input {inputs}/texts.jsonl --out {folder}/v.npy")
 
 
 def prepare_encode(folder):
@@ -109,18 +101,9 @@ def prepare_encode(folder):
 
 
 def shards(folder):
+    texts = inputs_of(folder) / "texts.jsonl"
     with mock.patch("qwen3nb.vectors.encode_file.AT_ONCE", 4):
-        run_command(
-            "encode",
-            "--model",
-            "random:8",
-            "--shards",
-            3,
-            "--out",
-            folder / "v",
-            "--input",
-            inputs_of(folder) / "texts.jsonl",
-        )
+        run(f"encode --model random:8 --shards 3 --out {folder}/v --input {texts}")
 
 
 def whole_parts(folder):
@@ -152,7 +135,7 @@ def old_or_new_encoder(folder):
     assert labels <= {"old", "new"}
 
 
-AVERAGE = Scenario(average, prepare=prepare_average, refusal=one_line)
+AVERAGE = Scenario(average, prepare=partial(average, last=1), refusal=one_line)
 EXTRACT = Scenario(extract, prepare=prepare_extract, refusal=one_line)
 TWO_RENAMES = Scenario(
     extract_by_two_renames,

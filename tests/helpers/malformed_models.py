@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
 from helpers import TEXTS
+from helpers.archetypes import sentence, write_transformer
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
-from helpers.tiny_models import BERT, QWEN
 
 ROWS = 448
 KINDS = ("seq2seq", "encoder", "bert", "mpnet", "xlm-roberta", "qwen3", "llama", "t5", "reranker")
@@ -25,56 +24,15 @@ KINDS = ("seq2seq", "encoder", "bert", "mpnet", "xlm-roberta", "qwen3", "llama",
 
 def write_model(kind, folder, tokenizer_folder):
     """Write a tiny model of a kind that needs no training of its own."""
-    import transformers
-
     if kind == "reranker":
         return write_reranker(folder, tie_word_embeddings=False)
-    torch.manual_seed(0)
-    small = {**BERT, "vocab_size": ROWS}
-    if kind == "llama":
-        config = transformers.LlamaConfig(**small, num_key_value_heads=2)
-        model = transformers.LlamaForCausalLM(config)
-    elif kind == "t5":
-        config = transformers.T5Config(
-            vocab_size=ROWS, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4
-        )
-        model = transformers.T5Model(config)
-    else:
-        return _write_sentence_transformer(kind, small, folder, tokenizer_folder)
-    model.save_pretrained(folder)
-    _copy(tokenizer_folder, folder)
-    return folder
-
-
-def _write_sentence_transformer(kind, small, folder, tokenizer_folder):
-    import transformers
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import (
-        Dense,
-        LayerNorm,
-        Normalize,
-        Pooling,
-        Transformer,
-    )
-
+    plain = {"llama": ("Llama", "ForCausalLM"), "t5": ("T5", "Model")}
+    if kind in plain:
+        return write_transformer(folder, tokenizer_folder, *plain[kind])
     family = {"bert": "Bert", "mpnet": "MPNet", "xlm-roberta": "XLMRoberta", "qwen3": "Qwen3"}[kind]
-    fields = {**QWEN, "vocab_size": ROWS} if kind == "qwen3" else small
-    config = getattr(transformers, f"{family}Config")(**fields)
-    inside = folder.with_name(f"{folder.name}-inside")
-    getattr(transformers, f"{family}Model")(config).save_pretrained(inside)
-    _copy(tokenizer_folder, inside)
-    first = Transformer(str(inside))
-    first.max_seq_length = 32
-    more = [Dense(32, 16), LayerNorm(16)] if kind == "bert" else []
-    modules = [first, Pooling(32, "mean"), *more, Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder), create_model_card=False)
-    shutil.rmtree(inside)
+    more = [lambda m: m.Dense(32, 16), lambda m: m.LayerNorm(16)] if kind == "bert" else []
+    sentence(*more, lambda m: m.Normalize(), family=family)(folder, tokenizer_folder)
     return folder
-
-
-def _copy(tokenizer_folder, folder):
-    for file in Path(tokenizer_folder).iterdir():
-        shutil.copyfile(file, folder / file.name)
 
 
 def vectors(kind, folder):
@@ -141,39 +99,20 @@ def _embedding(tensors):
 
 
 def _put(pick, value):
-    def change(tensors):
-        name = pick(tensors)
-        tensors[name] = value(tensors[name])
-
-    return _changed(change)
+    return _changed(lambda tensors: tensors.update({pick(tensors): value(tensors[pick(tensors)])}))
 
 
 def _poke(number):
-    def value(tensor):
-        tensor = tensor.clone()
-        tensor.view(-1)[3] = number
-        return tensor
-
-    return value
+    return lambda tensor: tensor.flatten().index_fill(0, torch.tensor(3), number).view_as(tensor)
 
 
 def _drop(pick):
-    return _changed(lambda tensors: tensors.pop(pick(tensors)) is None)
+    return _changed(lambda tensors: tensors.pop(pick(tensors)))
 
 
 def _layer(tensors):
     part = next(p for p in ("layers.1.", "layer.1.", "block.1.") if any(p in n for n in tensors))
     return [name for name in tensors if part in name and "decoder." not in name]
-
-
-def _drop_layer(tensors):
-    for name in _layer(tensors):
-        del tensors[name]
-
-
-def _another_layer(tensors):
-    for name in _layer(tensors):
-        tensors[name.replace(".1.", ".2.", 1)] = tensors[name].clone()
 
 
 def _prefixed(prefix, *, all_of_them=True):
@@ -184,44 +123,27 @@ def _prefixed(prefix, *, all_of_them=True):
     return _changed(change)
 
 
-def _in_shards(folder):
+def _shards(change=lambda *_: None):
     """Store the weights in two shards with an index."""
-    tensors = load_file(_weights(folder))
-    names = sorted(tensors)
-    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for file, part in shards.items():
-        save_file({n: tensors[n] for n in part}, folder / file, metadata={"format": "pt"})
-    where = {name: file for file, part in shards.items() for name in part}
-    _weights(folder).unlink()
-    return where
 
-
-def _index(folder, where):
-    file = folder / "model.safetensors.index.json"
-    file.write_text(json.dumps({"metadata": {}, "weight_map": where}))
-
-
-def _shards(change):
     def apply(folder):
-        where = _in_shards(folder)
-        change(folder, where)
-        _index(folder, where)
+        tensors = load_file(_weights(folder))
+        names = sorted(tensors)
+        shards = {
+            "a.safetensors": {name: tensors[name] for name in names[::2]},
+            "b.safetensors": {name: tensors[name] for name in names[1::2]},
+        }
+        where = {name: file for file, part in shards.items() for name in part}
+        change(where, *shards.values())
+        for file, part in shards.items():
+            if part:
+                save_file(part, folder / file, metadata={"format": "pt"})
+        _weights(folder).unlink()
+        index = {"metadata": {}, "weight_map": where}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
         return True
 
     return apply
-
-
-def _other_step(folder, where):
-    tensors = load_file(folder / "b.safetensors")
-    tensors.pop(sorted(tensors)[0])
-    save_file(tensors, folder / "b.safetensors", metadata={"format": "pt"})
-
-
-def _twice(folder, where):
-    tensors = load_file(folder / "b.safetensors")
-    other = load_file(folder / "a.safetensors")
-    name = sorted(other)[0]
-    save_file({**tensors, name: other[name] + 1}, folder / "b.safetensors")
 
 
 def _beside(name):
@@ -262,8 +184,10 @@ WEIGHTS = {
     "missing matrix": _drop(_inner),
     "missing norm": _drop(_norm),
     "missing embedding": _drop(_embedding),
-    "missing layer": _changed(_drop_layer),
-    "another layer": _changed(_another_layer),
+    "missing layer": _changed(lambda t: [t.pop(name) for name in _layer(t)]),
+    "another layer": _changed(
+        lambda t: t.update({n.replace(".1.", ".2.", 1): t[n].clone() for n in _layer(t)})
+    ),
     "a stranger": _changed(lambda tensors: tensors.update({"stranger.weight": torch.ones(2)})),
     "a head": _changed(lambda t: t.update({"cls.predictions.bias": torch.ones(ROWS)})),
     "position_ids": _changed(
@@ -274,11 +198,11 @@ WEIGHTS = {
     "_orig_mod.": _prefixed("_orig_mod."),
     "one module.": _prefixed("module.", all_of_them=False),
     "model. once more": _prefixed("model."),
-    "in shards": _shards(lambda folder, where: None),
-    "a shard of another step": _shards(_other_step),
-    "a missing shard": _shards(lambda folder, where: (folder / "b.safetensors").unlink()),
-    "in two shards": _shards(_twice),
-    "in the index only": _shards(lambda folder, where: where.update(ghost="a.safetensors")),
+    "in shards": _shards(),
+    "a shard of another step": _shards(lambda where, a, b: b.pop(min(b))),
+    "a missing shard": _shards(lambda where, a, b: b.clear()),
+    "in two shards": _shards(lambda where, a, b: b.update({min(a): a[min(a)] + 1})),
+    "in the index only": _shards(lambda where, a, b: where.update(ghost="a.safetensors")),
     "two sources": _beside("model-00001-of-00002.safetensors"),
     "another format beside": _beside("shard-00001-model-00001-of-00001.safetensors"),
     "pickled": _as_bin(lambda tensors: None),
@@ -287,125 +211,100 @@ WEIGHTS = {
 }
 
 
-def _set(value, *names, file="config.json"):
-    """Set the first of the ``names`` that the configuration has."""
-
-    def apply(folder):
-        if not (folder / file).is_file():
-            return False
-        fields = json.loads((folder / file).read_text())
-        name = next((each for each in names if each in fields), None)
-        if name is None:
-            return False
-        fields[name] = value
-        (folder / file).write_text(json.dumps(fields))
-        return True
-
-    return apply
-
-
-def _add(value, name, file="config.json"):
-    def apply(folder):
-        if not (folder / file).is_file():
-            return False
-        fields = json.loads((folder / file).read_text())
-        (folder / file).write_text(json.dumps({**fields, name: value}))
-        return True
-
-    return apply
-
-
 def _rewrite(change, file="config.json"):
+    """Change the bytes of a file, if there is one and ``change`` returns others."""
+
     def apply(folder):
         if not (folder / file).is_file():
             return False
         raw = (folder / file).read_bytes()
-        (folder / file).write_bytes(change(raw))
-        return True
+        changed = change(raw)
+        (folder / file).write_bytes(changed)
+        return changed != raw
 
     return apply
 
 
-SETTINGS = {
-    "layers": ("num_hidden_layers", "num_layers"),
-    "width": ("hidden_size", "d_model"),
-    "feed-forward": ("intermediate_size", "d_ff"),
-    "heads": ("num_attention_heads", "num_heads"),
-    "rows": ("vocab_size",),
-    "positions": ("max_position_embeddings", "n_positions"),
-    "shared heads": ("num_key_value_heads",),
-    "head width": ("head_dim", "_head_dim", "d_kv"),
-    "epsilon": ("layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon"),
-}
-VALUES = {
-    "zero": 0,
-    "negative": -3,
-    "absurd": 10**12,
-    "large": 997,
-    "a string": "32",
-    "a fraction": 2.5,
-    "a boolean": True,
-    "a list": [2],
-    "an object": {"a": 1},
-    "NaN": float("nan"),
-    "infinite": float("inf"),
-}
+def _set(value, *names, file="config.json"):
+    """Set the first of the ``names`` that the configuration has."""
+
+    def change(raw):
+        fields = json.loads(raw)
+        name = next((each for each in names if each in fields), None)
+        return raw if name is None else json.dumps({**fields, name: value}).encode()
+
+    return _rewrite(change, file)
 
 
-def _nested(levels):
-    return lambda raw: raw.rstrip()[:-1] + b', "x": ' + b"[" * levels + b"]" * levels + b"}"
+def _add(value, name, file="config.json"):
+    return _rewrite(lambda raw: json.dumps({**json.loads(raw), name: value}).encode(), file)
 
 
+def _text(text, file="config.json"):
+    return _rewrite(lambda raw: text, file)
+
+
+def _each(file, **cases):
+    """A case per field and value of a configuration."""
+    return {f"{name} {value!r}": _add(value, name, file) for name in cases for value in cases[name]}
+
+
+def _longer(text):
+    """Add to a JSON object, in any spelling."""
+    return _rewrite(lambda raw: raw.rstrip()[:-1] + b", " + text + b"}")
+
+
+LAYERS, HEADS = ("num_hidden_layers", "num_layers"), ("num_attention_heads", "num_heads")
+EPSILON = ("layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon")
+POSITIONS = ("max_position_embeddings", "n_positions")
+SETTINGS = (
+    *(LAYERS, HEADS, EPSILON, POSITIONS, ("hidden_size", "d_model")),
+    *(("intermediate_size", "d_ff"), ("vocab_size",), ("num_key_value_heads",)),
+    ("head_dim", "_head_dim", "d_kv"),
+)
+INFINITE, NAN = float("inf"), float("nan")
 GRID = {
-    f"{setting} {what}": _set(value, *names)
-    for setting, names in SETTINGS.items()
-    for what, value in VALUES.items()
+    f"{names[0]} {value!r}": _set(value, *names)
+    for names in SETTINGS
+    for value in (0, -3, 10**12, 997, "32", 2.5, True, [2], {"a": 1}, NAN, INFINITE)
     # An epsilon of True or a larger limit are other settings, not malformed ones.
-    if (setting, what) not in (("positions", "large"), ("epsilon", "large"))
+    if not (value == 997 and names in (POSITIONS, EPSILON))
 }
 CONFIGURATION = {
-    "one layer": _set(1, *SETTINGS["layers"]),
-    "three layers": _set(3, *SETTINGS["layers"]),
-    "heads that do not divide": _set(5, *SETTINGS["heads"]),
+    "one layer": _set(1, *LAYERS),
+    "three layers": _set(3, *LAYERS),
+    "heads that do not divide": _set(5, *HEADS),
     "shared heads that do not divide": _set(3, "num_key_value_heads"),
     "unknown activation": _set("sigmoidal", "hidden_act", "feed_forward_proj"),
     "activation as a number": _set(7, "hidden_act", "feed_forward_proj"),
-    "layer types of another number": _add(["full_attention"] * 5, "layer_types"),
-    "layer types as a string": _add("full_attention", "layer_types"),
-    "unknown layer types": _add(["imaginary"] * 2, "layer_types"),
-    "padding beyond": _set(10**6, "pad_token_id"),
-    "padding as a string": _set("0", "pad_token_id"),
-    "quantised": _add(
-        {"quant_method": "bitsandbytes", "load_in_4bit": True}, "quantization_config"
+    **_each(
+        "config.json",
+        layer_types=(["full_attention"] * 5, "full_attention", ["imaginary"] * 2),
+        quantization_config=({"quant_method": "bitsandbytes", "load_in_4bit": True},),
+        transformers_weights=("other.safetensors",),
+        auto_map=({"AutoModel": "evil.Evil", "AutoConfig": "evil.Config"},),
+        _attn_implementation=("someone/kernel",),
+        model_type=("imaginary", 7, "gpt2"),
+        tie_word_embeddings=("false",),
     ),
-    "other weights": _add("other.safetensors", "transformers_weights"),
-    "foreign code": _add({"AutoModel": "evil.Evil", "AutoConfig": "evil.Config"}, "auto_map"),
-    "foreign attention": _add("someone/kernel", "_attn_implementation"),
-    "unknown type": _set("imaginary", "model_type"),
-    "type as a number": _set(7, "model_type"),
-    "another type": _set("gpt2", "model_type"),
-    "theta of zero": _set({"rope_type": "default", "rope_theta": 0}, "rope_parameters"),
-    "theta as text": _set({"rope_type": "default", "rope_theta": "1e6"}, "rope_parameters"),
-    "unknown rope": _set({"rope_type": "imaginary", "rope_theta": 1e4}, "rope_parameters"),
+    **{f"padding {value!r}": _set(value, "pad_token_id") for value in (10**6, "0")},
+    **{
+        f"rope {kind} {theta!r}": _set({"rope_type": kind, "rope_theta": theta}, "rope_parameters")
+        for kind, theta in (("default", 0), ("default", "1e6"), ("imaginary", 1e4))
+    },
     "dropout": _set(-1, "attention_dropout", "attention_probs_dropout_prob", "dropout_rate"),
-    "tied as text": _add("false", "tie_word_embeddings"),
-    "no fields": _rewrite(lambda raw: b"{}"),
-    "empty": _rewrite(lambda raw: b""),
-    "a list": _rewrite(lambda raw: b"[]"),
-    "null": _rewrite(lambda raw: b"null"),
+    **{f"the text {text!r}": _text(text) for text in (b"{}", b"", b"[]", b"null")},
     "cut": _rewrite(lambda raw: raw[: len(raw) // 2]),
-    "twice": _rewrite(lambda raw: raw.rstrip()[:-1] + b', "vocab_size": 9, "vocab_size": 448}'),
     "byte order mark": _rewrite(lambda raw: b"\xef\xbb\xbf" + raw),
     "UTF-16": _rewrite(lambda raw: raw.decode().encode("utf-16")),
     "NUL": _rewrite(lambda raw: raw + b"\0"),
-    "1e999": _rewrite(lambda raw: raw.rstrip()[:-1] + b', "initializer_range": 1e999}'),
-    "a number of 5,000 digits": _rewrite(
-        lambda raw: raw.rstrip()[:-1] + b', "x": ' + b"9" * 5000 + b"}"
-    ),
-    "deep": _rewrite(_nested(200)),
-    "deeper": _rewrite(_nested(100_000)),
+    "twice": _longer(b'"vocab_size": 9, "vocab_size": 448'),
+    "1e999": _longer(b'"initializer_range": 1e999'),
+    "5,000 digits": _longer(b'"x": ' + b"9" * 5000),
+    "deep": _longer(b'"x": ' + b"[" * 200 + b"]" * 200),
+    "deeper": _longer(b'"x": ' + b"[" * 100_000 + b"]" * 100_000),
     "generation: cut": _rewrite(lambda raw: raw[:10], "generation_config.json"),
-    "generation: a list": _rewrite(lambda raw: b"[]", "generation_config.json"),
+    "generation: a list": _text(b"[]", "generation_config.json"),
 }
 MODULES = "modules.json"
 LENGTHS = "sentence_bert_config.json"
@@ -420,11 +319,7 @@ def _modules(change):
 
 
 def _entry(index, **fields):
-    def change(modules):
-        modules[index] = {**modules[index], **fields}
-        return modules
-
-    return _modules(change)
+    return _modules(lambda m: [*m[:index], {**m[index], **fields}, *m[index + 1 :]])
 
 
 def _unlink(file):
@@ -439,13 +334,7 @@ def _unlink(file):
 
 def _dense(change):
     def apply(folder):
-        file = folder / "2_Dense" / "model.safetensors"
-        if not file.is_file():
-            return False
-        tensors = load_file(file)
-        change(tensors)
-        save_file(tensors, file, metadata={"format": "pt"})
-        return True
+        return _changed(change)(folder / "2_Dense") if (folder / "2_Dense").is_dir() else False
 
     return apply
 
@@ -455,83 +344,77 @@ SENTENCE_MODULES = {
     "modules as an object": _modules(lambda modules: {"0": modules[0]}),
     "modules: cut": _rewrite(lambda raw: raw[:20], MODULES),
     "module without a type": _modules(lambda modules: [{"idx": 0, "name": "0", "path": ""}]),
-    "module of another library": _entry(1, type="os.system"),
-    "module that does not exist": _entry(1, type="sentence_transformers.models.Imaginary"),
-    "module of the library's own": _entry(1, type="sentence_transformers.util.http_get"),
-    "module above": _entry(1, path="../1_Pooling"),
-    "module at an absolute path": _entry(1, path="/etc"),
-    "module with no folder": _entry(1, path="7_Nothing"),
-    "path as a number": _entry(1, path=7),
+    **{
+        f"module {kind}": _entry(1, type=kind)
+        for kind in (
+            "os.system",
+            "sentence_transformers.models.Imaginary",
+            "sentence_transformers.util.http_get",
+        )
+    },
+    **{f"path {path!r}": _entry(1, path=path) for path in ("../1_Pooling", "/etc", "7_Nothing", 7)},
     "same name twice": _entry(1, name="0"),
     "transformer twice": _modules(lambda modules: [modules[0], *modules]),
     "only the pooling": _modules(lambda modules: modules[1:]),
     "no pooling": _unlink(POOLING),
-    "pooling: cut": _rewrite(lambda raw: raw[:9], POOLING),
-    "pooling: a list": _rewrite(lambda raw: b"[]", POOLING),
-    "pooling: width": _add("32", "embedding_dimension", POOLING),
-    "pooling: negative width": _add(-32, "embedding_dimension", POOLING),
-    "pooling: another width": _add(64, "embedding_dimension", POOLING),
-    "pooling: unknown": _add("median", "pooling_mode", POOLING),
-    "pooling: a number": _add(7, "pooling_mode", POOLING),
-    "pooling: none": _add([], "pooling_mode", POOLING),
-    "pooling: text for a flag": _rewrite(
-        lambda raw: (
-            b'{"embedding_dimension": 32, "pooling_mode_cls_token": "false",'
-            b' "pooling_mode_mean_tokens": true}'
-        ),
+    "no dense configuration": _unlink(DENSE),
+    "no dense weights": _unlink("2_Dense/model.safetensors"),
+    **{f"{file}: cut": _rewrite(lambda raw: raw[:9], file) for file in (POOLING, LENGTHS, ROOT)},
+    **{f"{file}: a list": _text(b"[]", file) for file in (POOLING, LENGTHS, ROOT)},
+    **_each(
+        POOLING,
+        embedding_dimension=("32", -32, 64),
+        pooling_mode=("median", 7, []),
+        include_prompt=("no",),
+        strange=(1,),
+    ),
+    "pooling: text for a flag": _text(
+        b'{"embedding_dimension": 32, "pooling_mode_cls_token": "false",'
+        b' "pooling_mode_mean_tokens": true}',
         POOLING,
     ),
-    "pooling: no flag": _rewrite(
-        lambda raw: b'{"embedding_dimension": 32, "pooling_mode_cls_token": false}', POOLING
+    "pooling: no flag": _text(
+        b'{"embedding_dimension": 32, "pooling_mode_cls_token": false}', POOLING
     ),
-    "pooling: prompt as text": _add("no", "include_prompt", POOLING),
-    "pooling: strange key": _add(1, "strange", POOLING),
-    "length: a string": _add("32", "max_seq_length", LENGTHS),
-    "length: zero": _add(0, "max_seq_length", LENGTHS),
-    "length: negative": _add(-1, "max_seq_length", LENGTHS),
-    "length: a fraction": _add(1.5, "max_seq_length", LENGTHS),
-    "length: beyond the positions": _add(2_000, "max_seq_length", LENGTHS),
-    "length: cut": _rewrite(lambda raw: raw[:9], LENGTHS),
-    "length: a list": _rewrite(lambda raw: b"[1]", LENGTHS),
-    "length: lower case as text": _add("false", "do_lower_case", LENGTHS),
-    "arguments: subfolder": _add({"subfolder": ".."}, "model_args", LENGTHS),
-    "arguments: sizes": _add({"ignore_mismatched_sizes": True}, "model_args", LENGTHS),
-    "arguments: names": _add({"key_mapping": {"query": "key"}}, "model_args", LENGTHS),
-    "arguments: a list": _add([1], "model_args", LENGTHS),
-    "arguments: code": _add({"trust_remote_code": True}, "model_args", LENGTHS),
-    "another tokenizer": _add("bert-base-uncased", "tokenizer_name_or_path", LENGTHS),
-    "unknown task": _add("dreaming", "transformer_task", LENGTHS),
-    "strange setting": _add(1, "strange", LENGTHS),
-    "dense: features": _add(31, "in_features", DENSE),
-    "dense: negative": _add(-16, "out_features", DENSE),
-    "dense: absurd": _add(10**12, "out_features", DENSE),
-    "dense: large": _add(900_000, "in_features", DENSE),
-    "dense: text": _add("16", "out_features", DENSE),
-    "dense: bias as text": _add("true", "bias", DENSE),
-    "dense: no bias": _add(False, "bias", DENSE),
-    "dense: residual": _add(True, "use_residual", DENSE),
-    "dense: activation": _add("evil.Evil", "activation_function", DENSE),
-    "dense: activation that is none": _add("torch.save", "activation_function", DENSE),
+    **_each(
+        LENGTHS,
+        max_seq_length=("32", 0, -1, 1.5, 2_000),
+        do_lower_case=("false",),
+        model_args=(
+            {"subfolder": ".."},
+            {"ignore_mismatched_sizes": True},
+            {"key_mapping": {"query": "key"}},
+            [1],
+            {"trust_remote_code": True},
+        ),
+        tokenizer_name_or_path=("bert-base-uncased",),
+        transformer_task=("dreaming",),
+        strange=(1,),
+    ),
+    **_each(
+        DENSE,
+        in_features=(31, 900_000),
+        out_features=(-16, 10**12, "16"),
+        bias=("true", False),
+        use_residual=(True,),
+        activation_function=("evil.Evil", "torch.save"),
+    ),
     "dense: missing": _dense(lambda tensors: tensors.pop("linear.bias")),
     "dense: extra": _dense(lambda tensors: tensors.update(extra=torch.ones(2))),
     "dense: shape": _dense(lambda t: t.update({"linear.bias": torch.ones(3)})),
     "dense: type": _dense(lambda t: t.update({"linear.bias": torch.ones(16).long()})),
     "dense: NaN": _dense(lambda t: t["linear.weight"].view(-1)[:1].fill_(float("nan"))),
     "dense: prefix": _dense(lambda t: t.update({"module.linear.bias": t.pop("linear.bias")})),
-    "dense: no weights": _unlink("2_Dense/model.safetensors"),
-    "dense: no configuration": _unlink(DENSE),
-    "norm: dimension": _add(8, "dimension", NORM),
-    "norm: text": _add("16", "dimension", NORM),
-    "root: cut": _rewrite(lambda raw: raw[:9], ROOT),
-    "root: a list": _rewrite(lambda raw: b"[]", ROOT),
-    "root: prompts": _add(["query: "], "prompts", ROOT),
-    "root: a prompt as a number": _add({"query": 7}, "prompts", ROOT),
-    "root: unknown default": _add("nobody", "default_prompt_name", ROOT),
-    "root: unknown similarity": _add("taste", "similarity_fn_name", ROOT),
-    "root: similarity as a number": _add(7, "similarity_fn_name", ROOT),
-    "root: truncated vectors": _add(-5, "truncate_dim", ROOT),
-    "root: requirements": _add({"imaginary": ">=1"}, "requirements", ROOT),
-    "root: version": _add("x", "__version__", ROOT),
+    **_each(NORM, dimension=(8, "16")),
+    **_each(
+        ROOT,
+        prompts=(["query: "], {"query": 7}),
+        default_prompt_name=("nobody",),
+        similarity_fn_name=("taste", 7),
+        truncate_dim=(-5,),
+        requirements=({"imaginary": ">=1"},),
+        __version__=("x",),
+    ),
 }
 FAMILIES = {
     "weights": WEIGHTS,

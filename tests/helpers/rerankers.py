@@ -45,6 +45,11 @@ def write_reranker(folder, *, family="Qwen3", seed=0, spread=0.3, **changes):
     return folder
 
 
+def rows_of(reranker, query, documents):
+    tokens = reranker._pairs.rows(query, documents)
+    return [[*tokens.shared, *rest] for rest in tokens.rests]
+
+
 def reference(folder, rows, *, left=True, dtype=torch.float32):
     """P(yes) as Qwen's own code computes it: padded batch, logits of everything, softmax."""
     from transformers import AutoModelForCausalLM, AutoTokenizer

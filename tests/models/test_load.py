@@ -5,6 +5,7 @@ The oracle is sentence-transformers on the same folder, and `mteb.evaluate` with
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -286,6 +287,25 @@ def replaced(folder, other):
     shutil.copytree(other, folder)
 
 
+def write_kind(kind, folder, exported, tokenizer_folder, *, other=False):
+    """Write a model of a kind, or ``other`` weights of the same shape."""
+    if kind == "reranker":
+        return write_reranker(folder, seed=int(other))
+    if kind == "static":
+        return write_model2vec(folder, clusters=5 if other else 0)
+    if kind == "words":
+        return words(folder, tokenizer_folder)
+    if kind == "encoder":
+        without_checksums(shutil.copytree(exported, folder))
+    else:
+        write_sentence_bert(folder, tokenizer_folder)
+    if other:
+        tensors = load_file(folder / "model.safetensors")
+        tensors = {name: tensor * 1.5 for name, tensor in tensors.items()}
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
 @pytest.mark.parametrize("when", ["before it is loaded", "after it was loaded"])
 @pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "static", "reranker"])
 def test_weights_replaced_while_they_load_give_no_vectors(
@@ -296,44 +316,32 @@ def test_weights_replaced_while_they_load_give_no_vectors(
     from qwen3nb.models.rerankers import load as load_of_rerankers
 
     folder, other = tmp_path / "model", tmp_path / "other"
-    if kind == "reranker":
-        write_reranker(folder, seed=0)
-        write_reranker(other, seed=1)
-    elif kind == "static":
-        write_model2vec(folder)
-        write_model2vec(other, clusters=5)
-    else:
-        source = exported if kind == "encoder" else tmp_path / "bert"
-        if kind != "encoder":
-            write_sentence_bert(source, tokenizer_folder)
-        for each in (folder, other):
-            shutil.copytree(source, each)
-        tensors = load_file(other / "model.safetensors")
-        tensors = {name: tensor * 1.5 for name, tensor in tensors.items()}
-        save_file(tensors, other / "model.safetensors", metadata={"format": "pt"})
-        for each in (folder, other) if kind == "encoder" else ():
-            without_checksums(each)
+    write_kind(kind, folder, exported, tokenizer_folder)
+    write_kind(kind, other, exported, tokenizer_folder, other=True)
     # Where the fingerprint is taken, and where what was loaded is wrapped.
-    module, name = (load_of_rerankers, "Reranker") if kind == "reranker" else (Encoder, "__init__")
-    home = load_of_rerankers if kind == "reranker" else load
-    run = load_of_rerankers.load_reranker if kind == "reranker" else load.load_encoder
+    ranks = kind == "reranker"
+    home, run = (load_of_rerankers, load_reranker) if ranks else (load, load_encoder)
+    module, name = (load_of_rerankers, "Reranker") if ranks else (Encoder, "__init__")
+    wrapped, taken = getattr(module, name), load.fingerprint
+
+    def wrap(*values, **options):
+        replaced(folder, other)
+        return wrapped(*values, **options)
+
+    def take(source):
+        content = taken(source)
+        replaced(folder, other)
+        return content
+
     with monkeypatch.context() as patched:
-        if when == "after it was loaded":
-            wrapped = getattr(module, name)
-            patched.setattr(
-                module, name, lambda *a, **k: (replaced(folder, other), wrapped(*a, **k))[1]
-            )
-        else:
-            taken = load.fingerprint
-            patched.setattr(
-                home, "fingerprint", lambda source: (taken(source), replaced(folder, other))[0]
-            )
+        late = when == "after it was loaded"
+        patched.setattr(*((module, name, wrap) if late else (home, "fingerprint", take)))
         with pytest.raises(SpecError, match="its files changed while the model was loaded"):
             run(folder)
     # Neither is in the cache or remembered under the identity of the other.
     new, same, old = run(folder), run(other), run(folder.with_name("before"))
     assert new.identity == same.identity != old.identity
-    if kind != "reranker":
+    if not ranks:
         vectors = [each.encode(list(TEXTS)) for each in (new, same, old)]
         np.testing.assert_array_equal(vectors[0], vectors[1])
         assert not np.allclose(vectors[0], vectors[2])
@@ -344,20 +352,15 @@ def test_weights_overwritten_after_they_were_loaded_change_nothing(
     kind, exported, tokenizer_folder, tmp_path
 ):
     folder = tmp_path / "model"
-    if kind == "encoder":
-        shutil.copytree(exported, folder)
-    elif kind == "sentence-transformers":
-        write_sentence_bert(folder, tokenizer_folder)
-    elif kind == "words":
-        words(folder, tokenizer_folder)
-    else:
-        write_reranker(folder)
-    if kind == "reranker":
-        model = load_reranker(folder, device="cpu")
-        use = lambda: model.score("a query", TEXTS).log_odds  # noqa: E731
-    else:
-        model = load_encoder(folder, cache=False)
-        use = lambda: model.encode(list(TEXTS))  # noqa: E731
+    write_kind(kind, folder, exported, tokenizer_folder)
+    load = load_reranker if kind == "reranker" else partial(load_encoder, cache=False)
+    model = load(folder, device="cpu")
+
+    def use():
+        if kind == "reranker":
+            return model.score("a query", TEXTS).log_odds
+        return model.encode(list(TEXTS))
+
     before = use()
     size = (folder / "model.safetensors").stat().st_size
     with (folder / "model.safetensors").open("r+b") as file:  # in its place, not renamed into it

@@ -400,6 +400,7 @@ class TrainedEncoder(Encoder):
         self._runner = Runner(
             encoder, pooling=options.pooling, normalize=options.normalize, batch_size=batch_size
         )
+        self.device, self.width = str(encoder.device), int(encoder.config.hidden_size)
         super().__init__(
             Source(
                 spec=type(model).__qualname__,
@@ -410,16 +411,6 @@ class TrainedEncoder(Encoder):
             Settings(batch_size=batch_size, cache=False, show_progress=False),
             settings={"fingerprint": uuid.uuid4().hex, "normalize": options.normalize},
         )
-
-    @property
-    def device(self) -> str:
-        """The device of the weights."""
-        return str(self._runner.model.device)
-
-    @property
-    def width(self) -> int:
-        """D, the length of a vector."""
-        return int(self._runner.model.config.hidden_size)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self._runner.batch_size = self.batch_size

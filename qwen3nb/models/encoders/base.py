@@ -36,8 +36,7 @@ from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.progress import EncodingProgress
-from qwen3nb.models.encoders.prompts import ROLES, prompt_for
-from qwen3nb.models.kinds.prompts import sentence_settings
+from qwen3nb.models.kinds.prompts import ROLES, prompt_for, sentence_settings
 from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
@@ -71,9 +70,13 @@ class Encoder(ABC):
         stats: work done so far.
         batch_size: texts per batch if they must be padded; changes no vector.
         show_progress: whether long encodings show a progress bar.
+        device: the device that the model runs on.
+        width: the length of a vector before it is cut to `dimensions`; set by each kind.
     """
 
     searches_only = False
+    device: str = "cpu"
+    width: int
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
@@ -89,14 +92,13 @@ class Encoder(ABC):
         Raises:
             SpecError: more ``dimensions`` than those of the model, or files that have changed.
         """
-        self.dimensions = None if given.dimensions == self.width else given.dimensions or None
-        if self.dimensions and not (
-            type(self.dimensions) is int and 0 < self.dimensions < self.width
-        ):
+        kept = given.dimensions or self.width
+        if type(kept) is not int or not 1 <= kept <= self.width:
             raise SpecError(
-                f"{source.label}: dimensions is {self.dimensions!r}; expected 1 to {self.width}, "
-                "the width of its vectors"
+                f"{source.label}: dimensions is {kept!r}; expected 1 to {self.width}, the width of "
+                "its vectors"
             )
+        self.dimensions = None if kept == self.width else kept
         cut = {"dimensions": self.dimensions} if self.dimensions else {}
         self.label = f"{source.label}-{self.dimensions}d" if cut else source.label
         self.source = source
@@ -141,11 +143,6 @@ class Encoder(ABC):
             self._cache = kept
 
     @property
-    def device(self) -> str:
-        """The device that the model runs on."""
-        return "cpu"
-
-    @property
     def identity(self) -> str:
         """SHA-256 of everything this encoder's vectors depend on."""
         return sha256_json(self.settings)
@@ -154,11 +151,6 @@ class Encoder(ABC):
     def dimension(self) -> int:
         """D, the length of a vector."""
         return self.dimensions or self.width
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """The length of a vector before it is cut to `dimensions`."""
 
     @abstractmethod
     def _embed(self, texts: Sequence[str]) -> Vectors:

@@ -20,20 +20,15 @@ class RandomEncoder(Encoder):
     """
 
     def __init__(self, source: Source, given: Settings) -> None:
-        self._seed, self._dimension = given.seed, int(source.spec.partition(":")[2] or 128)
-        settings = {"seed": self._seed, "dimension": self._dimension}
+        self._seed, self.width = given.seed, int(source.spec.partition(":")[2] or 128)
+        settings = {"seed": self._seed, "dimension": self.width}
         super().__init__(source, given, settings=settings)
-
-    @property
-    def width(self) -> int:
-        """The length of a vector."""
-        return self._dimension
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = []
         for text in texts:
             entropy = int.from_bytes(text_key(text)[:16], "little")
-            rows.append(np.random.default_rng([self._seed, entropy]).normal(size=self._dimension))
-        vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self._dimension)
+            rows.append(np.random.default_rng([self._seed, entropy]).normal(size=self.width))
+        vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self.width)
         unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit

@@ -19,7 +19,7 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
 from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
-from qwen3nb.models.gate.weights import check_finite, check_length, own_weights, refusing
+from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -31,7 +31,7 @@ from qwen3nb.models.modeling.runtime import (
     pick_device,
     special_tokens,
 )
-from qwen3nb.models.types import SpecError, Vectors
+from qwen3nb.models.types import SpecError, Vectors, refusing
 
 _POOLINGS = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
@@ -48,9 +48,9 @@ class SentenceTransformerEncoder(Encoder):
 
     def __init__(self, source: Source, given: Settings) -> None:
         _check_options(source, given)
-        self._model = _load(
-            source, device=pick_device(given.device), dtype=torch_dtype(given.dtype)
-        )
+        dtype = torch_dtype(given.dtype)
+        self._model = _load(source, device=pick_device(given.device), dtype=dtype)
+        self.device, self.width = str(self._model.device), self._model.get_embedding_dimension()
         name = f"{source.label}: max_length"
         check_length(self._model, given.max_length, name)
         if any(source.prompts.values()) and not all(
@@ -100,16 +100,6 @@ class SentenceTransformerEncoder(Encoder):
     def way(self) -> str:
         """How the model runs: ``packed``, ``varlen`` or ``sentence-transformers``."""
         return self.runner.way if self.runner is not None else "sentence-transformers"
-
-    @property
-    def device(self) -> str:
-        """The device that the model runs on."""
-        return str(self._model.device)
-
-    @property
-    def width(self) -> int:
-        """The length of a vector."""
-        return int(self._model.get_embedding_dimension())
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:

@@ -46,13 +46,13 @@ class StaticEncoder(Encoder):
                 f"{source.label} is a static model, the mean of its tokens' vectors; pooling, "
                 "prefix and append_eos are for transformers"
             )
-        self._device = pick_device(given.device)
+        self.device = pick_device(given.device)
         files = static_files(source.own_folder)
         assert files is not None  # noqa: S101 - the kind of its source
         rows, self._tokenizer = _load(source.own_folder, files)
         self._special = special_tokens(self._tokenizer)
-        self._table = torch.from_numpy(rows).to(self._device, torch_dtype(given.dtype))
-        self.parameters = self._table.numel()
+        self._table = torch.from_numpy(rows).to(self.device, torch_dtype(given.dtype))
+        self.parameters, self.width = self._table.numel(), int(self._table.shape[1])
         self.max_length: int | None = given.max_length
         # Characters after which a text is cut before it has tokens; the token that is left out.
         self._characters = self._unknown = None
@@ -80,16 +80,6 @@ class StaticEncoder(Encoder):
             },
         )
 
-    @property
-    def device(self) -> str:
-        """The device that holds the table."""
-        return self._device
-
-    @property
-    def width(self) -> int:
-        """The length of a row."""
-        return int(self._table.shape[1])
-
     def _embed(self, texts: Sequence[str]) -> Vectors:
         encodings = self._encodings(texts)
         for text, each in zip(texts, encodings, strict=True):
@@ -98,7 +88,7 @@ class StaticEncoder(Encoder):
         rows = [self._known(each.ids) for each in encodings]
         ends = np.cumsum([0, *map(len, rows)])
         flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64, count=ends[-1])
-        ids, starts = (torch.from_numpy(each).to(self._device) for each in (flat, ends[:-1]))
+        ids, starts = (torch.from_numpy(each).to(self.device) for each in (flat, ends[:-1]))
         with torch.inference_mode():
             vectors = F.embedding_bag(ids, self._table, starts, mode="mean").float()
             vectors = F.normalize(vectors, dim=-1, eps=1e-32) if self.normalize else vectors
@@ -118,12 +108,7 @@ class StaticEncoder(Encoder):
 
 
 def _load(folder: ModelFolder, files: StaticFiles) -> tuple[Vectors, Tokenizer]:
-    """Return the table and the tokenizer in ``folder``, which has been checked.
-
-    Raises:
-        ModelFolderError: a table that is malformed.
-        CheckpointError: a tokenizer that is malformed, or does not fit the table.
-    """
+    """Return the table and the tokenizer in ``folder``, which fit each other."""
     rows = read_table(folder.weights_in(files.weights))
     tokenizer = rust_tokenizer(folder.path / files.tokenizer)
     check_loaded(tokenizer, rows=len(rows), folder=folder)

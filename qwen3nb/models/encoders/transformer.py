@@ -38,7 +38,7 @@ class TransformerEncoder(Encoder):
     """
 
     def __init__(self, source: Source, given: Settings) -> None:
-        self._device = pick_device(given.device)
+        self.device = pick_device(given.device)
         stored = source.kind.stored(source.own_folder)
         pooling = given.pooling or stored.get("pooling") or source.pooling
         if pooling is None:
@@ -52,7 +52,7 @@ class TransformerEncoder(Encoder):
         dtype = torch_dtype(given.dtype)
         model = source.kind.model(source, dtype, bidirectional=given.bidirectional)
         check_length(model, given.max_length, f"{source.label}: max_length")
-        model = model.to(self._device)
+        model = model.to(self.device)
         self._tokenizer = load_tokenizer(source.model_folder, model.config)
         self._special = special_tokens(self._tokenizer)
         if given.prefix or given.append_eos:
@@ -60,6 +60,7 @@ class TransformerEncoder(Encoder):
             surround(self._tokenizer.backend_tokenizer, prefix=given.prefix, end=end)
         check_room(self._tokenizer, self.max_length, f"{source.label}: max_length")
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
+        self.width = int(model.config.get_text_config().hidden_size)
         attention = model.config._attn_implementation
         self.runner = Runner(
             model, pooling=pooling, normalize=self.normalize, batch_size=given.batch_size
@@ -80,16 +81,6 @@ class TransformerEncoder(Encoder):
                 "versions": library_versions(),
             },
         )
-
-    @property
-    def device(self) -> str:
-        """The device that the model runs on."""
-        return self._device
-
-    @property
-    def width(self) -> int:
-        """The length of a vector."""
-        return int(self.runner.model.config.get_text_config().hidden_size)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size

@@ -61,7 +61,8 @@ class WrappedEncoder(Encoder):
         self._options = (
             {"prompt": "", "batch_size": batch_size, "show_progress_bar": False} if named else {}
         )
-        self._dimension = self._embed_any(["a text"]).shape[1]
+        self.width = self._embed_any(["a text"]).shape[1]
+        self.device = str(getattr(model, "device", "cpu"))
         kind = f"{type(model).__module__}.{type(model).__qualname__}"
         super().__init__(
             Source(
@@ -77,16 +78,6 @@ class WrappedEncoder(Encoder):
             Settings(batch_size=batch_size, cache=bool(fingerprint), show_progress=show_progress),
             settings={"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"},
         )
-
-    @property
-    def device(self) -> str:
-        """The device that the object names, if any."""
-        return str(getattr(self._model, "device", "cpu"))
-
-    @property
-    def width(self) -> int:
-        """The length of a vector."""
-        return int(self._dimension)
 
     @property
     def similarity_name(self) -> str:

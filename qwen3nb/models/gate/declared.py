@@ -131,8 +131,7 @@ def as_exported(folder: ModelFolder) -> bool:
 def check_head(folder: ModelFolder) -> str:
     """Return the class that the weights of a pre-trained model were saved from.
 
-    Raises:
-        ModelFolderError: a class that is not known, or whose outputs are no states of texts.
+    One that is not known, or whose outputs are no states of texts, is refused.
     """
     head, file = _head(folder), folder.path / "config.json"
     ending = max((each for each in _HEADS if head.endswith(each)), key=len, default=None)
@@ -147,11 +146,7 @@ def check_head(folder: ModelFolder) -> str:
 
 
 def check_object(model: Any) -> None:
-    """Refuse a model of sentence-transformers in memory whose vectors are not those of texts.
-
-    Raises:
-        ModelFolderError: a sparse or multi-vector encoder, a cross-encoder or a router.
-    """
+    """Refuse a model of sentence-transformers in memory whose vectors are not those of texts."""
     name = type(model).__name__
     if (kind := getattr(model, "model_type", None)) in _MODEL_TYPES:
         if (archetype := _MODEL_TYPES[kind]) != _DENSE:

@@ -8,19 +8,16 @@ may only be absent if the states that are used do not depend on it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
-from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
-from qwen3nb.models.types import ModelFolderError, SpecError
+from qwen3nb.checkpoints.types import FLOATS, TensorEntry
+from qwen3nb.models.types import ModelFolderError, refusing
 
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3
-_LONGEST = 300
 
 
 def check_weights(
@@ -71,11 +68,7 @@ def check_weights(
 
 
 def check_encoder_weights(folder: ModelFolder) -> None:
-    """Check the encoder in a Qwen3 encoder-decoder; its decoder is not used.
-
-    Raises:
-        ModelFolderError: see `check_weights`.
-    """
+    """Check the encoder in a Qwen3 encoder-decoder; its decoder is not used."""
     import torch
 
     from qwen3nb.models.modeling.configuration import encoder_config
@@ -154,22 +147,6 @@ def check_finite(model: Any, folder: ModelFolder) -> None:
                 "finite weights. Use an earlier checkpoint, or float32 if the weights are larger "
                 "than float16 can hold"
             )
-
-
-@contextmanager
-def refusing(file: Path | ModelFolder, what: str) -> Iterator[None]:
-    """Translate what a library raises in the block into a `ModelFolderError` in one line.
-
-    It names the ``file`` or folder at fault and ``what`` could not be done, such as ``the
-    tokenizer cannot be loaded``. Errors of this package stay as they are.
-    """
-    try:
-        yield
-    except (SpecError, CheckpointError):
-        raise
-    except Exception as error:  # libraries raise bare Exceptions, too  # noqa: BLE001
-        reason = " ".join(str(error).split())[:_LONGEST]
-        raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
 
 
 def _dry_run(folder: ModelFolder, *, head: bool) -> tuple[Any, dict[str, Any]]:

@@ -132,13 +132,7 @@ class _RotaryAttention(_Successor):
 
 
 def heads_of(attention: Any, part: str, states: Tensor) -> Tensor:
-    """Return queries, keys or values (N, h, T, D): projected, and normed if the family does so.
-
-    Args:
-        attention: a layer with projections by these names, and a `head_dim`.
-        part: ``q``, ``k`` or ``v``.
-        states: normed states (N, T, H).
-    """
+    """Return the ``part`` ``q``, ``k`` or ``v`` of normed ``states`` (N, T, H), as (N, h, T, D)."""
     projected = getattr(attention, f"{part}_proj")(states)
     heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
     if hasattr(attention, norm := f"{part}_norm"):
@@ -147,12 +141,9 @@ def heads_of(attention: Any, part: str, states: Tensor) -> Tensor:
 
 
 def rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return ``heads`` (N, h, T, D), rotated by position (Su et al. 2021).
+    """Return queries or keys (N, h, T, D), rotated by position (Su et al. 2021).
 
-    Args:
-        heads: queries or keys.
-        cos: cosines (N or 1, T, D) of each token's angles, which the two halves share.
-        sin: their sines.
+    The two halves of D share the angles, whose cosines and sines are (N or 1, T, D).
     """
     half = heads.shape[-1] // 2
     cos, sin = cos.unsqueeze(1), sin[..., :half].unsqueeze(1)

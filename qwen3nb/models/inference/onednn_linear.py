@@ -119,11 +119,8 @@ def _cannot_run(*shapes: tuple[int, int]) -> ValueError:
 def prepack(model: nn.Module, *, force: bool = False) -> bool:
     """Replace the linear layers of ``model`` if `linear_library` says so; return whether it did.
 
-    The weights move into the new layers, so memory does not grow.
-
-    Args:
-        model: on a CPU in float32 or bfloat16; any other model is left unchanged.
-        force: replace whatever `linear_library` says, if the operator exists.
+    The weights move into the new layers, so memory does not grow. A model that is not on a CPU in
+    float32 or bfloat16 is left unchanged. With ``force``, `linear_library` is not consulted.
 
     Raises:
         ValueError: ``QWEN3NB_LINEAR`` names oneDNN, and it cannot run these layers.

@@ -37,24 +37,16 @@ ATTENTION = "qwen3nb_packed"
 FIXED_ROPES = ("default", "linear", "yarn", "llama3")
 
 
-@dataclass(frozen=True)
-class _TokenOrder:
-    """How an architecture treats token order."""
-
-    decoder: bool = False
-    after_padding: bool = False  # positions start after the id of the padding token
-
-
+# How an architecture treats token order: positions of an encoder may begin after the id of the
+# padding token.
 _FAMILIES = {
-    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": _TokenOrder(decoder=True),
-    "transformers.models.bert.modeling_bert.BertModel": _TokenOrder(),
-    "transformers.models.llama.modeling_llama.LlamaModel": _TokenOrder(decoder=True),
-    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": _TokenOrder(decoder=True),
-    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": _TokenOrder(decoder=True),
-    "transformers.models.roberta.modeling_roberta.RobertaModel": _TokenOrder(after_padding=True),
-    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _TokenOrder(
-        after_padding=True
-    ),
+    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": "decoder",
+    "transformers.models.bert.modeling_bert.BertModel": "encoder",
+    "transformers.models.llama.modeling_llama.LlamaModel": "decoder",
+    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": "decoder",
+    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": "decoder",
+    "transformers.models.roberta.modeling_roberta.RobertaModel": "after padding",
+    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": "after padding",
 }
 
 
@@ -133,12 +125,19 @@ class Packing:
             texts = len(list(same))
             groups.append((start, texts, length))
             start += texts * length
+        buckets = None
+        if self.products:
+            heads = int(model.config.num_attention_heads)
+            shared = int(getattr(model.config, "num_key_value_heads", None) or heads)
+            buckets = BucketLayout.of(
+                lengths.tolist(), heads=(heads, shared), causal=self.causal, dtype=model.dtype
+            )
         layout = PackedLayout(
             tuple(groups),
             causal=self.causal,
             limits=sent(torch.nn.functional.pad(ends, (1, 0)).int(), model.device),
             kernel=self.kernel,
-            buckets=self._buckets(model, lengths.tolist()) if self.products else None,
+            buckets=buckets,
         )
         ids = torch.tensor([list(chain.from_iterable(rows))])
         positions = torch.arange(start) - (ends - lengths).repeat_interleave(lengths) + self.first
@@ -149,30 +148,19 @@ class Packing:
         )
         return output.last_hidden_state[0], layout
 
-    def _buckets(self, model: Any, lengths: list[int]) -> BucketLayout | None:
-        config = model.config
-        heads = int(config.num_attention_heads)
-        groups = getattr(config, "num_key_value_heads", None) or heads
-        return BucketLayout.of(
-            lengths, heads=(heads, int(groups)), causal=self.causal, dtype=model.dtype
-        )
-
 
 def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
     """Return how ``model`` runs packed, or None if it must be padded (see the rule above)."""
-    kind = type(model)
-    family = _FAMILIES.get(f"{kind.__module__}.{kind.__qualname__}")
-    config = model.config
-    if (
-        family is None
-        or other_layers(config)
-        or rope_type(config) not in FIXED_ROPES
-        or (not family.decoder and getattr(config, "is_decoder", False))
-    ):
+    kind, config = type(model), model.config
+    order = _FAMILIES.get(f"{kind.__module__}.{kind.__qualname__}")
+    decoder = order == "decoder"
+    if order is None or other_layers(config) or rope_type(config) not in FIXED_ROPES:
+        return None
+    if not decoder and getattr(config, "is_decoder", False):
         return None
     return Packing(
-        causal=family.decoder and bool(getattr(config, "is_causal", True)),
-        first=config.pad_token_id + 1 if family.after_padding else 0,
+        causal=decoder and bool(getattr(config, "is_causal", True)),
+        first=config.pad_token_id + 1 if order == "after padding" else 0,
         kernel=kernel,
     )
 

@@ -171,15 +171,7 @@ class PrefixModel:
     """A causal transformer without its output matrix that runs texts after a cached prefix."""
 
     def __init__(self, model: Any) -> None:
-        """Take over ``model``, which must not be used elsewhere afterwards.
-
-        Args:
-            model: transformers' Qwen3, Qwen2 or Llama without a head, on its device, in
-                evaluation mode.
-
-        Raises:
-            SpecError: an architecture that `check_causal` refuses.
-        """
+        """Take over a model without a head that passes `check_causal`, in evaluation mode."""
         check_causal(model.config)
         attend_with(model, ATTENTION, _attention)
         self._products = runs_as_products(model)
@@ -226,12 +218,7 @@ class PrefixModel:
 
 
 def check_causal(config: Any) -> None:
-    """Refuse a model whose prefix cannot be cached.
-
-    Raises:
-        SpecError: another family, a bidirectional model, sliding windows, or rotary
-            frequencies that change with the length; says which.
-    """
+    """Refuse a model whose prefix cannot be cached, with a `SpecError` that says why."""
     rope, odd = rope_type(config), other_layers(config)
     if config.model_type not in _FAMILIES:
         why = f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"

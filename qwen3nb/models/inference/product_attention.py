@@ -165,16 +165,10 @@ def attend_after(
 ) -> Tensor:
     """Return attention (N, R, h, D) of N texts to a prefix that they share, and to themselves.
 
-    The prefix is read where it is: the queries of all texts meet it in one product.
-
-    Args:
-        prefix: keys and values (1, k, P, D).
-        query: (N, h, R, D).
-        key: keys (N, k, T, D) of the texts.
-        value: their values (N, k, T, D).
-        bias: added to scores of their own tokens: (R, T), or (N, 1, R, T).
-        scale: multiplied with all scores.
-        space: at least N * h * R * (P + T) numbers, to be overwritten with scores.
+    The prefix is read where it is: the queries (N, h, R, D) of all texts meet its keys and values
+    (1, k, P, D) in one product. ``key`` and ``value`` are those of the texts (N, k, T, D), ``bias``
+    (R, T) or (N, 1, R, T) is added to the scores of their own tokens, and ``space`` of at least
+    N * h * R * (P + T) numbers is overwritten with scores.
     """
     texts, heads, rows, size = query.shape
     k, own, shared = key.shape[1], key.shape[2], prefix[0].shape[2]

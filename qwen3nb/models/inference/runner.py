@@ -68,19 +68,16 @@ class Runner:
         packed: bool = True,
         linear: str = "auto",
     ) -> None:
-        """Take over ``model``, which must not be used elsewhere afterwards.
+        """Take over a transformers ``model`` on its device, not to be used elsewhere afterwards.
 
         Args:
-            model: a transformers model, on its device, in evaluation mode.
+            model: in evaluation mode.
             pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
             normalize: whether vectors have length 1.
             batch_size: maximum number of texts per forward pass, if texts are padded.
             budget: tokens per forward pass; None for what suits the device and fits.
             packed: whether to pack if the model can be packed.
             linear: ``auto`` (what is faster on this processor), ``onednn`` or ``torch``.
-
-        Raises:
-            ValueError: an unknown ``linear``.
         """
         one_of("linear", linear, _LINEARS)
         self.model, self.pooling, self.normalize = model, pooling, normalize
@@ -109,18 +106,10 @@ class Runner:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Vectors:
-        """Return vectors (N, H) of N texts; see `vectors`.
+        """Return vectors (N, H) of N texts, those of similar length next to each other.
 
         On a GPU the texts go through in blocks, and a thread tokenises the next one. On a CPU
-        the thread would only take a core from the model.
-
-        Args:
-            texts: at least one, those of similar length next to each other.
-            tokenise: returns the token ids of each text.
-            done: see `vectors`.
-
-        Raises:
-            EncoderError: memory runs out on a single text.
+        the thread would only take a core from the model. See `vectors`.
         """
         size = len(texts) if self.model.device.type == "cpu" else _BLOCK
         parts = [self.vectors(rows, done=done) for rows in _in_advance(texts, tokenise, size=size)]
@@ -138,6 +127,13 @@ class Runner:
         result = np.zeros((len(rows), hidden), dtype=np.float32)
         full = [index for index, row in enumerate(rows) if len(row)]
         running: list[tuple[list[int], Callable[[], Vectors]]] = []
+
+        def finish() -> None:
+            batch, fetch = running.pop(0)
+            result[batch] = fetch()
+            if done is not None:
+                done(len(batch))
+
         for batch, fetch in self._budget.passes(
             [len(rows[index]) for index in full],
             lambda batch: self._start([rows[full[row]] for row in batch]),
@@ -148,9 +144,9 @@ class Runner:
         ):
             running.append(([full[row] for row in batch], fetch))
             if len(running) > 1:
-                self._finish(*running.pop(0), result, done)
-        for batch, fetch in running:
-            self._finish(batch, fetch, result, done)
+                finish()
+        while running:
+            finish()
         return result
 
     @property
@@ -161,17 +157,6 @@ class Runner:
     @budget.setter
     def budget(self, tokens: int) -> None:
         self._budget.tokens = tokens
-
-    @staticmethod
-    def _finish(
-        batch: list[int],
-        fetch: Callable[[], Vectors],
-        result: Vectors,
-        done: Callable[[int], None] | None,
-    ) -> None:
-        result[batch] = fetch()
-        if done is not None:
-            done(len(batch))
 
     @torch.inference_mode()
     def _start(self, rows: Rows) -> Callable[[], Vectors]:

@@ -57,19 +57,16 @@ class TokenBudget:
         """Yield the indices of each pass, the longest texts first, and what ``forward`` returns.
 
         If memory runs out, the budget is halved with a warning, and the pass is repeated; earlier
-        ones are kept.
+        ones are kept. If it runs out on a single text, that is an ``error``.
 
         Args:
             lengths: tokens per text.
             forward: runs the texts of these indices.
-            error: the class of the error below.
+            error: a class of errors.
             padded: whether texts are padded to the longest of the pass.
             size: texts per pass at most; None for no limit.
             parallel: whether passes may run side by side in threads, which keeps all cores of a
                 CPU busy between the products too.
-
-        Raises:
-            Exception: of class ``error``: memory runs out on a single text.
         """
         waiting = list(range(len(lengths)))
         while waiting:
@@ -130,8 +127,7 @@ def in_order(
 ) -> Generator[Callable[[], _Result], None, None]:
     """Yield what returns the result of each call, in order, while ``workers`` threads run ahead.
 
-    PyTorch's threads are divided among them. A single worker runs a call when its result is
-    wanted.
+    PyTorch's threads are divided among them. A single worker runs a call when it is wanted.
     """
     if workers == 1:
         yield from calls
@@ -155,9 +151,8 @@ def in_order(
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether memory ran out; not every library has a class of errors for it."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return any(message in str(error) for message in _MESSAGES)
+    known = any(message in str(error) for message in _MESSAGES)
+    return known or isinstance(error, torch.OutOfMemoryError)
 
 
 def tokens_per_pass(model: Any) -> int:
@@ -176,11 +171,6 @@ def fitting_tokens(free: int, config: Any, *, size: int) -> int:
     layer, and its queries, keys and values twice (projected and rotated), all of ``size`` bytes
     a number, and two states in float32 to be pooled. What is left over is for padding, masks and
     fragmentation; where that is not enough, `TokenBudget` halves.
-
-    Args:
-        free: free bytes on the GPU.
-        config: the configuration of a transformer.
-        size: bytes per number, such as 2.
     """
     hidden, heads = int(config.hidden_size), int(config.num_attention_heads)
     head = getattr(config, "head_dim", None) or hidden // heads

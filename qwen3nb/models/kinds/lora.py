@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import TOKENIZER, rust_tokenizer
-from qwen3nb.models.gate.weights import check_types, refusing
+from qwen3nb.models.gate.weights import check_types
 from qwen3nb.models.kinds.source import Settings, Source, expected_content, fingerprint
 from qwen3nb.models.kinds.transformer import CausalKind
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import SpecError, refusing
 from qwen3nb.utils.atomic_files import sha256_json
 
 if TYPE_CHECKING:
@@ -121,10 +121,8 @@ def _adapted(
     """Return ``model`` (the base in float32, with its head) with the layers of the adapter.
 
     PEFT gets only those fields of `adapter_config` that are checked or are numbers and names of
-    modules: some name modules of Python to import.
-
-    Raises:
-        SpecError: PEFT refuses the adapter, has no module for a tensor, or no tensor for one.
+    modules: some name modules of Python to import. It must have a module for each tensor, and a
+    tensor for each module.
     """
     from peft import LoraConfig, PeftModel, set_peft_model_state_dict
 

@@ -34,6 +34,8 @@ from qwen3nb.models.types import SpecError
 
 FILE = "config_sentence_transformers.json"
 _CARD_BYTES = 100_000  # of a model card, whose front matter comes first
+ROLES = ("query", "passage")
+_SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
 
 
@@ -57,6 +59,40 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
             raise SpecError(f"two prompts for {ours!r}: {named[ours]!r} and {text!r}; give one")
     roles = ("query", _PASSAGE, _SYMMETRIC)
     return {name: text for name, text in named.items() if text or name not in roles}
+
+
+def prompt_for(
+    prompts: Mapping[str, str], *, role: str | None, task: Any = None, instruction: str = ""
+) -> str:
+    """Return the prompt of a text, or an empty string.
+
+    Keys are tried in this order, the most specific first: ``<task>-<role>``, ``<task>``,
+    ``<type>-<role>``, ``<type>``, ``<role>``; for a text without a role,
+    ``<task>``, ``<type>``, ``symmetric``. This is MTEB's order. Without a task, a role is what
+    ``encode_query`` and ``encode_document`` of sentence-transformers are, and no role is
+    its ``encode``.
+
+    Args:
+        prompts: text per key. With an ``instruction``, ``{instruction}`` in it is replaced
+            with the task's instruction, else with that one.
+        role: ``query``, ``passage`` or None.
+        task: MTEB's task metadata, with ``name``, ``type`` and perhaps ``prompt``.
+        instruction: the model's default; empty for a model without instructions, whose
+            prompts are used as they are.
+
+    >>> prompts = {"query": "query: ", "STS": "similar: "}
+    >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")
+    ('query: ', '')
+    """
+    narrow = [task.name, task.type] if task is not None else []
+    keys = [key for name in narrow for key in ([f"{name}-{role}", name] if role else [name])]
+    prompt = next((prompts[key] for key in [*keys, role or _SYMMETRIC] if key in prompts), "")
+    if instruction and _SLOT in prompt:
+        own = getattr(task, "prompt", None)  # MTEB's instruction for the task, perhaps per role
+        if isinstance(own, Mapping):
+            own = own.get(_DOCUMENT if role == _PASSAGE else "query")
+        prompt = prompt.replace(_SLOT, own if own and isinstance(own, str) else instruction)
+    return prompt
 
 
 def mistyped_roles(names: Iterable[str]) -> list[str]:
@@ -95,20 +131,11 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
 
     Names that only this package or nobody uses are left out: sentence-transformers, whose
     models always have a prompt called ``document``, never uses one called ``passage``.
-
-    Args:
-        prompts: those of the model, by name.
-        default: name of the prompt that is used where none is requested.
-
-    Raises:
-        SpecError: a prompt that is not a string, or a default that is no prompt.
+    ``default`` is the name of the prompt that is used where none is requested.
     """
     theirs = {name: text for name, text in prompts.items() if text is not None}
-    kept = {
-        name: text
-        for name, text in theirs.items()
-        if name not in (_PASSAGE, _SYMMETRIC) and not name.endswith(f"-{_PASSAGE}")
-    }
+    ours = re.compile(f"(.*-)?{_PASSAGE}|{_SYMMETRIC}")
+    kept = {name: text for name, text in theirs.items() if not ours.fullmatch(name)}
     if default is not None:
         if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
             raise SpecError(
@@ -133,11 +160,7 @@ def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sentence_settings(folder: ModelFolder) -> dict[str, Any]:
-    """Return the content of ``config_sentence_transformers.json``; empty without the file.
-
-    Raises:
-        SpecError: not a JSON object.
-    """
+    """Return the content of ``config_sentence_transformers.json``; empty without the file."""
     try:
         return folder.object(FILE)
     except CheckpointError as error:

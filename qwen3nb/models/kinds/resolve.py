@@ -20,7 +20,6 @@ import importlib.util
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
@@ -220,18 +219,20 @@ def _demo() -> Source:
 
 def _registered(name: str) -> Source:
     entry = registry()[name]
-    common: dict[str, Any] = {
-        "prompts": named_prompts(entry.get("prompts", {})),
-        "revision": entry["revision"],
-        "id": entry["id"],
+    registered = Source(
+        name,
+        ON_HUB,
+        name,
+        prompts=named_prompts(entry.get("prompts", {})),
+        revision=entry["revision"],
+        id=entry["id"],
         **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
-    }
+    )
     installed = importlib.util.find_spec(entry["package"]) if "package" in entry else None
     if installed is None or not installed.submodule_search_locations:
-        return Source(name, ON_HUB, name, **common)
-    local = _folder(name, Path(installed.submodule_search_locations[0]) / entry["folder"])
-    common["prompts"] = common["prompts"] or local.prompts
-    return replace(local, label=name, **common)
+        return registered
+    folder = Path(installed.submodule_search_locations[0]) / entry["folder"]
+    return _with_settings(_folder(name, folder), registered)
 
 
 def _folder(spec: str, path: Path) -> Source:

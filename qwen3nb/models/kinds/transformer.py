@@ -15,10 +15,9 @@ from qwen3nb.models.gate.weights import (
     check_weights,
     encoder_tensors,
     own_weights,
-    refusing,
 )
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
-from qwen3nb.models.types import ModelFolderError, SpecError
+from qwen3nb.models.types import ModelFolderError, SpecError, refusing
 
 if TYPE_CHECKING:
     import torch
@@ -216,15 +215,17 @@ def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:
     """
     from transformers.models.auto import modeling_auto
 
-    kind = model.config.model_type
-    known = any(kind in getattr(modeling_auto, f"MODEL_FOR_{each}_MAPPING_NAMES") for each in _TEXT)
+    model_type, tables = model.config.model_type, modeling_auto
+    known = set(_TEXT_TYPES).union(
+        *(getattr(tables, f"MODEL_FOR_{each}_MAPPING_NAMES") for each in _TEXT)
+    )
     parts = set(getattr(model.config, "sub_configs", ())) - _TEXT_PARTS
-    others = alone and (parts or not (known or kind in _TEXT_TYPES))
+    others = alone and (parts or model_type not in known)
     if model.main_input_name != "input_ids" or others:
         raise ModelFolderError(
-            f"{folder.path / 'config.json'}: model_type is {kind!r}, which is not an architecture "
-            "for texts alone; expected one such as 'bert' or 'qwen3', or a multi-modal model with "
-            "the modules of sentence-transformers"
+            f"{folder.path / 'config.json'}: model_type is {model_type!r}, which is not an "
+            "architecture for texts alone; expected one such as 'bert' or 'qwen3', or a "
+            "multi-modal model with the modules of sentence-transformers"
         )
 
 

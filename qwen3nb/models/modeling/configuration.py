@@ -7,7 +7,6 @@ an epsilon that is not a number are refused by name.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any
@@ -29,18 +28,24 @@ _GENERAL = {
     "torch_dtype",
     "transformers_version",
 }
-# Settings that are whole numbers, and their plausible ranges, checked before anything is built.
-_WHOLE_NUMBERS = {
-    "vocab_size": (1, 10_000_000),
-    "hidden_size": (1, 65_536),
-    "intermediate_size": (1, 1_000_000),
-    "num_hidden_layers": (1, 1_000),
-    "num_attention_heads": (1, 1_024),
-    "num_key_value_heads": (1, 1_024),
-    "max_position_embeddings": (1, 1_000_000_000),
+# What the encoder needs: its type and plausible range, checked before anything is built.
+_NEEDED: dict[str, tuple[type, float, float]] = {
+    "vocab_size": (int, 1, 10_000_000),
+    "hidden_size": (int, 1, 65_536),
+    "intermediate_size": (int, 1, 1_000_000),
+    "num_hidden_layers": (int, 1, 1_000),
+    "num_attention_heads": (int, 1, 1_024),
+    "num_key_value_heads": (int, 1, 1_024),
+    "max_position_embeddings": (int, 1, 1_000_000_000),
+    "head_dim": (int, 2, 4_096),
+    "rms_norm_eps": (float, 1e-20, 1),
+    "rope_theta": (float, 1e-3, 1e12),
 }
-# Other spellings, tried before the plain one.
-_SPELLINGS = {"num_hidden_layers": ("encoder_num_layers", "encoder_layers", "num_encoder_layers")}
+# Other spellings, tried before `encoder_` and the plain one.
+_SPELLINGS = {
+    "num_hidden_layers": ("encoder_num_layers", "encoder_layers", "num_encoder_layers"),
+    "head_dim": ("encoder_head_dim", "_head_dim"),
+}
 
 
 class Qwen3EncoderConfig(Qwen3Config):
@@ -119,24 +124,23 @@ def encoder_config(
     """
     if isinstance(fields.get("encoder"), dict):  # a configuration per stack
         fields = {**fields, **fields["encoder"]}
-    sizes = {name: _whole(fields, name, bounds) for name, bounds in _WHOLE_NUMBERS.items()}
-    heads, groups = sizes["num_attention_heads"], sizes["num_key_value_heads"]
-    if heads % groups:
+    needed = {name: _setting(fields, name) for name in _NEEDED if name != "head_dim"}
+    heads, groups = needed["num_attention_heads"], needed["num_key_value_heads"]
+    size = _setting({"head_dim": needed["hidden_size"] // heads, **fields}, "head_dim")
+    if heads % groups or size % 2:
         raise ValueError(
-            f"config.json: {heads} attention heads cannot share {groups} key-value heads"
+            f"config.json: {heads} attention heads cannot share {groups} key-value heads, or "
+            f"have the odd size {size}"
         )
     for name in ("pad_token_id", "eos_token_id"):
         token = fields.get(name)
-        if isinstance(token, int) and not 0 <= token < sizes["vocab_size"]:
-            raise ValueError(f"{name} is {token} but the embedding has {sizes['vocab_size']} rows")
-    theta = _positive(fields, "rope_theta", largest=1e12)
+        if isinstance(token, int) and not 0 <= token < needed["vocab_size"]:
+            raise ValueError(f"{name} is {token} but the embedding has {needed['vocab_size']} rows")
     return Qwen3EncoderConfig(
-        **sizes,
-        head_dim=_head_dim(fields, sizes["hidden_size"], heads),
-        rms_norm_eps=_positive(fields, "rms_norm_eps", largest=1.0),
+        **needed,  # rope_theta is the older spelling, which other engines read
+        head_dim=size,
         initializer_range=fields.get("initializer_range", 0.02),
-        rope_parameters={"rope_type": "default", "rope_theta": theta},
-        rope_theta=theta,  # the older spelling, which other engines read
+        rope_parameters={"rope_type": "default", "rope_theta": needed["rope_theta"]},
         hidden_act="silu",
         attention_bias=False,
         attention_dropout=0.0,
@@ -160,9 +164,9 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     """
     ignored = []
     scaling = fields.get("rope_scaling") or {}
-    kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
-    if kind not in (None, "default"):
-        ignored.append(f"rope_scaling {kind!r} (plain rotary positions are used)")
+    rope = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
+    if rope not in (None, "default"):
+        ignored.append(f"rope_scaling {rope!r} (plain rotary positions are used)")
     activation = fields.get("encoder_hidden_act", fields.get("hidden_act", "silu"))
     if activation not in ("silu", "swish"):
         ignored.append(f"hidden_act {activation!r} (SiLU is used)")
@@ -175,45 +179,19 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     return [f"config.json sets {each}" for each in ignored]
 
 
-def _find(fields: dict[str, Any], name: str) -> Any:
+def _setting(fields: dict[str, Any], name: str) -> Any:
+    kind, least, most = _NEEDED[name]
     rope = fields.get("rope_parameters")
-    for key in (*_SPELLINGS.get(name, ()), f"encoder_{name}", name):
-        if fields.get(key) is not None:
-            return fields[key]
-    if isinstance(rope, dict) and rope.get(name) is not None:
-        return rope[name]
-    inside = " or rope_parameters.rope_theta" if name == "rope_theta" else ""
-    raise ValueError(f"config.json lacks {name!r} (or 'encoder_{name}'{inside})")
-
-
-def _whole(fields: dict[str, Any], name: str, bounds: tuple[int, int]) -> int:
-    value = _find(fields, name)
-    if type(value) is not int or not bounds[0] <= value <= bounds[1]:
+    keys = (*_SPELLINGS.get(name, ()), f"encoder_{name}", name)
+    values = [fields.get(key) for key in keys] + (
+        [rope.get(name)] if isinstance(rope, dict) else []
+    )
+    value = next((each for each in values if each is not None), None)
+    if value is None:
+        raise ValueError(f"config.json lacks {name!r} (or 'encoder_{name}')")
+    number = isinstance(value, int | kind) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
         raise ValueError(
-            f"config.json: {name} is {value!r:.60}; expected a whole number from {bounds[0]:,} "
-            f"to {bounds[1]:,}"
+            f"config.json: {name} is {value!r:.60}; expected a number from {least:,} to {most:,}"
         )
-    return value
-
-
-def _positive(fields: dict[str, Any], name: str, *, largest: float) -> float:
-    value = _find(fields, name)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= largest:
-        raise ValueError(
-            f"config.json: {name} is {value!r:.60}; expected a number above 0, at most {largest:g}"
-        )
-    return float(value)
-
-
-def _head_dim(fields: dict[str, Any], hidden: int, heads: int) -> int:
-    for key in ("encoder_head_dim", "_head_dim", "head_dim"):
-        if (value := fields.get(key)) is not None:
-            break
-    else:
-        key, value = "head_dim", hidden // heads
-    if type(value) is not int or not 2 <= value <= 4096 or value % 2:
-        raise ValueError(
-            f"config.json: {key} is {value!r:.60}; expected an even number from 2 to 4096"
-        )
-    return value
+    return kind(value)

@@ -64,17 +64,8 @@ def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool =
     """Pool concatenated ``states`` (T, D) of B texts to float32 vectors (B, D).
 
     The vectors are those of `pool` up to rounding. Lengths are read on the device only, so that
-    the host never waits for it.
-
-    Args:
-        states: last hidden states (T, D), one text after the other, without padding.
-        limits: start of each text and end of the last: (B + 1). No text may be empty, which
-            is not checked.
-        how: see `pool`.
-        normalize: see `pool`.
-
-    Raises:
-        ValueError: an unknown ``how``.
+    the host never waits for it. ``limits`` (B + 1) are the start of each text and the end of the
+    last; no text may be empty, which is not checked.
     """
     import torch
 

@@ -11,7 +11,7 @@ import torch
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import SpecError, refusing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,23 +49,16 @@ def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer in ``folder`` for the model with ``config``; run no code that it brings.
 
     Raises:
-        SpecError: there is none, it cannot be loaded, or it does not fit the model; see
-            `qwen3nb.models.gate.tokenizer`.
+        SpecError: there is none, it cannot be loaded, or it does not fit the model.
     """
     from transformers import AutoTokenizer
 
     try:
         check_tokenizer(folder)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            folder, config=config, trust_remote_code=False
-        )
-    except Exception as error:  # whatever a malformed file provokes  # noqa: BLE001
-        reason = str(error).strip().partition("\n")[0]
-        raise SpecError(f"{folder}: the tokenizer cannot be loaded ({reason:.200})") from None
-    try:
+        with refusing(folder, "the tokenizer cannot be loaded"):
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                folder, config=config, trust_remote_code=False
+            )
         check_loaded(tokenizer, rows=config.get_text_config().vocab_size, folder=folder)
     except CheckpointError as error:
         raise SpecError(str(error)) from None
@@ -75,13 +68,7 @@ def load_tokenizer(folder: ModelFolder, config: Any) -> PreTrainedTokenizerBase:
 def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
     """Refuse a maximum length that the tokens added to every text use up.
 
-    Args:
-        tokenizer: of transformers; others are not asked.
-        max_length: in tokens; None for no limit.
-        name: of the length in errors.
-
-    Raises:
-        SpecError: no room for a token of a text.
+    ``name`` is that of the length in the error; tokenizers of other libraries are not checked.
     """
     count = getattr(tokenizer, "num_special_tokens_to_add", None)
     added = 0 if count is None else count(False)
@@ -93,11 +80,7 @@ def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
 
 
 def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
-    """Return what finds the special tokens of a tokenizer in a text; None if it has none.
-
-    Args:
-        tokenizer: of transformers or tokenizers.
-    """
+    """Return what finds the special tokens of a tokenizer in a text; None if it has none."""
     added = getattr(tokenizer, "added_tokens_decoder", None)
     if added is None and hasattr(tokenizer, "get_added_tokens_decoder"):
         added = tokenizer.get_added_tokens_decoder()
@@ -115,11 +98,7 @@ def token_rows(
     """
     if not texts:
         return [], 0
-    encoded = tokenizer(
-        list(texts),
-        truncation=True,
-        max_length=max_length,
-        return_attention_mask=False,
-    )
+    options = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
+    encoded = tokenizer(list(texts), **options)
     cut = sum(bool(each.overflowing) for each in encoded.encodings or ())
     return [list(row) for row in encoded["input_ids"]], cut

@@ -20,14 +20,10 @@ _PROBE = "a"
 
 
 def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) -> None:
-    """Make ``tokenizer`` add ``prefix`` before every text and ``end`` after it.
+    """Make ``tokenizer`` add ``prefix`` before every text and ``end`` after it, in place.
 
-    Tokens that it already adds are not added twice.
-
-    Args:
-        tokenizer: changed in place.
-        prefix: text such as ``[R]``, of one or more tokens; empty for no prefix.
-        end: a token of the vocabulary such as ``<|endoftext|>``; None for no end token.
+    The prefix is a text such as ``[R]`` of one or more tokens, the end a token such as
+    ``<|endoftext|>``. Tokens that the tokenizer already adds are not added twice.
 
     Raises:
         ValueError: ``end`` is not a token, or the tokenizer's own template cannot be combined

@@ -106,12 +106,7 @@ class PairTokens:
         instruction: str,
         max_length: int,
     ) -> None:
-        """Tokenise the parts that do not depend on the pair.
-
-        Raises:
-            RerankError: ``yes`` or ``no`` is not one token, or the template leaves no
-                room for query and document.
-        """
+        """Tokenise the parts that do not depend on the pair."""
         self._tokenizer, self._template = tokenizer, template
         self._instruction, self.max_length = instruction, max_length
         self.yes, self.no = (self._single(word) for word in ("yes", "no"))
@@ -134,9 +129,6 @@ class PairTokens:
 
         Head and document are tokenised together, as in training; the shared prefix is
         determined from the tokens, not assumed.
-
-        Raises:
-            RerankError: a text is not valid Unicode.
         """
         check_text(query, "the query")
         for index, document in enumerate(documents):
@@ -202,11 +194,7 @@ def common_start(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def check_text(text: Any, what: str) -> None:
-    """Refuse anything but valid text.
-
-    Raises:
-        RerankError: not a string, or one that is not valid Unicode (a lone surrogate).
-    """
+    """Refuse anything but valid text, such as a lone surrogate, with a `RerankError`."""
     if not isinstance(text, str):
         raise RerankError(f"{what} is {type(text).__name__}, expected a string")
     try:

@@ -144,14 +144,7 @@ class Reranker:
         max_length: int = MAX_LENGTH,
         budget: int | None = None,
     ) -> None:
-        """Wrap a loaded ``model``; `load_reranker` loads one.
-
-        Raises:
-            RerankError: a maximum length that the model or the template does not allow, or a
-                tokenizer without ``yes`` and ``no``.
-            SpecError: files that changed while the model was loaded.
-            ValueError: an unknown template.
-        """
+        """Wrap a loaded ``model``; `load_reranker` loads one, and names the errors."""
         from qwen3nb.models.inference.prefix_cache import PrefixModel
         from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
         from qwen3nb.models.modeling.runtime import library_versions
@@ -224,11 +217,7 @@ class Reranker:
         return self._pairs.length(query)
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
-        """Score pairs of query and document; pairs of one query are scored together.
-
-        Raises:
-            RerankError: see `score`.
-        """
+        """Score pairs of query and document; pairs of one query are scored together."""
         positions: dict[str, list[int]] = {}
         documents: list[str] = []
         for index, (query, document) in enumerate(pairs):
@@ -242,17 +231,9 @@ class Reranker:
         return RerankScores(log_odds, sigmoid(log_odds), truncated)
 
     def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
-        """Return log-odds (N,) of two lists of strings, or of MTEB's batches.
-
-        Raises:
-            RerankError: see `score`.
-        """
-        queries, documents = _texts(inputs1), _texts(inputs2)
-        if len(queries) != len(documents):
-            raise RerankError(
-                f"{len(queries)} queries and {len(documents)} documents; expected equally many"
-            )
-        return self.score_pairs(zip(queries, documents, strict=True)).log_odds
+        """Return log-odds (N,) of two equally long lists of strings, or of MTEB's batches."""
+        pairs = zip(_texts(inputs1), _texts(inputs2), strict=True)
+        return self.score_pairs(pairs).log_odds
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
@@ -332,11 +313,6 @@ def count_ties(
     P(yes) is rounded to ``dtype``. Documents with the same tokens (after truncation) must tie
     and are not counted. Documents that tie in the log-odds are not counted again as tying in
     P(yes).
-
-    Args:
-        log_odds: one per document.
-        rows: tokens per document.
-        dtype: one of `qwen3nb.models.modeling.dtypes.DTYPES`.
     """
     import torch
 

@@ -1,8 +1,6 @@
 """What every encoder does with texts, roles and vectors, however it computes them."""
 
-import json
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,14 +128,6 @@ def test_options_of_encode_are_honoured_or_refused(encoder_folder):
     np.testing.assert_allclose(unit, array, atol=1e-6)
 
 
-def test_settings_are_json(encoder):
-    assert json.loads(json.dumps(encoder.settings)) == encoder.settings
-
-
-def task(**fields):
-    return SimpleNamespace(**{"name": "T", "type": "Retrieval", "prompt": None, **fields})
-
-
 def test_texts_are_encoded_by_length_and_returned_in_order(encoder_folder, monkeypatch):
     monkeypatch.setattr(encoders, "_CHUNK", 3)
     encoder = load_encoder(encoder_folder, cache=False)
@@ -150,3 +140,12 @@ def test_texts_are_encoded_by_length_and_returned_in_order(encoder_folder, monke
     assert [len(part) for part in chunks] == [3, 3, 2]
     flat = [len(text) for part in chunks for text in part]
     assert flat == sorted(flat, reverse=True)
+
+
+def test_a_random_vector_depends_on_its_text_alone():
+    encoder = load_encoder("random:32", seed=3, cache=False)
+    first, second = encoder.encode(["a", "b"]), encoder.encode(["b", "a"])
+    np.testing.assert_array_equal(first, second[::-1])
+    np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1, rtol=1e-6)
+    assert abs(float(first[0] @ first[1])) < 0.9
+    assert not np.array_equal(load_encoder("random:32", seed=4, cache=False).encode("a"), first[0])

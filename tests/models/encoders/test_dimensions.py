@@ -28,16 +28,6 @@ def test_what_is_left_equals_sentence_transformers(model):
         np.testing.assert_allclose(np.linalg.norm(vectors[:4], axis=1), 1, atol=1e-6)
 
 
-def test_cosines_do_not_depend_on_the_length_that_is_left(model):
-    """sentence-transformers does not scale truncated vectors; its cosines are the same."""
-    folder, theirs, _ = model
-    encoder = load_encoder(folder, cache=False, dimensions=8)
-    vectors = encoder.encode(list(TEXTS))
-    cut = theirs.encode(list(TEXTS), truncate_dim=8)
-    expected = theirs.similarity(cut, cut)
-    np.testing.assert_allclose(encoder.similarity(vectors, vectors), expected, atol=1e-6)
-
-
 def test_the_cache_keeps_whole_vectors_for_all_lengths(model, tmp_path, monkeypatch):
     folder, _, normalised = model
     monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))

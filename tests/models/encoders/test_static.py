@@ -12,8 +12,6 @@ from helpers import TEXTS
 from helpers.static_models import ODD, WIDTH, write_model2vec, write_static_sentence_model
 from tokenizers import Tokenizer
 
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
@@ -136,18 +134,6 @@ def test_vectors_are_kept_under_the_identity_of_their_content(folder, tmp_path, 
         others.append(load_encoder(changed, cache=False).identity)
     others.append(load_encoder(folder, cache=False, max_length=5).identity)
     assert len({first.identity, *others}) == 4
-
-
-def test_a_static_model_is_evaluated_like_any_other(folder, tmp_path):
-    documents = {f"d{i}": text for i, text in enumerate([*TEXTS, "zyx"])}
-    mine = TestCollection(
-        "tiny",
-        documents,
-        {"q": "largest element", "r": "lazy dog"},
-        {"q": {"d0": 1}, "r": {"d2": 1}},
-    )
-    (result,) = evaluate(str(folder), mine, output=tmp_path / "results", show_progress=False)
-    assert result.metrics["nDCG@10"].value > 0.5
 
 
 @pytest.mark.parametrize(

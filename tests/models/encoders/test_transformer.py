@@ -7,15 +7,9 @@ import pytest
 from helpers import TEXTS
 
 from qwen3nb.evaluation.run import Work
-from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
-
-
-@pytest.fixture(scope="module")
-def encoder(encoder_folder):
-    return load_encoder(encoder_folder, cache=False, show_progress=False)
 
 
 def test_empty_and_truncated_texts_are_counted(encoder_folder):
@@ -120,62 +114,3 @@ def test_a_language_model_is_causal_by_default(language_model, encoder_folder):
     assert np.abs(both.encode(one) - both.encode(other)).max() > 1e-4
     with pytest.raises(SpecError, match="bidirectional is for causal language models"):
         load_encoder(encoder_folder, bidirectional=True)
-
-
-def test_a_model_with_missing_weights_is_refused(language_model, tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    folder = shutil.copytree(language_model, tmp_path / "holes")
-    tensors = load_file(folder / "model.safetensors")
-    wrapped = {f"module.{name}": tensor for name, tensor in tensors.items()}
-    save_file(wrapped, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(SpecError, match=r"embed_tokens\.weight: missing.*wrapper"):
-        load_encoder(folder, pooling="mean", cache=False)
-
-
-@pytest.mark.parametrize("kind", ["t5", "t5gemma2"])
-def test_encoders_of_t5_models(kind, tokenizer_folder, tmp_path):
-    import torch
-    from transformers import AutoModel, T5Config, T5Gemma2Config, T5Gemma2Model, T5Model
-
-    small = {
-        "vocab_size": 448,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "head_dim": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "sliding_window": 16,
-        "query_pre_attn_scalar": 8,
-        "max_position_embeddings": 128,
-    }
-    eyes = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "image_size": 28,
-        "patch_size": 14,
-    }
-    if kind == "t5":
-        model = T5Model(
-            T5Config(vocab_size=448, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
-        )
-    else:
-        seeing = {"text_config": small, "vision_config": eyes, "mm_tokens_per_image": 4}
-        model = T5Gemma2Model(T5Gemma2Config(encoder=seeing, decoder=dict(small)))
-    model.save_pretrained(tmp_path / kind)
-    for file in tokenizer_folder.iterdir():
-        shutil.copyfile(file, tmp_path / kind / file.name)
-    assert find_source(str(tmp_path / kind)).kind.name == "t5"
-    encoder = load_encoder(tmp_path / kind, pooling="mean", cache=False)
-    assert encoder.dimension == 32
-    vectors = encoder.encode([*TEXTS, "a"])
-    stock = AutoModel.from_pretrained(tmp_path / kind).eval().get_encoder()
-    for text, vector in zip([*TEXTS, "a"], vectors, strict=True):
-        ids = torch.tensor([encoder._tokenise([text])[0]])
-        with torch.inference_mode():
-            states = stock(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-        mean = torch.nn.functional.normalize(states[0].mean(0), dim=0)
-        np.testing.assert_allclose(vector, mean.numpy(), atol=1e-5)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.archetypes import edit
 from helpers.static_models import WIDTH, WORDS, write_model2vec, write_static_sentence_model
 from safetensors.numpy import load_file, save_file
 
@@ -15,11 +16,7 @@ ROWS = len(WORDS) + 1
 
 
 def config(**fields):
-    def change(folder):
-        file = folder / "config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | fields))
-
-    return change
+    return lambda folder: edit(folder, "config.json", **fields)
 
 
 def tensors(**changes):

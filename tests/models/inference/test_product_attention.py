@@ -1,6 +1,5 @@
 """Attention by products equals PyTorch's, text by text."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -188,28 +187,6 @@ def wide(request):
     before = torch.get_num_threads()
     yield Runner(model, pooling="mean", normalize=True, budget=512)
     torch.set_num_threads(before)
-
-
-def test_six_passes_on_two_threads_with_other_work_give_the_same_bits(wide):
-    torch.set_num_threads(2)
-    quiet, stop = wide.vectors(ROWS), threading.Event()
-    beside = runner("bert", linear="onednn")
-    beside._packing = replace(beside._packing, products=True)
-
-    def work():
-        while not stop.is_set():
-            beside.vectors(ROWS[:20])
-
-    with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(work) for _ in range(2)]
-        try:
-            passes = [wide.vectors(ROWS) for _ in range(6)]
-        finally:
-            stop.set()
-        for other in others:
-            other.result()
-    for each in passes:
-        np.testing.assert_array_equal(each, quiet)
 
 
 @pytest.mark.parametrize(("threads", "size"), [(1, 25), (2, 60), (3, 7), (3, 60), (4, 1)])

@@ -49,30 +49,6 @@ def test_the_identity_changes_with_everything_that_changes_a_vector(
     assert len({base, *others}) == len(others) + 1
 
 
-def test_the_same_content_elsewhere_is_the_same_model(encoder_folder, tmp_path):
-    shutil.copytree(encoder_folder, tmp_path / "copy")
-    first, second = (
-        load_encoder(folder, cache=False) for folder in (encoder_folder, tmp_path / "copy")
-    )
-    assert first.identity == second.identity
-
-
-def test_weights_of_later_modules_change_the_identity(encoder_folder, tmp_path):
-    import torch
-    from safetensors.torch import save_file
-
-    fingerprints = []
-    for value in (1.0, 2.0):
-        folder = shutil.copytree(encoder_folder, tmp_path / str(value))
-        (folder / "2_Dense").mkdir()
-        save_file(
-            {"linear.weight": torch.full((2, 2), value)}, folder / "2_Dense/model.safetensors"
-        )
-        fingerprints.append(fingerprint(find_source(str(folder))))
-    assert fingerprints[0] != fingerprints[1]
-    assert fingerprints[0]["weights"] == fingerprints[1]["weights"]
-
-
 def test_weights_of_modules_count_in_either_format(tokenizer_folder, tmp_path):
     folder = write_model("bert", tmp_path / "bert", tokenizer_folder)
     first = fingerprint(find_source(str(folder)))

@@ -9,11 +9,6 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.types import SpecError
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
-
-
 def test_the_identity_changes_with_everything_that_changes_a_score(folder, tmp_path):
     changed = tmp_path / "changed"
     shutil.copytree(folder, changed)

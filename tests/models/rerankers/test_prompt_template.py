@@ -2,28 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
+from helpers.rerankers import DOCUMENTS, QUERY, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES, PairTokens, RerankError
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def reranker(folder, shared_cache):
-    return load_reranker(folder, device="cpu")
-
-
-def rows_of(reranker, query, documents):
-    tokens = reranker._pairs.rows(query, documents)
-    return [[*tokens.shared, *rest] for rest in tokens.rests]
 
 
 def test_the_prompt_token_by_token(reranker, folder):

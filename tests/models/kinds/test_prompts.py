@@ -1,13 +1,26 @@
-"""A prompt that the authors of a model prescribe is not dropped in silence."""
+"""Prompts: which one a text gets, their names elsewhere, and those that authors prescribe."""
 
+import json
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from helpers.archetypes import edit
 from helpers.sentence_models import write_sentence_bert
+from hypothesis import given
+from hypothesis import strategies as st
 
-from qwen3nb.models.kinds.prompts import prompt_families, prompt_warning
+from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.models.kinds.prompts import (
+    exported_prompts,
+    named_prompts,
+    prompt_families,
+    prompt_for,
+    prompt_warning,
+    stored_prompts,
+)
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.models.load import load_encoder
@@ -140,3 +153,64 @@ def test_commands_say_it(checkout, cli, tokenizer_folder, tmp_path, caplog):
         caplog.clear()
         cli(*command)
         assert caplog.text.count("prescribe 'query: ' for a query") == 1, command
+
+
+NAMES = ["query", "document", "passage", "symmetric", "STS", "STS12-query", "STS12-document", "x"]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["", "a: ", "b: "])))
+def test_exported_prompts_come_back(tmp_path_factory, prompts):
+    if "document" in prompts:
+        prompts.pop("passage", None)
+    folder = tmp_path_factory.mktemp("export")
+    fields = exported_prompts(prompts)
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(fields))
+    assert stored_prompts(ModelFolder(folder)) == named_prompts(prompts)
+
+
+def test_a_folder_without_the_file_has_no_prompts(tmp_path):
+    assert stored_prompts(ModelFolder(tmp_path)) == {}
+
+
+def task(**fields):
+    return SimpleNamespace(**{"name": "T", "type": "Retrieval", "prompt": None, **fields})
+
+
+@pytest.mark.parametrize(
+    ("prompts", "role", "about", "expected"),
+    [
+        ({"query": "q ", "passage": "p "}, "query", None, "q "),
+        ({"query": "q "}, "passage", None, ""),
+        ({"query": "q "}, None, None, ""),
+        ({"query": "q ", "symmetric": "s "}, None, task(type="STS"), "s "),
+        ({"query": "q ", "STS": "t "}, None, task(type="STS"), "t "),
+        ({"query": "q ", "Retrieval-query": "r "}, "query", task(), "r "),
+        ({"query": "q ", "Retrieval-query": "r ", "T": "n "}, "query", task(), "n "),
+        ({"T": "n ", "T-query": "m "}, "query", task(), "m "),
+        ({"query": "{instruction}: "}, "query", None, "usual: "),
+        ({"STS": "", "symmetric": "s "}, None, task(type="STS"), ""),
+        ({"query": "{instruction}: "}, "query", task(prompt="own"), "own: "),
+        ({"query": "{instruction}: "}, "query", task(prompt={"query": "asks"}), "asks: "),
+        ({"query": "{instruction}: "}, "query", task(prompt={"document": "is"}), "usual: "),
+        ({"passage": "{instruction}: "}, "passage", task(prompt={"document": "is"}), "is: "),
+        ({"T": "n ", "Retrieval-query": "r "}, "query", task(), "n "),
+        ({"Retrieval": "t ", "query": "q "}, "query", task(), "t "),
+        ({"T-passage": "m ", "passage": "p "}, "query", task(), ""),
+    ],
+)
+def test_the_most_specific_prompt_wins(prompts, role, about, expected):
+    assert prompt_for(prompts, role=role, task=about, instruction="usual") == expected
+
+
+def test_braces_are_text_for_a_model_without_instructions():
+    prompts = {"query": "{instruction}: "}
+    assert prompt_for(prompts, role="query", task=task(prompt="own")) == "{instruction}: "
+
+
+def test_the_prompt_depends_on_the_mteb_task(encoder_folder, monkeypatch):
+    encoder = load_encoder(encoder_folder, cache=False)
+    monkeypatch.setattr(encoder, "prompts", {"STS": "similar: "})
+    np.testing.assert_array_equal(
+        encoder.encode([{"text": ["x"]}], task_metadata=task(type="STS"))[0],
+        encoder.encode("similar: x"),
+    )
