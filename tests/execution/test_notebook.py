@@ -1,7 +1,6 @@
 """Running a notebook: name and key of the page, publication, reuse."""
 
 import os
-import re
 import shutil
 
 import nbformat
@@ -13,8 +12,6 @@ from helpers.notebooks import notebook_of, save
 from qwen3nb.execution import notebook as notebooks
 from qwen3nb.execution.notebook import NotebookError, run_notebook
 from qwen3nb.execution.parameters import check_parameters, declared_parameters
-from qwen3nb.execution.sweep import Job, sweep
-from qwen3nb.records.store import load_results
 from qwen3nb.utils.secrets import known_secrets
 
 
@@ -63,46 +60,6 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
     for file in (page, partial, *(checkout / "results" / "failed").iterdir()):
         assert known_secrets().values.kinds(file.read_text()) == [], file
     assert (os.environ["HF_TOKEN"], os.environ["DB_PASS"]) == (token, word)
-
-
-@pytest.mark.integration
-def test_the_way_from_a_model_to_a_page_and_the_book(checkout, make_checkpoint, monkeypatch):
-    """eval.ipynb for bm25 and for an encoder, a toy with a hostile name."""
-    from qwen3nb.book.build import build_book
-    from qwen3nb.report.card.extract import extract
-
-    source = make_checkpoint(checkout / "runs" / "checkpoint-3", seed=9)
-    extract(source, checkout / "runs" / "bad", label="x<script>alert(1)</script>_*y*")
-    jobs = [Job("eval", {"checkpoint": spec}) for spec in ("bm25", "runs/bad")]
-    outcomes = sweep(jobs, show_progress=False)
-    assert [outcome.status for outcome in outcomes] == ["done"] * 2, outcomes[0].log.read_text()
-    assert [outcome.status for outcome in sweep(jobs, show_progress=False)] == ["reused"] * 2
-    assert len(load_results()) == 2 + 5
-
-    # Of its own pages, those that the first one is made from; the demo and tests/book have all.
-    own = dict.fromkeys(("data", "leaderboard", "compare"))
-    monkeypatch.setattr("qwen3nb.book.build._PAGES", own)
-    index = build_book(show_progress=False)
-    pages = {page.stem: page.read_text() for page in index.parent.rglob("*.html")}
-    landing = index.read_text()  # the guide has an index too
-    for result in load_results():
-        if result.task.name == "PyDocsSampleRetrieval":
-            assert f"{result.main.value:.3f}" in landing
-    guilty = [name for name, page in pages.items() if "<script>alert" in page]
-    assert not guilty, re.findall(".*<script>alert.*", pages[guilty[0]])
-    (bad,) = [page for name, page in pages.items() if name.startswith("eval-bad")]
-    assert "x-script-alert-1-script-" in bad
-    # Links from the landing page lead to pages.
-    assert 'href="runs/eval-bm25-smoke.html"' in landing
-    assert "eval-bm25-smoke" in pages
-    heads = re.findall(r"<h2>([^<]+)<", pages["eval-bm25-smoke"])
-    kept = "Scores, One query by hand, Distribution of the scores, All metrics, Sanity checks, "
-    kept += "Plan, Provenance"
-    assert ", ".join(each.strip() for each in heads if each.strip() != "Contents") == kept
-    bm25 = nbformat.read(checkout / "book" / "runs" / "eval-bm25-smoke.ipynb", as_version=4)
-    outputs = [output for cell in bm25.cells for output in cell.get("outputs", ())]
-    assert not [each for each in outputs if each.get("data", {}).get("text/plain") == "None"]
-    assert ">None<" not in "".join(str(each.get("data", "")) for each in outputs)
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
