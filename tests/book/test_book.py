@@ -1,7 +1,7 @@
 """The built book: strict, safe with hostile names, and correct in a browser.
 
-One book is built for all tests here, from records with hostile names, a run on BM25, one on a
-model in a folder with a hostile name, and some copies of its page.
+One book is built for all tests here, from records with hostile names, a run on a model in a
+folder with a hostile name, and some copies of its page.
 """
 
 import json
@@ -20,7 +20,6 @@ from helpers.records import make, signed
 
 from qwen3nb.book.build import build_book, remote_resources, secret_pages
 from qwen3nb.execution.notebook import run_notebook
-from qwen3nb.records.record import Result
 from qwen3nb.utils.secrets import known_secrets
 
 pytestmark = pytest.mark.integration
@@ -72,11 +71,10 @@ def write_records():
 
 
 def write_runs(home, encoder_folder):
-    """Run BM25 and a model in a folder with a hostile name, and copy the page of the latter."""
+    """Run a model in a folder with a hostile name, and copy its page."""
     hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
     shutil.copytree(encoder_folder, hostile)
     parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
-    run_notebook("eval", {"checkpoint": "bm25"}, show_progress=False)
     page = run_notebook("eval", parameters, show_progress=False)
     for index in range(RUNS - 1):
         text = json.loads(page.read_text())
@@ -130,22 +128,6 @@ def pages_of(html):
     """Return the pages by file, without the templates among the theme's own files."""
     files = sorted(file for file in html.rglob("*.html") if "_static" not in file.parts)
     return {file: Page(file) for file in files}
-
-
-def test_the_first_page_has_the_score_and_leads_to_the_page_of_the_run(book):
-    landing = (book.html / "index.html").read_text()
-    files = book.home.glob("results/bm25-*/seed_0/PyDocsSampleRetrieval.json")
-    (record,) = map(Result.load, files)
-    assert f"{record.main.value:.3f}" in landing
-    assert 'href="runs/eval-bm25-smoke.html"' in landing
-    page = (book.html / "runs" / "eval-bm25-smoke.html").read_text()
-    heads = [each.strip() for each in re.findall(r"<h2>([^<]+)<", page)]
-    kept = "Scores, One query by hand, Distribution of the scores, All metrics, Sanity checks, "
-    assert ", ".join(each for each in heads if each != "Contents") == f"{kept}Plan, Provenance"
-    source = json.loads((book.home / "book" / "runs" / "eval-bm25-smoke.ipynb").read_text())
-    outputs = [each for cell in source["cells"] for each in cell.get("outputs", ())]
-    assert ">None<" not in str([each.get("data", "") for each in outputs])
-    assert not [each for each in outputs if each.get("data", {}).get("text/plain") == ["None"]]
 
 
 def test_nothing_foreign_is_active_on_any_page(book):
@@ -226,7 +208,7 @@ def test_thirty_runs_stay_small(book):
     sizes = {file: file.stat().st_size for file in book.html.rglob("*") if file.is_file()}
     of_copies = sum(size for file, size in sizes.items() if file.name.startswith("eval-run-"))
     assert sum(sizes.values()) + of_copies * (30 - RUNS) / (RUNS - 1) < 40 * 2**20
-    assert len(list((book.html / "runs").glob("eval-*.html"))) == RUNS + 1
+    assert len(list((book.html / "runs").glob("eval-*.html"))) == RUNS
 
 
 def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Running a notebook: name and key of the page, publication, reuse."""
 
 import os
+import re
 import shutil
 
 import nbformat
@@ -12,6 +13,8 @@ from helpers.notebooks import notebook_of, save
 from qwen3nb.execution import notebook as notebooks
 from qwen3nb.execution.notebook import NotebookError, run_notebook
 from qwen3nb.execution.parameters import check_parameters, declared_parameters
+from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.records.store import load_results
 from qwen3nb.utils.secrets import known_secrets
 
 
@@ -60,6 +63,22 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
     for file in (page, partial, *(checkout / "results" / "failed").iterdir()):
         assert known_secrets().values.kinds(file.read_text()) == [], file
     assert (os.environ["HF_TOKEN"], os.environ["DB_PASS"]) == (token, word)
+
+
+@pytest.mark.integration
+def test_the_page_of_a_run_has_the_sections_that_show_something_and_is_reused(checkout):
+    jobs = [Job("eval", {"checkpoint": "bm25"})]
+    for status in ("done", "reused"):
+        (outcome,) = sweep(jobs, show_progress=False)
+        assert outcome.status == status, outcome.log.read_text()
+    assert len(load_results()) == 2
+    page = nbformat.read(checkout / "book" / "runs" / "eval-bm25-smoke.ipynb", as_version=4)
+    text = "\n".join(cell.source for cell in page.cells if cell.cell_type == "markdown")
+    kept = "Scores, One query by hand, Distribution of the scores, All metrics, Sanity checks, "
+    assert ", ".join(re.findall("^## (.*)", text, re.MULTILINE)) == f"{kept}Plan, Provenance"
+    outputs = [output for cell in page.cells for output in cell.get("outputs", ())]
+    assert not [each for each in outputs if each.get("data", {}).get("text/plain") == "None"]
+    assert ">None<" not in "".join(str(each.get("data", "")) for each in outputs)
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
