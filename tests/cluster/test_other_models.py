@@ -154,7 +154,7 @@ def test_nothing_of_a_node_with_another_model_is_published(model, another, tmp_p
     ended = executor.run(Command("eval-m", ("run",), page, models=(str(model),)), log=log)
     (request,) = ray.requests
     assert json.loads(request.environment[EXPECTED]) == expected.folders
-    assert (ended.status, ended.node) == (int(not same), "late")
+    assert (ended.exit_status, ended.node) == (int(not same), "late")
     assert page.is_file() is same
     assert len(list(paths.results().glob("*/seed_*/*"))) == (2 if same else 0)
     if not same:
@@ -269,9 +269,9 @@ def test_a_node_that_joins_later_with_another_model_is_refused(
     assert "expected the model of identity" in refused.reason
     records = load_results()
     assert {each.model.spec for each in records} == {
-        str(tmp_path / "here" / each.job.parameters["checkpoint"].removeprefix("~/"))
-        for each in outcomes
+        str(tmp_path / "here" / name)
+        for name, each in zip(names, outcomes, strict=True)
         if each not in late
     }
-    assert not refused.job.finished()
+    assert not jobs[outcomes.index(refused)].finished()
     assert verify() == []
