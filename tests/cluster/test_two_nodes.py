@@ -185,7 +185,7 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_
     begun = [file.read_text() for file in waiting.glob("begun-*")]
     assert len(begun) == 4  # one of them twice: its node died
     assert sum("cache-right" in each for each in begun) == 1
-    check_published(outcomes)
+    check_published(jobs, outcomes)
     for job in jobs:
         evaluate(
             job.parameters["checkpoint"],
@@ -200,13 +200,14 @@ def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_
     assert {each.status for each in sweep(jobs, show_progress=False)} == {"reused"}
 
 
-def check_published(outcomes):
+def check_published(jobs, outcomes):
     """Every page, record and log is there once, and nothing else."""
     assert verify() == []
     assert failed_runs() == []
-    assert all(outcome.log.is_file() and outcome.job.finished() for outcome in outcomes)
+    assert all(outcome.log.is_file() for outcome in outcomes)
+    assert all(job.finished() for job in jobs)
     pages = {file.name for file in paths.book_runs().iterdir()}
-    assert pages == {outcome.job.page.name for outcome in outcomes}
+    assert pages == {job.page.name for job in jobs}
     records = [file for file in paths.results().glob("*/seed_0/*") if file.suffix == ".json"]
     assert len(records) == len(outcomes)
     assert not [each for each in paths.results().rglob("*") if each.name.startswith(".sweep-")]
