@@ -32,7 +32,7 @@ _MOST = 8  # names listed in a cell; the rest is counted
 
 @dataclass(frozen=True)
 class _Page:
-    """The metadata of a page."""
+    """The metadata of a page; times are ISO 8601 or empty."""
 
     name: str
     link: str
@@ -42,14 +42,6 @@ class _Page:
     failed: str
     seconds: float | None
 
-    @property
-    def status(self) -> str:
-        if not self.failed:
-            return "finished"
-        if self.failed == self.finished:
-            return "finished, with failures"
-        return "failed; shows an earlier run" if self.finished else "failed"
-
 
 def runs_table() -> Table:
     """Return a row per page: notebook, parameters, status, duration.
@@ -58,20 +50,29 @@ def runs_table() -> Table:
     """
     pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
     failed = sum(bool(page.failed) for page in pages)
-    return Table.of(
-        (
+    rows = []
+    for page in pages:
+        status = "failed; shows an earlier run" if page.finished else "failed"
+        if page.failed in ("", page.finished):
+            status = "finished, with failures" if page.failed else "finished"
+        took = f"{page.seconds or 0:,.1f}\N{NO-BREAK SPACE}s"
+        day, _, time = _moment(page.finished).partition(" ")
+        at = Cell("never")
+        if day:  # it does not break at its hyphens
+            since = datetime.fromisoformat(page.finished).timestamp()
+            at = Cell(day.replace("-", "\N{NON-BREAKING HYPHEN}"), time, value=since)
+        rows.append(
             {
                 "page": Cell(page.name, link=page.link),
                 "notebook": page.notebook,
                 "parameters": _parameters(page),
-                "status": Cell(page.status, strong=bool(page.failed)),
-                "duration": _UNKNOWN
-                if page.seconds is None
-                else Cell(f"{page.seconds:,.1f}\N{NO-BREAK SPACE}s", value=page.seconds),
-                "finished (UTC)": _when(page.finished),
+                "status": Cell(status, strong=bool(page.failed)),
+                "duration": _UNKNOWN if page.seconds is None else Cell(took, value=page.seconds),
+                "finished (UTC)": at,
             }
-            for page in pages
-        ),
+        )
+    return Table.of(
+        rows,
         note=f"{len(pages)} pages, {failed} of failed runs.",
         empty="No pages yet.",
         kind="words",
@@ -155,15 +156,6 @@ def _parameters(page: _Page) -> str:
         if value != "" and (name in shown or name not in defaults or value != defaults[name])
     ]
     return ", ".join(parts) or "defaults"
-
-
-def _when(moment: str) -> Cell:
-    """Return a date that does not break at its hyphens, with the time below it."""
-    day, _, time = _moment(moment).partition(" ")
-    if not day:
-        return Cell("never")
-    since = datetime.fromisoformat(moment).timestamp()
-    return Cell(day.replace("-", "\N{NON-BREAKING HYPHEN}"), time, value=since)
 
 
 def _moment(when: str) -> str:

@@ -42,14 +42,23 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
-            parts.append(once(_model_slug, str(value)))
+            parts.append(_model_slug(str(value)))
         elif name == "training":
-            parts.append(once(_training_slug, str(value)))
+            folder = None if value == "demo" else once(find_training, value)
+            parts.append(_folder_slug(folder) if folder else value)
         elif name == "tier":
             parts += [str(value)] if _names_tier(values) else []
+        elif name == "task" and _distinguishes(name, value, declared):
+            parts.append(str(value))
         elif _distinguishes(name, value, declared):
-            parts.append(str(value) if name == "task" else f"{name}-{_value_slug(name, value)}")
-    return _shortened("-".join(filter(None, map(_slug, parts))), parts)
+            shown = _folder_slug(Path(value).expanduser()) if name == "outputs" else value
+            parts.append(f"{name}-{shown}")
+    slugs = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
+    page = "-".join(filter(None, slugs))
+    if len(page) <= _LONGEST:
+        return page
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+    return f"{page[: _LONGEST - 9].rstrip('-.')}-{digest}"
 
 
 def _names_tier(values: Mapping[str, Any]) -> bool:
@@ -68,35 +77,15 @@ def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> 
     return name not in _UNNAMED and name in declared and value != declared[name].default
 
 
-def _slug(part: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-")
-
-
-def _value_slug(name: str, value: Any) -> str:
-    return _folder_slug(Path(value).expanduser()) if name == "outputs" else str(value)
-
-
-def _shortened(name: str, parts: list[str]) -> str:
-    """Cut a long name, and make it unique by a digest of what it was made from."""
-    if len(name) <= _LONGEST:
-        return name
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-    return f"{name[: _LONGEST - 9].rstrip('-.')}-{digest}"
-
-
 def _model_slug(spec: str) -> str:
     """Return a readable, unique name: the end of a path, with a digest outside the root."""
     try:
-        folder = find_source(spec).folder
+        folder = once(find_source, spec).folder
     except SpecError:
         return spec
     if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
         return spec
     return _folder_slug(folder.path)
-
-
-def _training_slug(spec: str) -> str:
-    return spec if spec == "demo" else _folder_slug(find_training(spec))
 
 
 def _folder_slug(folder: Path) -> str:

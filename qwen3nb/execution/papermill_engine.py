@@ -20,7 +20,6 @@ environment.
 from __future__ import annotations
 
 import atexit
-import copy
 import logging
 import os
 import sys
@@ -110,7 +109,12 @@ class Engine(engines.NBClientEngine):
             ParameterError: invalid parameters; no kernel was started.
         """
         from qwen3nb.execution import notebook as notebooks
-        from qwen3nb.execution.parameters import check_parameters, declared_parameters, one_pass
+        from qwen3nb.execution.parameters import (
+            ParameterError,
+            check_parameters,
+            declared_parameters,
+            one_pass,
+        )
         from qwen3nb.execution.publish import NotebookRun
         from qwen3nb.utils.files.turns import turn
 
@@ -122,9 +126,14 @@ class Engine(engines.NBClientEngine):
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
-        output = Path(output_path).resolve() if output_path else None
-        _refuse_book(output)
-        page = None
+        page, output = None, Path(output_path).resolve() if output_path else None
+        if output and output.is_relative_to(paths.book().resolve()):
+            raise ParameterError(
+                f"{output} is inside the book, which holds only finished runs; give no output: "
+                "the page is published when the run finishes"
+            )
+        of_papermill = "injected-parameters"
+        cells = [each for each in nb.cells if of_papermill not in each.metadata.get("tags", ())]
         with ExitStack() as stack:
             if not page_name:  # else `run_notebook` has begun a pass, and has its turn
                 stack.enter_context(one_pass())
@@ -133,7 +142,7 @@ class Engine(engines.NBClientEngine):
                 page = notebooks.page_path(source, values, name=page_name)
                 if not page_name:
                     stack.enter_context(turn(output, what="runs"))
-            key = notebooks.run_key(_as_written(nb), values)
+            key = notebooks.run_key({"cells": cells, "metadata": nb.metadata}, values)
             run = NotebookRun(paths.notebook_name(source), values, page, output)
             options["kernel_manager_class"] = GuardedKernels
             options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
@@ -170,25 +179,6 @@ class Engine(engines.NBClientEngine):
             **options,
         )
         return client.execute(env=environment)
-
-
-def _as_written(nb: Any) -> Any:
-    """Return the notebook without the cell that papermill injected."""
-    written = copy.deepcopy(nb)
-    written.cells = [
-        cell for cell in nb.cells if "injected-parameters" not in cell.metadata.get("tags", ())
-    ]
-    return written
-
-
-def _refuse_book(output: Path | None) -> None:
-    from qwen3nb.execution.parameters import ParameterError
-
-    if output and output.is_relative_to(paths.book().resolve()):
-        raise ParameterError(
-            f"{output} is inside the book, which holds only finished runs; give no output: "
-            "the page is published when the run finishes"
-        )
 
 
 def _positionals(arguments: Sequence[str]) -> list[int]:

@@ -145,9 +145,8 @@ def check_files(
         for file, wrong in zip(files, checks, strict=True):
             if wrong:
                 with turn(file):  # it may have been replaced meanwhile
-                    yield file, Verifier(checksums_only=checksums_only).check(file)
-            else:
-                yield file, wrong
+                    wrong = Verifier(checksums_only=checksums_only).check(file)
+            yield file, wrong
 
 
 def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[str]]:

@@ -56,7 +56,9 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
             ignore=shutil.ignore_patterns(".*", "ruff.toml", "__pycache__"),
         )
         shutil.copytree(template / "book", work / "book", ignore=_MADE_BY_RUNS)
-        _copy_guide(template / "book" / "guide", work / "book" / "guide")
+        # Not the lessons that runs have published there.
+        pages = shutil.ignore_patterns("*.ipynb", ".*")
+        shutil.copytree(template / "book" / "guide", work / "book" / "guide", ignore=pages)
         config = (template / "_config.yml").read_text(encoding="utf-8")
         title = title or folder.name.replace("-", " ").replace("_", " ").capitalize()
         settings = _with_settings(config, title=title, author=author)
@@ -83,11 +85,6 @@ def template_folder() -> Path:
         f"no notebooks in {Path(__file__).with_name('template')}: this installation is "
         "incomplete; install qwen3nb again, from a wheel or from a clone"
     )
-
-
-def _copy_guide(source: Path, target: Path) -> None:
-    """Copy the pages of the guide, without the lessons that runs have published there."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.ipynb", ".*"))
 
 
 def _with_settings(config: str, *, title: str, author: str) -> str:

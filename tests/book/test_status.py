@@ -4,9 +4,8 @@ import json
 from dataclasses import replace
 
 import nbformat
-from helpers.failures import failure
 from helpers.notebooks import notebook_of
-from helpers.records import amend, make
+from helpers.records import amend, failure, make
 
 from qwen3nb import paths
 from qwen3nb.book.status import (

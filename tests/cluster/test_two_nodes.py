@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -140,8 +140,8 @@ from qwen3nb.evaluation.evaluate import evaluate
 evaluate(checkpoint, data=Path(data), show_progress=False)"""
 
 
-@pytest.fixture(scope="module")
-def cluster():
+@contextmanager
+def two_nodes():
     # Short: the path of a Unix socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))
     cluster = TwoNodes(folder)
@@ -151,6 +151,12 @@ def cluster():
     finally:
         cluster.shut_down()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with two_nodes() as nodes:
+        yield nodes
 
 
 @pytest.fixture
@@ -325,3 +331,49 @@ def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path, m
     assert " on this machine, left" in line
     assert line.endswith(" on stale")
     assert not list(waiting.glob("begun-*"))
+
+
+def test_a_node_that_joins_later_with_another_model_is_refused(
+    checkout, make_checkpoint, tmp_path, monkeypatch
+):
+    """Three runs; two nodes were checked, the third joins while they run, with another disk."""
+    names = ("one", "two", "three")
+    for home, seed in (("here", 1), ("there", 9)):
+        for number, name in enumerate(names):
+            make_checkpoint(tmp_path / home / name, seed=seed + number)
+    monkeypatch.setenv("HOME", str(tmp_path / "here"))
+    gate = checkout / "gate"
+    write_words(gate / "words")
+    save(notebook_of(WAITING, parameters=PARAMETERS), "waiting")
+    data = str(gate / "words")
+    jobs = [Job("waiting", {"checkpoint": f"~/{name}", "data": data}) for name in names]
+    with two_nodes() as cluster:
+
+        def begun(count):
+            while len(list(gate.glob("begun-*"))) < count:
+                time.sleep(0.05)
+
+        def join():
+            begun(2)
+            cluster.add("late", environment={"HOME": str(tmp_path / "there")})
+            begun(3)
+            (gate / "go").touch()
+
+        joining = threading.Thread(target=join, daemon=True)
+        joining.start()
+        outcomes = sweep(jobs, ray=cluster.address, show_progress=False)
+        joining.join(60)
+    late = [each for each in outcomes if each.node == "late"]
+    assert [each.status for each in outcomes if each not in late] == ["done", "done"], outcomes
+    (refused,) = late
+    assert refused.status == "failed"
+    assert "node late: words: " in refused.reason
+    assert "expected the model of identity" in refused.reason
+    records = load_results()
+    assert {each.model.spec for each in records} == {
+        str(tmp_path / "here" / name)
+        for name, each in zip(names, outcomes, strict=True)
+        if each not in late
+    }
+    assert not jobs[outcomes.index(refused)].finished()
+    assert verify() == []

@@ -11,9 +11,8 @@ from dataclasses import asdict, replace
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
-from helpers.failures import failure, moment
 from helpers.notebooks import VERIFY, call, notebook_of, save
-from helpers.records import make
+from helpers.records import failure, make, moment
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import load_all_results

@@ -6,6 +6,7 @@ Scores, kernels and Sphinx are stood in for; the files are written by the progra
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from contextlib import ExitStack
@@ -32,6 +33,7 @@ from qwen3nb.evaluation.retrieval import rerank as reranking
 from qwen3nb.evaluation.run import Run
 from qwen3nb.execution import sweep as sweeping
 from qwen3nb.execution.executors import RunOutcome
+from qwen3nb.execution.notebook import run_key
 from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.load import load_model
@@ -44,18 +46,9 @@ from qwen3nb.utils.files.journal import append
 
 _RUN = subprocess.run
 _CHANGING = ("finished", "run", "checksum", "cost")  # of a record
-_DATED = (
-    "finished",
-    "failed",
-    "seconds",
-    "started",
-    "commit",
-    "key",
-    "outputs",
-    "timestamp",
-    "checksum",
-    "id",  # of a cell, drawn at random
-)  # of a page or a note
+# Of a page or a note; the id of a cell is drawn at random.
+_DATED = ["finished", "failed", "seconds", "started", "commit", "key", "outputs", "timestamp"]
+_DATED += ["checksum", "id"]
 
 
 def content(folder):
@@ -174,14 +167,9 @@ def _evaluated(model, task, scores, *, versions):
         revision=mteb_tasks.data_revision(task),
         environment=Environment(versions=versions),
     )
-    amend(
-        result,
-        "task",
-        mteb=MTEBScore("main", result.main.value),
-        splits=tuple(task.eval_splits),
-        subsets=tuple(task.hf_subsets),
-        type=task.metadata.type,
-    )
+    parts = {"splits": tuple(task.eval_splits), "subsets": tuple(task.hf_subsets)}
+    mteb = MTEBScore("main", result.main.value)
+    amend(result, "task", mteb=mteb, type=task.metadata.type, **parts)
     return result
 
 
@@ -235,14 +223,8 @@ def prepare_reranking(folder):
     (record,) = result_files()
     for end in (".trec", ".first.trec"):  # of an older version
         record.with_suffix(end).write_text("q0 Q0 d0 1 1.0 older\n")
-        _make_older(record.with_suffix(end))
+        os.utime(record.with_suffix(end), (0, 0))
     _knows(folder, "tiny")
-
-
-def _make_older(file):
-    import os
-
-    os.utime(file, (0, 0))
 
 
 # `qwen3nb sweep` over a notebook: one run succeeds after a failure, one fails, one is reused.
@@ -264,18 +246,12 @@ class _Kernels:
         partial = paths.results() / "partial" / f"{command.name}.ipynb"
         partial.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(nbformat.writes(notebook))
-        attempt.succeed(notebook, key=sweeping_key(notebook, values))
+        attempt.succeed(notebook, key=run_key(notebook, values))
         partial.unlink()
         return RunOutcome(command.name, 0)
 
     def stop(self):
         raise AssertionError("stopped")
-
-
-def sweeping_key(notebook, values):
-    from qwen3nb.execution.notebook import run_key
-
-    return run_key(notebook, values)
 
 
 def sweep(folder):

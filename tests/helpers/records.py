@@ -1,12 +1,14 @@
-"""Result records with given scores."""
+"""Result records with given scores, and notes of failed runs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
 from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.failures import FailedRun
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
@@ -148,3 +150,22 @@ def tier_records(label, *, tier="full", mean=0.5, seed=0, without=()):
         for key in TIERS[tier].task_keys
         if key not in without
     ]
+
+
+def moment(seconds):
+    return (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def failure(**changes):
+    """The note of a run that failed after ten seconds."""
+    values = {
+        "page": "eval-bm25-smoke",
+        "notebook": "eval",
+        "parameters": {"checkpoint": "bm25", "tier": "smoke", "output_dir": ""},
+        "error": "ValueError",
+        "message": "one\ntwo\n",
+        "started": moment(10),
+        "failed": moment(20),
+        "seconds": 10.0,
+    }
+    return FailedRun(**{**values, **changes})

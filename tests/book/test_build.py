@@ -1,9 +1,11 @@
-"""A lesson that fails, as one whose model cannot be downloaded, does not cost the book."""
+"""What building a book runs, the tier it shows, and what a failed page costs it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.checkout import write_checkout
+from helpers.records import make, tier_records
 
 from qwen3nb.book import build
 from qwen3nb.book.build import BookError, build_book
@@ -12,12 +14,13 @@ from qwen3nb.execution.executors import RunOutcome
 
 @pytest.fixture
 def pages(tmp_path, monkeypatch):
-    """The pages that were run, those side by side as a list; those that are named first fail."""
+    """The pages that were run, those side by side as a list; tiers; notebooks that are to fail."""
     monkeypatch.setenv("QWEN3NB_HOME", str(write_checkout(tmp_path / "home", lessons=True)))
-    run, failing = [], set()
+    run, tiers, failing = [], [], set()
 
     def sweep(jobs, **_):
         run.append([job.name for job in jobs])
+        tiers.append(jobs[0].parameters.get("tier"))
         return [
             RunOutcome(
                 job.name,
@@ -36,32 +39,44 @@ def pages(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "sweep", sweep)
     monkeypatch.setattr(build, "run_notebook", lambda notebook, **_: run.append(notebook))
     monkeypatch.setattr(build, "_build_strictly", build_strictly)
-    return run, failing
+    return SimpleNamespace(run=run, tiers=tiers, failing=failing)
 
 
 def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
-    run, failing = pages
-    failing |= {"guide/caching", "guide/own-queries"}
+    pages.failing |= {"guide/caching", "guide/own-queries"}
     with pytest.raises(BookError, match=r"is built, but 2 of 6 lessons failed") as error:
         build_book()
     assert "guide-caching: a cell failed\n  see /x.log" in str(error.value)
     # Side by side, under their plain names; the page of all runs comes last.
     lessons = [name.replace("/", "-") for name in build._LESSONS]
-    assert run == [[*build._PAGES, *lessons], "status"]
+    assert pages.run == [[*build._PAGES, *lessons], "status"]
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
 
 
 def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
-    run, failing = pages
-    failing.add("leaderboard")
+    pages.failing.add("leaderboard")
     with pytest.raises(BookError, match="not built; pages that failed:\nleaderboard: a cell"):
         build_book()
-    assert "status" not in run
+    assert "status" not in pages.run
     assert not (tmp_path / "home" / "_build").exists()
 
 
 def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
-    run, _ = pages
     monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "explorer")
     build_book()
-    assert run == [["explorer"], "status"]
+    assert pages.run == [["explorer"], "status"]
+
+
+def test_the_richest_tier_with_results_is_shown_and_no_empty_one_in_its_place(pages, monkeypatch):
+    fast = tier_records("m", tier="fast")
+    for results, tier, shown in (
+        ([], "", "smoke"),
+        ([make("m"), *fast], "", "fast"),
+        ([make("m"), *fast], "smoke", "smoke"),
+    ):
+        monkeypatch.setattr(build, "load_results", lambda results=results, **_: results)
+        build_book(tier=tier)
+        assert pages.tiers.pop() == shown
+    monkeypatch.setattr(build, "load_results", lambda **_: fast)
+    with pytest.raises(BookError, match=r"'pydocs', got none.*--tier fast"):
+        build_book(tier="pydocs")
