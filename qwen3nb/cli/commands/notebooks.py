@@ -208,9 +208,7 @@ def _print_scores(trace: RunTrace) -> None:
     "anything is missing or does not fit.",
 )
 @opt.option(
-    "--config",
-    type=opt.EXISTING,
-    help="TOML, YAML or JSON with parameters; options override it.",
+    "--config", type=opt.EXISTING, help="TOML, YAML or JSON with parameters; options override it."
 )
 @_REHEARSE
 @_FRESH

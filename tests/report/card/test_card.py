@@ -41,13 +41,13 @@ def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, eva
     assert text.startswith("---\n")
     assert "model-index" in text.split("---")[1]
     config = json.loads((encoder_folder / "config.json").read_text())
-    for said in (
+    for words in (
         "0.500",
         "| objective | not given |",
         "the source encoder 0.0e+00",
         f"| context length | {config['max_position_embeddings']:,} tokens",
     ):
-        assert said in text
+        assert words in text
     assert "pending" not in text.lower()
     without = card_body(encoder_folder, [])
     assert "Pending: no results yet" in without

@@ -129,7 +129,7 @@ def searched(*points, smaller=()):
 FAST, SLOW = (point("hnsw", recall=0.97, qps=qps) for qps in (250, 50))
 INT8, BINARY = Compressed("int8", 8, 8, SHAKY), Compressed("binary", 8, 1, LOST)
 OTHER = bench(1, texts="mixed lengths", difference=1e-3, cosine=0.9)
-SAID = [
+WORDS = [
     (ablated(NOISE, CLEAR, SMALLER), "On Retrieval (200 queries, Holm over 3), 1 of 3 settings "),
     (ablated(NOISE, CLEAR, SMALLER), "instead of plain (around), +0.050 [+0.040, +0.060], p < 0.0"),
     (ablated(NOISE, CLEAR, SMALLER), "; the other 2 show none."),
@@ -174,7 +174,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("conclusion", "words"), SAID)
+@pytest.mark.parametrize(("conclusion", "words"), WORDS)
 def test_a_conclusion_follows_from_its_numbers(conclusion, words):
     assert words in str(conclusion)
 
@@ -265,8 +265,8 @@ def test_the_precision_table_has_speed_and_scores_beside_float32():
     assert shown == ["m", "1.50 ×", "1.40 ×", "50 %", "0.999910", "0.511", "yes"]
     assert rounded[5].detail == "-0.0010 [-0.0040, +0.0020]"
     assert (exact[5].detail, exact[6].text) == ("", "is the reference")
-    for said in ("within 0.005 of nDCG@10", "200 queries of PyDocs", "none, so 16 bits are slow"):
-        assert said in table.note
+    for words in ("within 0.005 of nDCG@10", "200 queries of PyDocs", "none, so 16 bits are slow"):
+        assert words in table.note
     unsure = replace(ROUNDED, equivalent=False, queries_needed=1234)
     cell = precision_table([precision(unsure)]).rows[0][6]
     assert (cell.text, cell.detail) == ("not shown", "1,234 queries would")
@@ -311,14 +311,14 @@ def test_the_conclusion_counts_the_settings_in_which_a_method_is_too_bold():
     test = [s for s in every if s.world not in ("large wins", "noisy wins")]
     worst = max(test, key=lambda each: each.share)
     skewed = max(set(every) - set(test), key=lambda each: each.share)
-    for said in (
+    for words in (
         f"there is none in at most {100 * worst.share:.1f} % of samples ({worst.world}, n = "
         f"{worst.n}): too bold in none of {len(test)} settings",
         f"up to {100 * skewed.share:.1f} % ({skewed.world}, n = {skewed.n})",
         "called equivalent in at most 2.6 % of samples",
         "percentile bootstrap in ",
     ):
-        assert said in text
+        assert words in text
     assert "permutation test in" not in text
     bolder = [replace(s, share=0.2) if s is worst else s for s in shares]
     assert f"at most 20.0 % of samples ({worst.world}, n = {worst.n}): too bold in 1 of" in (
