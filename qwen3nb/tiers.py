@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "Android English Gaming Gis Mathematica Physics Programmers Stats Tex Unix Webmasters "
             "Wordpress"
         )
-    ),
+    )
 }
 
 

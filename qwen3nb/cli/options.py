@@ -24,6 +24,7 @@ import click
 from qwen3nb.cli.completion import (
     BY_PARAMETER,
     Completion,
+    complete_labels,
     complete_models,
     complete_paths,
     complete_tasks,
@@ -102,6 +103,12 @@ def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> t
     )
 
 
+def labels_option(of: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--model`` for the labels of several models, which ``of`` describes."""
+    about = f"{of}; repeatable.  [default: all]"
+    return model_option("models", several=True, shell_complete=complete_labels, help=about)
+
+
 def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Command]:
     """Return the option ``--out``, with the arguments of `model_option`."""
     return option("--out", name, **{"type": FILE, **settings})
@@ -166,7 +173,6 @@ class _Size(click.ParamType):
 
 SIZE = _Size()
 JSON = flag("--json", "as_json", help="Print one JSON document, for programs.")
-TIERS_CHOICE = click.Choice(list(TIERS))
 TIER = option(
     "--tier", choices=TIERS, help="The tier to show.  [default: the richest with results]"
 )

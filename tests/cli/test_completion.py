@@ -37,66 +37,57 @@ def study(checkout, monkeypatch, tmp_path):
     return checkout
 
 
-def test_models_are_the_registry_and_folders(study):
-    assert names("eval --model e") == [
-        "e5-base-v2",
-        "e5-small-v2",
-        "embeddinggemma-300m",
-        "encoder",
-    ]
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("eval --model e", ["e5-base-v2", "e5-small-v2", "embeddinggemma-300m", "encoder"]),
+        ("sweep --model bm25,e5-b", ["bm25,e5-base-v2"]),
+        ("report --baselines bm25,rand", ["bm25,random"]),
+        ("tasks --model bm", ["bm25"]),
+        ("run ann --model bm", ["bm25"]),
+        ("domain --model bm", ["bm25"]),
+        ("compare --baseline e", ["e5-tuned"]),
+        ("compare --model e", ["e5-tuned"]),
+        ("paper --model e", ["e5-tuned"]),
+        ("run leaderboard --baseline e", ["e5-tuned"]),
+        ("eval --tasks SciF", ["SciFact"]),
+        ("eval --tasks SciFact,STSB", ["SciFact,STSBenchmark"]),
+        ("rerank-suite --model m PyDocsSampleRet", ["PyDocsSampleRetrieval"]),
+        ("eval --tier ", ["smoke", "pydocs", "fast", "full"]),
+        ("sweep --tier ", ["smoke", "pydocs", "fast", "full"]),
+        ("run ev", ["eval"]),
+        ("sweep --notebook ev", ["eval"]),
+        ("ca", ["cache", "card"]),
+        ("cache ", ["info", "prune", "verify"]),
+    ],
+)
+def test_names_are_completed(study, line, expected):
+    assert names(line) == expected
+
+
+def test_models_are_the_registry_and_folders_and_paths_are_the_shells(study):
     assert set(registry()) | {"bm25", "random", "encoder"} <= set(names("quick "))
-    assert names("sweep --model bm25,e5-b") == ["bm25,e5-base-v2"]
-    assert names("report --baselines bm25,rand") == ["bm25,random"]
     assert completed("eval --checkpoint runs/e") == [("dir", "runs/e")]
-    for line in ("tasks --model bm", "run ann --model bm", "domain --model bm"):
-        assert names(line) == ["bm25"], line
-
-
-def test_labels_are_those_of_records(study):
-    for line in ("compare --baseline e", "compare --model e", "paper --model e"):
-        assert names(line) == ["e5-tuned"], line
-    assert names("run leaderboard --baseline e") == ["e5-tuned"]
-
-
-def test_tasks_tiers_and_notebooks(study):
-    assert names("eval --tasks SciF") == ["SciFact"]
-    assert names("eval --tasks SciFact,STSB") == ["SciFact,STSBenchmark"]
-    assert names("rerank-suite --model m PyDocsSampleRet") == ["PyDocsSampleRetrieval"]
-    assert names("eval --tier ") == names("sweep --tier ") == ["smoke", "pydocs", "fast", "full"]
-    assert names("run ev") == names("sweep --notebook ev") == ["eval"]
+    assert completed("extract runs/") == [("file", "runs/")]
+    assert "--benchmark" in names("eval --b")
     (study / "notebooks" / "broken.ipynb").write_text("{")
     assert "leaderboard" in names("run ")
-
-
-def test_commands_and_options(study):
-    assert names("ca") == ["cache", "card"]
-    assert names("cache ") == ["info", "prune", "verify"]
-    assert "--benchmark" in names("eval --b")
-    assert completed("extract runs/") == [("file", "runs/")]
 
 
 def test_outside_a_study_the_rest_is_completed(tmp_path, monkeypatch):
     monkeypatch.delenv("QWEN3NB_HOME")
     monkeypatch.delenv("QWEN3NB_CACHE")
     monkeypatch.chdir(tmp_path)
-    assert names("run ev") == []
-    assert names("sweep --notebook ev") == []
-    assert names("compare --baseline e") == []
+    for line in ("run ev", "sweep --notebook ev", "compare --baseline e", "run nothing --t"):
+        assert names(line) == []
     assert names("eval --model bm") == ["bm25"]
-    assert names("run nothing --t") == []
 
 
-def lines_of_the_readme():
+def test_the_lines_of_the_readme_give_a_script(checkout):
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    return dict(re.findall(r"_QWEN3NB_COMPLETE=((\w+)_source) qwen3nb", text))
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_lines_of_the_readme_give_a_script(shell, checkout):
-    assert lines_of_the_readme() == {f"{each}_source": each for each in ("bash", "zsh", "fish")}
-    done = complete(f"{shell}_source")
-    assert f"_QWEN3NB_COMPLETE={shell}_complete" in done.stdout
-    assert "qwen3nb" in done.stdout
+    lines = dict(re.findall(r"_QWEN3NB_COMPLETE=((\w+)_source) qwen3nb", text))
+    assert lines == {f"{shell}_source": shell for shell in ("bash", "zsh", "fish")}
+    assert "_QWEN3NB_COMPLETE=bash_complete" in complete("bash_source").stdout
 
 
 def test_a_key_press_loads_nothing_heavy(study):

@@ -120,21 +120,6 @@ def test_there_are_examples_of_every_command():
     assert named == set(main.list_commands(click.Context(main)))
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_uses_options_that_exist(checkout, monkeypatch, example):
-    _, words = arguments_of(example)
-    context = click.Context(main, info_name="qwen3nb")
-    command = main
-    while isinstance(command, click.Group) and words:
-        command = command.get_command(context, words[0])
-        assert command is not None, words[0]
-        context = click.Context(command, parent=context, info_name=words.pop(0))
-    for file in (each for each in words if each.endswith(".toml")):
-        (checkout / file).touch()  # a sweep's must exist
-    monkeypatch.chdir(checkout)
-    command.make_context(command.name, list(words), parent=context.parent)
-
-
 @pytest.fixture(scope="module")
 def study(make_checkpoint, shared_cache, tmp_path_factory):
     """A home as the examples find it, with a mirror beside it; not to be changed."""

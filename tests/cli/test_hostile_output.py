@@ -41,25 +41,25 @@ def lines(name, *rows):
     return text_file(name, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def with_config(key, value):
-    def change(folder, encoder):
-        copy = shutil.copytree(encoder, folder / "model")
-        config = json.loads((copy / "config.json").read_text())
-        (copy / "config.json").write_text(json.dumps({**config, key: value}))
-
-    return change
+def with_model(change):
+    """Write a copy of the encoder, changed by ``change(folder)``."""
+    return lambda folder, encoder: change(shutil.copytree(encoder, folder / "model"))
 
 
-def with_tensor(folder, encoder):
-    copy = shutil.copytree(encoder, folder / "model")
-    tensors = load_file(copy / "model.safetensors")
-    name = next(iter(tensors))
-    save_file({**tensors, HOSTILE: tensors[name].clone()}, copy / "model.safetensors")
+def hostile_type(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": HOSTILE}))
 
 
-def with_file(folder, encoder):
-    copy = shutil.copytree(encoder, folder / "model")
-    (copy / f"{IN_FILE_NAME}.md").write_text("plain")
+def hostile_tensor(folder):
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        {**tensors, HOSTILE: next(iter(tensors.values())).clone()}, folder / "model.safetensors"
+    )
+
+
+def hostile_file(folder):
+    (folder / f"{IN_FILE_NAME}.md").write_text("plain")
 
 
 def with_records(folder, _):
@@ -106,10 +106,10 @@ CASES = {
     ),
     "no TOML": (text_file("s.toml", HOSTILE), ["sweep", "s.toml"]),
     "sweep file": (text_file(f"{IN_FILE_NAME}.toml", "x = 1"), ["sweep", f"{IN_FILE_NAME}.toml"]),
-    "config type": (with_config("model_type", HOSTILE), ["quick", "model"]),
-    "tensor": (with_tensor, ["quick", "model"]),
-    "file of an upload": (with_file, ["push", "model", "lab/x", "--dry-run"]),
-    "repository": (with_file, ["push", "model", HOSTILE]),
+    "config type": (with_model(hostile_type), ["quick", "model"]),
+    "tensor": (with_model(hostile_tensor), ["quick", "model"]),
+    "file of an upload": (with_model(hostile_file), ["push", "model", "lab/x", "--dry-run"]),
+    "repository": (with_model(hostile_file), ["push", "model", HOSTILE]),
     "damaged record": (with_damaged_record, ["verify"]),
     "labels": (with_records, ["compare", "--baseline", "now", "--resamples", "100"]),
     "task": (NOTHING, ["fetch", "--tasks", HOSTILE, "--list"]),

@@ -79,21 +79,13 @@ def test_the_cache(answer, cli, tmp_path):
 def test_a_sweep(answer, checkout, monkeypatch):
     planned = answer("sweep", "--model", "bm25", "--dry-run")
     assert planned == {"runs": [{"page": "eval-bm25-smoke", "status": "would run", "reason": ""}]}
-
-    def sweep(jobs, **_):
-        return [
-            SimpleNamespace(
-                name=jobs[0].name, status="failed", seconds=1.5, log="l", reason="r", node=""
-            )
-        ]
-
-    monkeypatch.setattr("qwen3nb.execution.sweep.sweep", sweep)
-    done = answer("sweep", "--model", "bm25", "--no-book", code=1)
-    assert (done["runs"][0]["status"], done["runs"][0]["reason"], done["book"]) == (
-        "failed",
-        "r",
-        None,
+    failed = {"status": "failed", "seconds": 1.5, "log": "l", "reason": "r", "node": ""}
+    monkeypatch.setattr(
+        "qwen3nb.execution.sweep.sweep",
+        lambda jobs, **_: [SimpleNamespace(name=jobs[0].name, **failed)],
     )
+    done = answer("sweep", "--model", "bm25", "--no-book", code=1)
+    assert done == {"runs": [{"page": "eval-bm25-smoke", **failed}], "book": None}
 
 
 def test_making_a_model(answer, checkpoint, tmp_path):
@@ -119,11 +111,9 @@ def test_fetch(answer, monkeypatch):
 def test_reproduce(answer, home, monkeypatch):
     from qwen3nb.evaluation.studies import reproduce
 
-    def run(scores, **_):
-        return [reproduce.Reproduction(scores[0], None, None, "no data")]
-
+    undone = lambda scores, **_: [reproduce.Reproduction(scores[0], None, None, "no data")]  # noqa: E731
     monkeypatch.setattr(reproduce, "unavailable", lambda scores: ())
-    monkeypatch.setattr(reproduce, "reproduce", run)
+    monkeypatch.setattr(reproduce, "reproduce", undone)
     (score,) = answer("reproduce", "--model", "all-MiniLM-L6-v2")
     assert (score["model"], score["ours"]) == ("all-MiniLM-L6-v2", None)
     assert (score["value"] > 0, score["reason"]) == (True, "no data")

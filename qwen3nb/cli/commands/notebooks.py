@@ -208,9 +208,7 @@ def _print_scores(trace: RunTrace) -> None:
     "anything is missing or does not fit.",
 )
 @opt.option(
-    "--config",
-    type=opt.EXISTING,
-    help="TOML, YAML or JSON with parameters; options override it.",
+    "--config", type=opt.EXISTING, help="TOML, YAML or JSON with parameters; options override it."
 )
 @_REHEARSE
 @_FRESH
@@ -433,13 +431,9 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) 
         book = build_book(tier=(plan.tiers or ("smoke",))[0])
         click.echo(f"Open {book}", err=as_json)
     if as_json:
-        shown = {"page": "name", "status": "status", "seconds": "seconds", "reason": "reason"}
+        same = ("status", "seconds", "reason", "node")
         runs = [
-            {
-                **{key: getattr(each, name) for key, name in shown.items()},
-                "log": str(each.log),
-                "node": each.node,
-            }
+            {"page": each.name, "log": str(each.log)} | {name: getattr(each, name) for name in same}
             for each in outcomes
         ]
         opt.print_json({"runs": runs, "book": book and str(book)})

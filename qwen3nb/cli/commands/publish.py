@@ -10,7 +10,7 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_labels, complete_models
+from qwen3nb.cli.completion import complete_models
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.terminal import say
@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 _CHOICE = opt.options(
     opt.TIER,
-    opt.model_option(
-        "models",
-        several=True,
-        shell_complete=complete_labels,
-        help="Name of a model to show; repeatable.  [default: all]",
-    ),
+    opt.labels_option("Name of a model to show"),
     opt.TASKS,
     opt.seed_option("Seed of the bootstrap and permutation draws."),
 )

@@ -33,12 +33,7 @@ _TESTS = opt.options(
     type=opt.FILE,
     help="Write the score of every query to this .parquet or .csv file.",
 )
-@opt.model_option(
-    "models",
-    several=True,
-    shell_complete=complete_labels,
-    help="Label or identity; repeatable.  [default: all]",
-)
+@opt.labels_option("Label or identity")
 @opt.option(
     "--task", "tasks", multiple=True, shell_complete=complete_tasks, help="Name; repeatable."
 )
@@ -150,12 +145,7 @@ def _records(path: Path | None) -> list[Path]:
     help="Label of the model in use.",
 )
 @opt.option("--task", default="", help="A task or its data set.  [default: your own data]")
-@opt.model_option(
-    "models",
-    several=True,
-    shell_complete=complete_labels,
-    help="Label of a candidate; repeatable.  [default: all]",
-)
+@opt.labels_option("Label of a candidate")
 @opt.RESULTS
 @opt.RULE
 @opt.option("--most", least=0, default=5, help="Queries listed per model.")

@@ -82,20 +82,16 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
         _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
         for kind in _CLAIMS
     )
-    words = [first, _under_skew(skewed), *rest, _others(every)]
+    under_skew = ""
+    if skewed:
+        worst = max(skewed, key=lambda each: each.share)
+        under_skew = (
+            "Where rare large wins balance many small losses, differences are not symmetric, as "
+            f"it assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.world}, n = "
+            f"{worst.n}). Pages say where unseen queries could turn the sign."
+        )
+    words = [first, under_skew, *rest, _others(every)]
     return Conclusion(" ".join(filter(None, words)))
-
-
-def _under_skew(shares: list[Any]) -> str:
-    """Say how often the test is wrong where rare large wins balance many small losses."""
-    if not shares:
-        return ""
-    worst = max(shares, key=lambda each: each.share)
-    return (
-        "Where rare large wins balance many small losses, differences are not symmetric, as it "
-        f"assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.world}, n = "
-        f"{worst.n}). Pages say where unseen queries could turn the sign."
-    )
 
 
 def _in_words(kind: str, shares: list[Any]) -> str:

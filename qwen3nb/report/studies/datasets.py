@@ -88,10 +88,10 @@ def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
     ranked = sorted(known, key=lambda name: (-(known[name].value or 0.0), name))
     if not ranked:
         return Conclusion("No model was measured on PyDocs, so its difficulty is unknown.")
-    cells = [number(known[name]) for name in (ranked[0], ranked[-1])]
-    first, last = (
+    first, *_, last = (
         f"{name} scores {cell.text} {cell.detail or '–'} nDCG@10"
-        for name, cell in zip((ranked[0], ranked[-1]), cells, strict=True)
+        for name in (ranked[0], ranked[-1])
+        for cell in [number(known[name])]
     )
     if len(ranked) == 1:
         return Conclusion(

@@ -27,29 +27,30 @@ def checkpoints_table(
     folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"
 ) -> Table:
     """The checkpoints of a training, the selected ones in bold."""
+    rows = []
+    for folder in folders:
+        weights = open_checkpoint(folder).weights
+        entries = weights.tensors.values()
+        try:
+            value = f"{metric_of(folder, metric):.4f}"
+        except CheckpointError:
+            value = "unknown"
+        rows.append(
+            {
+                "checkpoint": Cell(folder.name, strong=folder in selected),
+                "step": str(step_of(folder)),
+                metric: value,
+                "parameters": f"{sum(entry.count for entry in entries):,}",
+                "stored as": ", ".join(sorted({entry.dtype for entry in entries})),
+                "digest": weights.digest[:12],
+            }
+        )
     return Table.of(
-        (_checkpoint(folder, metric, strong=folder in selected) for folder in folders),
+        rows,
         note=f"In bold: the {len(selected)} selected checkpoints." if selected else "",
         name="checkpoints",
         caption=f"The {len(folders)} checkpoints of the training, and those that were selected.",
     )
-
-
-def _checkpoint(folder: Path, metric: str, *, strong: bool) -> dict[str, Any]:
-    checkpoint = open_checkpoint(folder)
-    entries = checkpoint.weights.tensors.values()
-    try:
-        value = f"{metric_of(folder, metric):.4f}"
-    except CheckpointError:
-        value = "unknown"
-    return {
-        "checkpoint": Cell(folder.name, strong=strong),
-        "step": str(step_of(folder)),
-        metric: value,
-        "parameters": f"{sum(entry.count for entry in entries):,}",
-        "stored as": ", ".join(sorted({entry.dtype for entry in entries})),
-        "digest": checkpoint.weights.digest[:12],
-    }
 
 
 def extraction_table(done: Extraction) -> Table:
@@ -57,34 +58,31 @@ def extraction_table(done: Extraction) -> Table:
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
     check, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
-    sizes = check.lengths
+    sizes = f"{len(check.lengths)} inputs of {min(check.lengths)} to {max(check.lengths)} tokens"
+    rows = (
+        (
+            "states, export against source",
+            check.max_difference,
+            bound,
+            f"{sizes}, padded left and right; the export loaded from disk by the stock class",
+        ),
+        (
+            "vectors, sentence-transformers against source",
+            check.sentence_transformers_difference,
+            bound,
+            "pooled as configured in the export",
+        ),
+        (
+            "first state, when the last token changes",
+            check.leak,
+            "> 0",
+            "0 would mean that the encoder is causal",
+        ),
+        ("rounding by the stored precision", check.rounding, "none", "largest change of a state"),
+    )
     return Table.of(
         [
-            (
-                "states, export against source",
-                f"{check.max_difference:.1e}",
-                bound,
-                f"{len(sizes)} inputs of {min(sizes)} to {max(sizes)} tokens, padded left and "
-                "right; the export loaded from disk by the stock class",
-            ),
-            (
-                "vectors, sentence-transformers against source",
-                f"{check.sentence_transformers_difference:.1e}",
-                bound,
-                "pooled as configured in the export",
-            ),
-            (
-                "first state, when the last token changes",
-                f"{check.leak:.1e}",
-                "> 0",
-                "0 would mean that the encoder is causal",
-            ),
-            (
-                "rounding by the stored precision",
-                f"{check.rounding:.1e}",
-                "none",
-                "largest change of a state",
-            ),
+            *((what, f"{value:.1e}", most, how) for what, value, most, how in rows),
             *(("warning", None, None, text) for text in done.warnings),
         ],
         ("verified", "largest difference", "bound", "how"),
@@ -101,17 +99,14 @@ def extraction_conclusion(done: Extraction) -> Conclusion:
 
     check, count = done.verification, len(done.warnings)
     apart = f"at most {_small(check.max_difference)} apart on {len(check.lengths)} inputs"
-    text = f"The export computes the same as its source: its states are {apart}"
+    same, allowed = "computes", ""
     if check.max_difference > MAX_DIFFERENCE:
-        text = (
-            f"The export does not compute the same as its source: its states are {apart}, and "
-            f"{MAX_DIFFERENCE:g} is allowed"
-        )
+        same, allowed = "does not compute", f", and {MAX_DIFFERENCE:g} is allowed"
+    runs = "causally: the last token does not move the first state"
     if check.leak > 0:
-        text += ", and it runs bidirectionally: the last token moves the first state by "
-        text += f"{check.leak:.2g}."
-    else:
-        text += ", and it runs causally: the last token does not move the first state."
+        runs = f"bidirectionally: the last token moves the first state by {check.leak:.2g}"
+    text = f"The export {same} the same as its source: its states are {apart}{allowed}, and it "
+    text += f"runs {runs}."
     if check.rounding:
         text += f" Storing it in 16 bits moves states by at most {_small(check.rounding)}."
     if count:

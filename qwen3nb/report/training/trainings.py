@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -181,19 +181,19 @@ def read_trainings(
         adapters = {r.task.key for r in given if isinstance(r.config.get("training"), dict)}
         tasks += sorted(adapters - set(tasks))
     problems: list[str] = []
+
+    def readable(reader: Callable[[Path], _Log], files: Iterable[Path]) -> Iterator[_Log]:
+        for file in files:
+            try:
+                yield reader(file)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+
     last = {} if adapters_only else _last_checkpoints(base)
-    logs = [
-        log
-        for folder, checkpoint in sorted(last.items())
-        for log in _read(checkpoint, partial(_state_log, name=_shown(folder)), problems)
-    ]
-    for file in find_logs(find_outputs(base)):
-        logs += _read(file, read_log, problems)
-    conflicts = [
-        each
-        for file in find_logs(find_outputs(base), CONFLICTS)
-        for each in _read(file, read_conflicts, problems)
-    ]
+    folders = find_outputs(base)
+    logs = list(readable(_state_log, (last[folder] for folder in sorted(last))))
+    logs += readable(read_log, find_logs(folders))
+    conflicts = list(readable(read_conflicts, find_logs(folders, CONFLICTS)))
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
     problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
     return Trainings(
@@ -206,14 +206,6 @@ def read_trainings(
     )
 
 
-def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> list[_Log]:
-    try:
-        return [reader(file)]
-    except (ValueError, OSError) as error:
-        problems.append(str(error))
-        return []
-
-
 def _last_checkpoints(base: Path) -> dict[Path, Path]:
     """The last checkpoint with a log of transformers' Trainer, by the folder of its training."""
     last: dict[Path, Path] = {}
@@ -224,8 +216,8 @@ def _last_checkpoints(base: Path) -> dict[Path, Path]:
     return last
 
 
-def _state_log(checkpoint: Path, *, name: str) -> TrainingLog:
-    return read_trainer_state(trainer_state(checkpoint), name=name)
+def _state_log(checkpoint: Path) -> TrainingLog:
+    return read_trainer_state(trainer_state(checkpoint), name=_shown(checkpoint.parent))
 
 
 def _shown(folder: Path) -> str:
@@ -330,8 +322,31 @@ def variance_table(trainings: Trainings) -> Table:
 
 def loss_correlation_table(trainings: Trainings) -> Table:
     """Correlation of evaluation loss and score over the checkpoints of each training."""
+    rows: list[dict[str, Any]] = []
+    for each, steps in ((t, steps) for t in trainings.trajectories for steps in t.records.values()):
+        # The log of the training from which the records' models were extracted, if known.
+        folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
+        names = {each.training, *([_shown(folder)] if folder else [])}
+        log = next((log for log in trainings.logs if log.name in names), None)
+        losses = dict(log.series.get("eval_loss", ())) if log else {}
+        scores = {step: steps[step].metrics[each.metric].value for step in sorted(steps)}
+        shared = [step for step in scores if step in losses]
+        points = [(losses[s], v) for s in shared if (v := scores[s]) is not None]
+        if len(points) < 2:
+            continue
+        value = correlation(*zip(*points, strict=True))
+        ends = interval_text(value.interval) if value.interval else value.undefined
+        rows.append(
+            {
+                "task": (short_task(each.task), each.metric),
+                "training": each.training,
+                "Spearman\n95 % interval": (number_text(value.value, sign=True, digits=2), ends),
+                "checkpoints": value.n,
+                "steps": ", ".join(map(str, shared)),
+            }
+        )
     return Table.of(
-        _correlation_rows(trainings),
+        rows,
         note="Of evaluation loss and score. Checkpoints of one training are not independent, so "
         "the interval (Fisher's) is too narrow; with few points it means little, with two nothing.",
         empty="No training has two checkpoints with an evaluation loss and a score.",
@@ -339,31 +354,6 @@ def loss_correlation_table(trainings: Trainings) -> Table:
         caption="Rank correlation of evaluation loss and score over the checkpoints of a training; "
         "below 0, a lower loss goes with a higher score.",
     )
-
-
-def _correlation_rows(trainings: Trainings) -> Iterator[dict[str, Any]]:
-    for each in trainings.trajectories:
-        for steps in each.records.values():
-            # The log of the training from which the records' models were extracted, if known.
-            folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
-            names = {each.training, *([_shown(folder)] if folder else [])}
-            log = next((log for log in trainings.logs if log.name in names), None)
-            losses = dict(log.series.get("eval_loss", ())) if log else {}
-            shared = [step for step in sorted(steps) if step in losses]
-            values = [steps[step].metrics[each.metric].value for step in shared]
-            points = [(losses[s], v) for s, v in zip(shared, values, strict=True) if v is not None]
-            if len(points) > 1:
-                value = correlation(*zip(*points, strict=True))
-                yield {
-                    "task": (short_task(each.task), each.metric),
-                    "training": each.training,
-                    "Spearman\n95 % interval": (
-                        number_text(value.value, sign=True, digits=2),
-                        interval_text(value.interval) if value.interval else value.undefined,
-                    ),
-                    "checkpoints": value.n,
-                    "steps": ", ".join(map(str, shared)),
-                }
 
 
 def logged_series(logs: Iterable[TrainingLog]) -> list[str]:
@@ -541,6 +531,7 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
 
         tables = [table for each in given for table in (each.by_step(), each.by_module())]
         largest = max(float(np.nanmax(np.abs(table))) for table in tables)
+        ends = {"vmin": -largest, "vmax": largest}
         height = min(5.0, 1.6 + 0.15 * max(len(each.layers) for each in given))
         lines, columns = (len(given), 3) if width > 5 else (3 * len(given), 1)
         ratios = (1.2, 1.3, 1) if width > 5 else (1,)
@@ -549,15 +540,15 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
             lines, columns, figsize=size, squeeze=False, width_ratios=ratios
         )
         for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
-            _heat(left, each.by_step(), each.layers, each.steps, largest=largest, bar=False)
-            _heat(middle, each.by_module(), each.layers, each.modules, largest=largest, bar=True)
+            _heat(left, each.by_step(), each.layers, each.steps, cbar=False, **ends)
+            _heat(middle, each.by_module(), each.layers, each.modules, **ends)
             left.set_title(plain(each.name, most=40), loc="left", fontsize=8)
             left.set(xlabel="training step, mean over modules", ylabel="layer")
             middle.set_title("mean over steps", fontsize=8)
             table = np.ma.masked_invalid(each.by_step())
-            ends = table.min(axis=0), table.max(axis=0)
             right.axhline(0, color=GREY, linewidth=1)
-            right.fill_between(each.steps, *ends, alpha=0.2, linewidth=0)
+            spread = (table.min(axis=0), table.max(axis=0))
+            right.fill_between(each.steps, *spread, alpha=0.2, linewidth=0)
             right.plot(each.steps, table.mean(axis=0), "o-", markersize=3.5)
             right.set_title("mean over layers", fontsize=8)
             right.set_xlabel("training step")
@@ -579,13 +570,7 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
 
 
 def _heat(
-    axis: Axes,
-    table: Array,
-    rows: Sequence[str],
-    columns: Sequence[object],
-    *,
-    largest: float,
-    bar: bool,
+    axis: Axes, table: Array, rows: Sequence[str], columns: Sequence[object], **options: Any
 ) -> None:
     """Draw a heat map with hatched gaps, and with numbers if there is room."""
     from pandas import DataFrame
@@ -599,14 +584,12 @@ def _heat(
         DataFrame(table, index=index, columns=heads),
         ax=axis,
         cmap="RdBu",
-        vmin=-largest,
-        vmax=largest,
         annot=labelled,
         fmt="+.2f",
         annot_kws={"fontsize": SMALL, "rotation": 90},
         rasterized=not labelled,  # a page of thousands of rectangles is slow
-        cbar=bar,
         cbar_kws={"label": "cosine", "shrink": 0.9},
+        **options,
     )
     axis.tick_params(length=0)
     axis.tick_params(axis="y", rotation=0)
@@ -634,17 +617,17 @@ def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
     numbers = f"{effect}, p {p_value_text(change.p_value, relation=True)}"
     start = f"{number_text(change.first_mean)} at step {change.first}"
     end = f"{number_text(change.last_mean)} at step {change.last}"
+    text = f"shows no effect on {of}: {start}, {end} ({numbers})"
     if _is_shown(each):
         verb = "raised" if change.difference > 0 else "lowered"
-        text = f"Training {each.name} {verb} {of} from {start} to {end} ({numbers})"
-    else:
-        text = f"Training {each.name} shows no effect on {of}: {start}, {end} ({numbers})"
+        text = f"{verb} {of} from {start} to {end} ({numbers})"
     elsewhere = " and ".join(
-        f"{short_task(other.task)} by {_effect(other.gain.difference, None)}"
+        f"{short_task(other.task)} by {other.gain.difference:+.3f}"
         for other in every
         if other.name == each.name and other.task != each.task and _is_shown(other)
     )
-    return text + _COURSE[change.course] + (elsewhere and f"; it also changed {elsewhere}") + "."
+    others = elsewhere and f"; it also changed {elsewhere}"
+    return f"Training {each.name} {text}{_COURSE[change.course]}{others}."
 
 
 def _best(each: TrainingSummary) -> str:

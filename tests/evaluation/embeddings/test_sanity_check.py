@@ -22,7 +22,7 @@ from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.report.leaderboard.one_model import checks_table
-from qwen3nb.report.studies.geometry import cosine_figure, spectrum_figure
+from qwen3nb.report.studies.probes import cosine_figure, spectrum_figure
 
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
 

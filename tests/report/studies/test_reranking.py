@@ -148,10 +148,8 @@ def test_reranking_several_data_sets():
         for i, gain in enumerate((0.3, 0.2, 0.0))
     ]
     text = str(rerank_conclusion(records))
-    assert text.startswith(
-        "Of 3 data sets, reranking with judge helps on 2 and hurts on none by a significant "
-        "paired difference (the largest, on D0: +0.3"
-    )
+    assert text.startswith("Of 3 data sets, reranking with judge helps on 2 and hurts on none by")
+    assert "(the largest, on D0: +0.3" in text
     assert str(rerank_conclusion([])) == "Nothing was reranked."
 
 
@@ -168,23 +166,16 @@ def test_reranking_several_data_sets():
 )
 def test_parameters_are_checked_before_anything_runs(model, given, message):
     with pytest.raises(ParameterError, match=message):
-        resolved_parameters(
-            REPOSITORY / "notebooks" / "rerank.ipynb", {"checkpoint": str(model), **given}
-        )
+        resolved_parameters(NOTEBOOK, {"checkpoint": str(model), **given})
 
 
 @pytest.mark.integration
 def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_path):
     output = tmp_path / "out.ipynb"
-    given = {
-        "checkpoint": str(model),
-        "data": str(words),
-        "depth": "4",
-        "device": "cpu",
-        "first_stage": "bm25,random",
-    }
-    command = [sys.executable, "-m", "papermill", str(checkout / "notebooks" / "rerank.ipynb")]
-    command += [str(output), *[part for pair in given.items() for part in ("-p", *pair)]]
+    given = {"checkpoint": str(model), "data": str(words), "depth": "4", "device": "cpu"}
+    given["first_stage"] = "bm25,random"
+    command = [sys.executable, "-m", "papermill", str(checkout / "notebooks" / NOTEBOOK.name)]
+    command += [str(output), *(part for pair in given.items() for part in ("-p", *pair))]
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
     subprocess.run(command, check=True, cwd=checkout, capture_output=True, env=environment)
 

@@ -101,32 +101,15 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    ("gone", "shown", "files"),
-    [
-        ((), ("mean alone: FAIL", "20 queries", "2 seeds"), {"interference.tex", "conflicts.svg"}),
-        (
-            ("joint_single_r4",),
-            ("none of them joint", "emb_only_r4 − rank_only_r4", "NO RESULT"),
-            {"configuration-differences.tex"},
-        ),
-        (
-            ("joint_single_r4", "emb_only_r4"),
-            ("No two configurations", "0.093", "NO RESULT"),
-            {"configurations.tex", "losses.svg"},
-        ),
-    ],
-)
-def test_analyze_on_real_and_on_partial_outputs(adapters, tmp_path, gone, shown, files):
+def test_analyze_on_partial_outputs(adapters, tmp_path):
     outputs = tmp_path / "outputs"
-    shutil.copytree(adapters / "outputs", outputs)
-    for name in gone:
-        shutil.rmtree(outputs / name)
-    done = analyze("--output-dir", outputs, "--resamples", 300)
+    shutil.copytree(adapters / "outputs" / "rank_only_r4", outputs / "rank_only_r4")
+    done = analyze("--outputs", outputs, "--resamples", 300)
     assert done.exit_code == 0, done.output
-    assert all(text in done.output for text in shown)
+    for text in ("none of them joint", "No two configurations", "0.093", "NO RESULT"):
+        assert text in done.output
     written = {file.name for file in (outputs / "analysis").iterdir()}
-    assert {"interference.md", "interference.json", "configurations.svg"} | files <= written
+    assert {"interference.md", "configurations.svg", "configurations.tex", "losses.svg"} <= written
 
 
 @pytest.mark.parametrize(

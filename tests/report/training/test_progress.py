@@ -37,10 +37,7 @@ def steps_of(training, *means, first=100, spread=1.0, other=0.0, **fields):
 
 UP, DOWN = steps_of("a", 0.2, 0.3, 0.5, other=0.01), steps_of("a", 0.5, 0.3, 0.2, other=0.01)
 UNCLEAR = steps_of("a", 0.3, 0.31, 0.302, other=0.2)
-TWO = [
-    *steps_of("a", 0.3, 0.3, other=0.2),
-    *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING),
-]
+TWO = [*steps_of("a", 0.3, 0.3, other=0.2), *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING)]
 SEEDS = steps_of("a-seed-1", 0.2, 0.4) + steps_of("a-seed-2", 0.2, 0.4)
 MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)]
 
