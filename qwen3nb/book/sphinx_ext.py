@@ -219,21 +219,14 @@ def _is_toy(result: Result) -> bool:
 
 @dataclass(frozen=True)
 class BuildInfo:
-    """How a page was made.
+    """How a page was made."""
 
-    Attributes:
-        date: the day, in words.
-        commit: the commit of the checkout; empty if it has none.
-        versions: versions of the main packages; empty for a page that no run made.
-        command: the command that makes it again.
-        whole: whether the run finished.
-    """
-
-    date: str
-    commit: str = ""
+    date: str  # the day, in words
+    commit: str = ""  # the commit of the checkout; empty if it has none
+    # versions of the main packages; empty for a page that no run made
     versions: tuple[tuple[str, str], ...] = ()
-    command: str = "qwen3nb book"
-    whole: bool = True
+    command: str = "qwen3nb book"  # the command that makes it again
+    whole: bool = True  # whether the run finished
 
 
 def build_info(file: Path, *, build: BuildInfo) -> BuildInfo:

@@ -47,48 +47,28 @@ _AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits fo
 
 @dataclass(frozen=True)
 class Command:
-    """A run of ``qwen3nb`` in a process of its own.
+    """A run of ``qwen3nb`` in a process of its own."""
 
-    Attributes:
-        name: name of its page in logs.
-        arguments: of the command line.
-        page: path of its page.
-        memory: bytes that it may need.
-        here: whether it needs what only this machine has.
-        models: the models, and adapters, that it is to run.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    page: Path
-    memory: int = 0
-    here: bool = False
-    models: tuple[str, ...] = ()
+    name: str  # name of its page in logs
+    arguments: tuple[str, ...]  # of the command line
+    page: Path  # path of its page
+    memory: int = 0  # bytes that it may need
+    here: bool = False  # whether it needs what only this machine has
+    models: tuple[str, ...] = ()  # the models, and adapters, that it is to run
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The outcome of a run.
+    """The outcome of a run."""
 
-    Attributes:
-        name: name of its page.
-        exit_status: negative for a signal.
-        seconds: its duration where it ran; 0 if that is not known apart.
-        node: the node of a cluster that it ran on; empty for this machine.
-        notebook: the notebook, as a sweep names it.
-        log: file with its output.
-        reason: why it failed, on one line.
-        reused: whether its page was there already.
-    """
-
-    name: str
-    exit_status: int = 0
-    seconds: float = 0.0
-    node: str = ""
-    notebook: str = ""
-    log: Path = Path()
-    reason: str = ""
-    reused: bool = False
+    name: str  # name of its page
+    exit_status: int = 0  # negative for a signal
+    seconds: float = 0.0  # its duration where it ran; 0 if that is not known apart
+    node: str = ""  # the node of a cluster that it ran on; empty for this machine
+    notebook: str = ""  # the notebook, as a sweep names it
+    log: Path = Path()  # file with its output
+    reason: str = ""  # why it failed, on one line
+    reused: bool = False  # whether its page was there already
 
     @property
     def status(self) -> str:
@@ -216,17 +196,11 @@ def on_cluster(
 
 @dataclass(frozen=True)
 class NodeShare:
-    """What a run gets of a node; the same on all nodes, so that the threads are.
+    """What a run gets of a node; the same on all nodes, so that the threads are."""
 
-    Attributes:
-        cpus: cores, and threads.
-        gpus: GPUs, or a fraction of one; 0 if no node has any.
-        memory: bytes for runs on the largest node: what a run is counted for, at most.
-    """
-
-    cpus: int
-    gpus: float
-    memory: int
+    cpus: int  # cores, and threads
+    gpus: float  # GPUs, or a fraction of one; 0 if no node has any
+    memory: int  # bytes for runs on the largest node: what a run is counted for, at most
 
     @classmethod
     def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:

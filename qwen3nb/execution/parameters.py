@@ -221,19 +221,12 @@ class ParameterError(click.ClickException, ValueError):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A declared parameter.
+    """A declared parameter."""
 
-    Attributes:
-        name: name of the parameter.
-        type: ``str``, ``int``, ``float`` or ``bool``.
-        default: the default value.
-        help: the comment after it.
-    """
-
-    name: str
-    type: str
-    default: Any
-    help: str = ""
+    name: str  # name of the parameter
+    type: str  # ``str``, ``int``, ``float`` or ``bool``
+    default: Any  # the default value
+    help: str = ""  # the comment after it
 
 
 def read_parameters(notebook: Path) -> dict[str, Parameter]:

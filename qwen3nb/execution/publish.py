@@ -60,22 +60,14 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
 
 @dataclass
 class NotebookRun:
-    """A run of a notebook, from its start to its page.
+    """A run of a notebook, from its start to its page."""
 
-    Attributes:
-        notebook: name of the notebook.
-        values: its parameters.
-        page: path of its page; None for a run without a page.
-        partial: path of the notebook while it is executed.
-        started: start time in seconds since the epoch.
-        log: file with its output, if it is part of a sweep.
-    """
-
-    notebook: str
-    values: dict[str, Any]
-    page: Path | None
-    partial: Path | None = None
-    started: float = field(default_factory=time.time)
+    notebook: str  # name of the notebook
+    values: dict[str, Any]  # its parameters
+    page: Path | None  # path of its page; None for a run without a page
+    partial: Path | None = None  # path of the notebook while it is executed
+    started: float = field(default_factory=time.time)  # start time in seconds since the epoch
+    # file with its output, if it is part of a sweep
     log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
 
     @contextmanager

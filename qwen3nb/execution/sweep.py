@@ -55,17 +55,11 @@ _WAKE = 0.5  # seconds
 
 @dataclass(frozen=True)
 class Job:
-    """A notebook and its parameters.
+    """A notebook and its parameters."""
 
-    Attributes:
-        notebook: its name or path.
-        parameters: values by name.
-        page_name: name of the page; by default it says what distinguishes the run.
-    """
-
-    notebook: str
-    parameters: Mapping[str, Any]
-    page_name: str = ""
+    notebook: str  # its name or path
+    parameters: Mapping[str, Any]  # values by name
+    page_name: str = ""  # name of the page; by default it says what distinguishes the run
 
     @property
     def name(self) -> str:

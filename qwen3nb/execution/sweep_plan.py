@@ -53,33 +53,22 @@ class PlannedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """The runs of a sweep and how to run them.
-
-    Attributes:
-        checkpoints: for the notebooks that declare ``checkpoint``; globs are expanded.
-        tiers: for the notebooks that declare ``tier``.
-        notebooks: names; ``eval`` if these and ``runs`` are empty.
-        parameters: for every notebook that declares them.
-        runs: further notebooks with their own parameters.
-        at_once: parallel processes; 0: as many as fit.
-        book: whether to build the book afterwards.
-        ray: address of a Ray cluster; empty: runs on this machine.
-        gpus_each: GPUs of a run on a cluster that has any.
-        pass_env: names of secret variables that kernels get all the same.
-        typed: as ``parameters``, but strings from the command line.
-    """
+    """The runs of a sweep and how to run them."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    checkpoints: _Names = ()
-    tiers: _Names = ()
-    notebooks: _Names = ()
+    checkpoints: _Names = ()  # for the notebooks that declare ``checkpoint``; globs are expanded
+    tiers: _Names = ()  # for the notebooks that declare ``tier``
+    notebooks: _Names = ()  # names; ``eval`` if these and ``runs`` are empty
+    # for every notebook that declares them
     parameters: dict[str, Any] = field(default_factory=dict)
-    runs: tuple[PlannedRun, ...] = ()
-    at_once: Annotated[int, Strict(), Field(ge=0)] = 0
-    book: StrictBool = True
-    ray: StrictStr = ""
+    runs: tuple[PlannedRun, ...] = ()  # further notebooks with their own parameters
+    at_once: Annotated[int, Strict(), Field(ge=0)] = 0  # parallel processes; 0: as many as fit
+    book: StrictBool = True  # whether to build the book afterwards
+    ray: StrictStr = ""  # address of a Ray cluster; empty: runs on this machine
+    # GPUs of a run on a cluster that has any
     gpus_each: Annotated[float, Strict(), Field(gt=0)] = 1.0
-    pass_env: _Names = ()
+    pass_env: _Names = ()  # names of secret variables that kernels get all the same
+    # as ``parameters``, but strings from the command line
     typed: dict[str, str] = field(default_factory=dict)
 
     def jobs(self) -> list[Job]:

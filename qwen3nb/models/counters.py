@@ -7,27 +7,16 @@ from dataclasses import dataclass
 
 @dataclass
 class Stats:
-    """Work done by an encoder so far.
+    """Work done by an encoder so far."""
 
-    Attributes:
-        texts: texts requested, duplicates included.
-        encoded: distinct texts that went through the model: cache misses.
-        cached: distinct texts read from the cache: cache hits.
-        damaged: stored vectors that failed their checksum and were computed again.
-        seconds: time spent in the model.
-        cut: encoded texts truncated to the maximum length.
-        unchecked: texts read from the cache that are long enough to have been truncated.
-        empty: empty or blank texts, duplicates included.
-        special: texts with a special token of the tokenizer, such as ``<|endoftext|>``, which
-            is read as that token; duplicates included.
-    """
-
-    texts: int = 0
-    encoded: int = 0
-    cached: int = 0
-    damaged: int = 0
-    seconds: float = 0.0
-    cut: int = 0
-    unchecked: int = 0
-    empty: int = 0
+    texts: int = 0  # texts requested, duplicates included
+    encoded: int = 0  # distinct texts that went through the model: cache misses
+    cached: int = 0  # distinct texts read from the cache: cache hits
+    damaged: int = 0  # stored vectors that failed their checksum and were computed again
+    seconds: float = 0.0  # time spent in the model
+    cut: int = 0  # encoded texts truncated to the maximum length
+    unchecked: int = 0  # texts read from the cache that are long enough to have been truncated
+    empty: int = 0  # empty or blank texts, duplicates included
+    # texts with a special token of the tokenizer, such as ``<|endoftext|>``, which is read as that
+    # token; duplicates included
     special: int = 0

@@ -21,30 +21,18 @@ from qwen3nb.utils.schema import Number, Unicode, field_problem
 
 @dataclass(frozen=True)
 class FailedRun:
-    """A run that did not complete.
-
-    Attributes:
-        page: name of the page it would have produced.
-        notebook: name of the notebook.
-        parameters: all parameters, defaults filled in.
-        error: name of the exception, or what else ended the run.
-        message: the error's message.
-        started: time of the start, UTC, ISO 8601 to the second.
-        failed: time of the failure, likewise.
-        seconds: time until it failed.
-        more: where to read more: the log, the partly executed notebook.
-    """
+    """A run that did not complete."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    page: Unicode
-    notebook: Unicode
-    parameters: dict[str, Any]
-    error: Unicode
-    message: Unicode
-    started: Unicode
-    failed: Unicode
-    seconds: Number
-    more: tuple[Unicode, ...] = ()
+    page: Unicode  # name of the page it would have produced
+    notebook: Unicode  # name of the notebook
+    parameters: dict[str, Any]  # all parameters, defaults filled in
+    error: Unicode  # name of the exception, or what else ended the run
+    message: Unicode  # the error's message
+    started: Unicode  # time of the start, UTC, ISO 8601 to the second
+    failed: Unicode  # time of the failure, likewise
+    seconds: Number  # time until it failed
+    more: tuple[Unicode, ...] = ()  # where to read more: the log, the partly executed notebook
 
     @property
     def reason(self) -> str:

@@ -160,24 +160,17 @@ class _Settings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """The model of a record.
-
-    Attributes:
-        label: a name that is safe in file names and tables.
-        identity: SHA-256 of everything its vectors or scores depend on.
-        spec: the spec it was loaded from: a folder, a registry name, a hub id.
-        settings: what the identity is computed from.
-        parameters: number of parameters; None if the model has none.
-    """
+    """The model of a record."""
 
     __pydantic_config__ = _ONLY_THESE
-    label: Label
-    identity: Label
-    spec: PathText = ""
+    label: Label  # a name that is safe in file names and tables
+    identity: Label  # SHA-256 of everything its vectors or scores depend on
+    spec: PathText = ""  # the spec it was loaded from: a folder, a registry name, a hub id
+    # what the identity is computed from
     settings: Annotated[dict[str, Any], WrittenAs(_Settings), AfterValidator(bounded_json)] = field(
         default_factory=dict
     )
-    parameters: Count | None = None
+    parameters: Count | None = None  # number of parameters; None if the model has none
 
 
 @dataclass(frozen=True)
@@ -196,42 +189,26 @@ class MTEBScore:
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """The task of a record, and the part of its data that was evaluated.
-
-    Attributes:
-        name: MTEB's name of the task, or the name of a test collection.
-        type: MTEB's task type, such as ``Retrieval``.
-        main_metric: the metric reported first.
-        dataset: hub id or name of the data set.
-        revision: revision, or digest, of the data.
-        unit: what n counts: ``queries``, ``pairs``, ``items``.
-        size: numbers of documents, queries or texts.
-        mteb: MTEB's own main score, if MTEB ran the task.
-        group: the task that this one is part of, such as ``CQADupStack``.
-        categories: category per query id, for custom queries.
-        splits: splits that were evaluated; empty if the record does not say.
-        subsets: subsets that were evaluated, likewise.
-        languages: languages that were evaluated, likewise.
-        selection: the subsets and splits, if they are not all that the task has; see `key`.
-        counts: what a reader of the scores should know of the data, each with its number, such
-            as queries without a relevant document; empty if there is nothing to tell.
-    """
+    """The task of a record, and the part of its data that was evaluated."""
 
     __pydantic_config__ = _ONLY_THESE
-    name: Label
-    type: Name
-    main_metric: Label
-    dataset: Text = ""
-    revision: Text = ""
-    unit: Name = "queries"
-    size: dict[Name, Count] = field(default_factory=dict)
-    mteb: MTEBScore | None = None
-    group: Name = ""
+    name: Label  # MTEB's name of the task, or the name of a test collection
+    type: Name  # MTEB's task type, such as ``Retrieval``
+    main_metric: Label  # the metric reported first
+    dataset: Text = ""  # hub id or name of the data set
+    revision: Text = ""  # revision, or digest, of the data
+    unit: Name = "queries"  # what n counts: ``queries``, ``pairs``, ``items``
+    size: dict[Name, Count] = field(default_factory=dict)  # numbers of documents, queries or texts
+    mteb: MTEBScore | None = None  # MTEB's own main score, if MTEB ran the task
+    group: Name = ""  # the task that this one is part of, such as ``CQADupStack``
+    # category per query id, for custom queries
     categories: dict[Unicode, Text] = field(default_factory=dict)
-    splits: Names = ()
-    subsets: Names = ()
-    languages: Names = ()
-    selection: Name = ""
+    splits: Names = ()  # splits that were evaluated; empty if the record does not say
+    subsets: Names = ()  # subsets that were evaluated, likewise
+    languages: Names = ()  # languages that were evaluated, likewise
+    selection: Name = ""  # the subsets and splits, if they are not all that the task has; see `key`
+    # what a reader of the scores should know of the data, each with its number, such as queries
+    # without a relevant document; empty if there is nothing to tell
     counts: dict[Name, Count] = field(default_factory=dict)
 
     @property
@@ -245,22 +222,14 @@ class TaskInfo:
 
 @dataclass(frozen=True)
 class Part:
-    """One split of one subset of a task, and the score on it.
-
-    Attributes:
-        split: name of the split.
-        subset: name of the subset; of a multilingual task, often a language.
-        languages: its languages, as MTEB writes them, such as ``eng-Latn``.
-        score: the aggregate of the task's main metric on this part.
-        mteb: the main score that MTEB reports for it.
-    """
+    """One split of one subset of a task, and the score on it."""
 
     __pydantic_config__ = _ONLY_THESE
-    split: Name
-    subset: Name
-    languages: Names
-    score: Aggregate
-    mteb: Number
+    split: Name  # name of the split
+    subset: Name  # name of the subset; of a multilingual task, often a language
+    languages: Names  # its languages, as MTEB writes them, such as ``eng-Latn``
+    score: Aggregate  # the aggregate of the task's main metric on this part
+    mteb: Number  # the main score that MTEB reports for it
 
 
 @dataclass(frozen=True)
@@ -292,23 +261,15 @@ class Environment:
 
 @dataclass(frozen=True)
 class RunCost:
-    """The cost of producing a record.
-
-    Attributes:
-        seconds: wall-clock time.
-        texts: texts, or pairs, requested from the model, duplicates included.
-        encoded: of these, computed by the model.
-        cached: distinct texts read from the embedding cache.
-        texts_per_second: throughput of the model; None if it computed nothing.
-        peak_memory_bytes: peak memory of the process; None if the platform does not report it.
-    """
+    """The cost of producing a record."""
 
     __pydantic_config__ = _ONLY_THESE
-    seconds: Amount = 0.0
-    texts: Count = 0
-    encoded: Count = 0
-    cached: Count = 0
-    texts_per_second: Amount | None = None
+    seconds: Amount = 0.0  # wall-clock time
+    texts: Count = 0  # texts, or pairs, requested from the model, duplicates included
+    encoded: Count = 0  # of these, computed by the model
+    cached: Count = 0  # distinct texts read from the embedding cache
+    texts_per_second: Amount | None = None  # throughput of the model; None if it computed nothing
+    # peak memory of the process; None if the platform does not report it
     peak_memory_bytes: Count | None = None
 
 

@@ -72,15 +72,10 @@ class SideEntry:
 
 @dataclass(frozen=True)
 class ScoresEntry(SideEntry):
-    """What it says of the scores.
+    """What it says of the scores."""
 
-    Attributes:
-        ids: digest of the query ids and their order.
-        columns: number of queries with a score, by column.
-    """
-
-    ids: Name
-    columns: dict[Unicode, Count]
+    ids: Name  # digest of the query ids and their order
+    columns: dict[Unicode, Count]  # number of queries with a score, by column
 
 
 @dataclass(frozen=True)
@@ -223,14 +218,10 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     """Column, then query id, to score; also as an array per column.
 
     Create one with `of`; that of a record is `Result.scores`.
-
-    Attributes:
-        ids: digest of the query ids and their order.
-        counts: number of queries with a score, by column.
     """
 
-    ids: str
-    counts: Mapping[str, int]
+    ids: str  # digest of the query ids and their order
+    counts: Mapping[str, int]  # number of queries with a score, by column
 
     def __init__(self, queries: tuple[str, ...], arrays: Mapping[str, Array]) -> None:
         """Hold arrays of float64, a value per query, NaN for a query without one."""

@@ -33,16 +33,11 @@ _WHOLE = {"I64": np.int64, "I32": np.int32, "U32": np.uint32, "I16": np.int16, "
 
 @dataclass(frozen=True)
 class StaticFiles:
-    """The files of a static model that this package runs itself.
+    """The files of a static model that this package runs itself."""
 
-    Attributes:
-        weights: the safetensors file with the table.
-        tokenizer: in the format of ``tokenizer.json``.
-        config: the content of model2vec's ``config.json``; None for wordllama, which has none.
-    """
-
-    weights: str
-    tokenizer: str
+    weights: str  # the safetensors file with the table
+    tokenizer: str  # in the format of ``tokenizer.json``
+    # the content of model2vec's ``config.json``; None for wordllama, which has none
     config: Mapping[str, Any] | None
 
 

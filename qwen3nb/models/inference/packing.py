@@ -52,20 +52,15 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """The positions of the texts in a packed row.
+    """The positions of the texts in a packed row."""
 
-    Attributes:
-        groups: (first token, texts, tokens per text) of each run of equal length.
-        causal: whether a token attends only to earlier tokens of its own text.
-        limits: start of each text and end of the last: (N + 1), int32.
-        kernel: attention over ragged texts in one call; None for one call per group.
-        buckets: texts by similar length, for attention by products; None for PyTorch's own.
-    """
-
+    # (first token, texts, tokens per text) of each run of equal length
     groups: tuple[tuple[int, int, int], ...]
-    causal: bool
-    limits: Tensor
+    causal: bool  # whether a token attends only to earlier tokens of its own text
+    limits: Tensor  # start of each text and end of the last: (N + 1), int32
+    # attention over ragged texts in one call; None for one call per group
     kernel: Kernel | None = None
+    # texts by similar length, for attention by products; None for PyTorch's own
     buckets: BucketLayout | None = None
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
@@ -99,19 +94,12 @@ def _view(states: Tensor, start: int, texts: int, length: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Packing:
-    """How a model runs packed.
+    """How a model runs packed."""
 
-    Attributes:
-        causal: whether its attention is causal.
-        first: the position of a text's first token.
-        kernel: see `PackedLayout`.
-        products: whether attention runs as matrix products.
-    """
-
-    causal: bool
-    first: int = 0
-    kernel: Kernel | None = None
-    products: bool = False
+    causal: bool  # whether its attention is causal
+    first: int = 0  # the position of a text's first token
+    kernel: Kernel | None = None  # see `PackedLayout`
+    products: bool = False  # whether attention runs as matrix products
 
     def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
         """Return the token states (T, H) of ``rows``, and their layout.

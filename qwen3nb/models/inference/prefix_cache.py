@@ -35,14 +35,10 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Prefix:
-    """Tokens with the keys and values that a model computed for them.
+    """Tokens with the keys and values that a model computed for them."""
 
-    Attributes:
-        ids: the P tokens.
-        layers: keys and values per layer, each (1, key heads, P, D); empty for no tokens.
-    """
-
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # the P tokens
+    # keys and values per layer, each (1, key heads, P, D); empty for no tokens
     layers: tuple[Pair, ...] = ()
 
     def cut(self, length: int) -> Prefix:

@@ -49,18 +49,13 @@ _EXACT = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be o
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Texts of one padded length.
+    """Texts of one padded length."""
 
-    Attributes:
-        texts: N, including copies of the first that fill up the bucket.
-        length: L.
-        bias: 0 where a token is attended to, minus infinity elsewhere: (N, 1, L, L) if attention
-            is causal, otherwise of the last positions only: (N, 1, 1, 16); None if every position
-            is attended to.
-    """
-
-    texts: int
-    length: int
+    texts: int  # N, including copies of the first that fill up the bucket
+    length: int  # L
+    # 0 where a token is attended to, minus infinity elsewhere: (N, 1, L, L) if attention is
+    # causal, otherwise of the last positions only: (N, 1, 1, 16); None if every position is
+    # attended to
     bias: Tensor | None
 
     def fill(self, scores: Tensor, query: Tensor, key: Tensor, scale: float) -> None:
@@ -73,23 +68,15 @@ class _Bucket:
 
 @dataclass(frozen=True)
 class BucketLayout:
-    """Where the tokens of a packed row go, and come back from.
+    """Where the tokens of a packed row go, and come back from."""
 
-    Attributes:
-        parts: the buckets, in the order of their rows.
-        heads: h and k.
-        queries: rows of (T * h, D) that the buckets read as queries.
-        keys: rows of (T * k, D) that they read as keys and values.
-        results: rows of the buckets' output that are those of (T * h, D).
-        space: for the scores of one bucket, of which no layer needs those of another: fresh memory
-            would cost as much as the softmax.
-    """
-
-    parts: tuple[_Bucket, ...]
-    heads: tuple[int, int]
-    queries: Tensor
-    keys: Tensor
-    results: Tensor
+    parts: tuple[_Bucket, ...]  # the buckets, in the order of their rows
+    heads: tuple[int, int]  # h and k
+    queries: Tensor  # rows of (T * h, D) that the buckets read as queries
+    keys: Tensor  # rows of (T * k, D) that they read as keys and values
+    results: Tensor  # rows of the buckets' output that are those of (T * h, D)
+    # for the scores of one bucket, of which no layer needs those of another: fresh memory would
+    # cost as much as the softmax
     space: Tensor
 
     @classmethod

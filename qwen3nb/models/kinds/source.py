@@ -51,30 +51,20 @@ class Settings:
 
 
 class Kind:
-    """What differs between kinds of models; `qwen3nb.models.kinds.resolve` lists them.
+    """What differs between kinds of models; `qwen3nb.models.kinds.resolve` lists them."""
 
-    Attributes:
-        name: part of every identity.
-        library: the module that is imported first to run such a model; empty for none.
-        searches: whether it only searches, and has no vectors.
-        weightless: whether it has neither weights nor files.
-        of_others: whether its authors may prescribe prompts that its folder does not store.
-        cosine: whether vectors are compared by cosine if its folder says nothing.
-        directed: whether its direction, causal or not, is the user's choice.
-        adapts: whether it is a LoRA adapter of another model.
-        adaptable: whether LoRA adapters may have it as their base.
-        framework: MTEB's names of what it is written in, without the format of its weights.
-    """
-
-    name: str = "object"
+    name: str = "object"  # part of every identity
+    # the module that is imported first to run such a model; empty for none
     library: str = "transformers.modeling_utils"
-    searches: bool = False
-    weightless: bool = False
+    searches: bool = False  # whether it only searches, and has no vectors
+    weightless: bool = False  # whether it has neither weights nor files
+    # whether its authors may prescribe prompts that its folder does not store
     of_others: bool = False
-    cosine: bool = False
-    directed: bool = False
-    adapts: bool = False
-    adaptable: bool = False
+    cosine: bool = False  # whether vectors are compared by cosine if its folder says nothing
+    directed: bool = False  # whether its direction, causal or not, is the user's choice
+    adapts: bool = False  # whether it is a LoRA adapter of another model
+    adaptable: bool = False  # whether LoRA adapters may have it as their base
+    # MTEB's names of what it is written in, without the format of its weights
     framework: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -179,37 +169,24 @@ class FolderKind(Kind):
 
 @dataclass(frozen=True)
 class Source:
-    """A resolved model spec.
+    """A resolved model spec."""
 
-    Attributes:
-        spec: the spec as given.
-        kind: the kind of model.
-        label: a name that is safe in file names and tables.
-        folder: the model's folder, if it has one, opened once for all that load the model.
-        prompts: text prepended to an input, per role or task; see `prompt_for`, and
-            `qwen3nb.models.kinds.resolve` for where they come from.
-        instruction: default replacement for ``{instruction}`` in a prompt.
-        pooling: the registry's pooling, for a model that does not define one.
-        max_length: the registry's maximum length, likewise.
-        revision: the pinned revision of a hub model.
-        id: its id on the hub.
-        base: the base model of an adapter; see `qwen3nb.models.kinds.lora`.
-        parts: the parts of a fusion (``a+b``).
-        content: its `fingerprint` before it is loaded; see `unchanged`.
-    """
-
-    spec: str
-    kind: Kind
-    label: str
+    spec: str  # the spec as given
+    kind: Kind  # the kind of model
+    label: str  # a name that is safe in file names and tables
+    # the model's folder, if it has one, opened once for all that load the model
     folder: ModelFolder | None = None
+    # text prepended to an input, per role or task; see `prompt_for`, and
+    # `qwen3nb.models.kinds.resolve` for where they come from
     prompts: dict[str, str] = field(default_factory=dict)
-    revision: str | None = None
-    id: str | None = None
-    base: Source | None = None
-    parts: tuple[Source, ...] = ()
-    instruction: str = ""
-    pooling: str | None = None
-    max_length: int | None = None
+    revision: str | None = None  # the pinned revision of a hub model
+    id: str | None = None  # its id on the hub
+    base: Source | None = None  # the base model of an adapter; see `qwen3nb.models.kinds.lora`
+    parts: tuple[Source, ...] = ()  # the parts of a fusion (``a+b``)
+    instruction: str = ""  # default replacement for ``{instruction}`` in a prompt
+    pooling: str | None = None  # the registry's pooling, for a model that does not define one
+    max_length: int | None = None  # the registry's maximum length, likewise
+    # its `fingerprint` before it is loaded; see `unchanged`
     content: Mapping[str, Any] | None = None
 
     @property

@@ -34,19 +34,13 @@ OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
 
 @dataclass
 class Qwen3EncoderOutput(ModelOutput):
-    """The output of the encoder.
+    """The output of the encoder."""
 
-    Attributes:
-        last_hidden_state: (B, T, H).
-        pooler_output: (B, H) float32, pooled and, if configured so, normalised.
-        hidden_states: (B, T, H) after the embedding and after each layer, on request.
-        attentions: (B, heads, T, T) per layer, on request.
-    """
-
-    last_hidden_state: Tensor | None = None
-    pooler_output: Tensor | None = None
+    last_hidden_state: Tensor | None = None  # (B, T, H)
+    pooler_output: Tensor | None = None  # (B, H) float32, pooled and, if configured so, normalised
+    # (B, T, H) after the embedding and after each layer, on request
     hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None  # (B, heads, T, T) per layer, on request
 
 
 class Qwen3EncoderModel(Qwen3Model):

@@ -40,18 +40,13 @@ class RerankError(ValueError):
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The text around and between the parts of a prompt.
+    """The text around and between the parts of a prompt."""
 
-    Attributes:
-        name: key in `TEMPLATES`.
-        gap: text between the parts of the content.
-        prefix: text before the content.
-        suffix: text after the content.
-    """
-
-    name: str
-    gap: str
+    name: str  # key in `TEMPLATES`
+    gap: str  # text between the parts of the content
+    # text before the content
     prefix: str = f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n"
+    # text after the content
     suffix: str = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
     def start(self, instruction: str) -> str:
@@ -74,19 +69,12 @@ TEMPLATES = {
 
 @dataclass(frozen=True)
 class Tokenised:
-    """The tokens of one query and its documents.
+    """The tokens of one query and its documents."""
 
-    Attributes:
-        shared: tokens that all pairs start with.
-        rests: the remaining tokens per document, including the suffix.
-        cut: per document, whether it was truncated.
-        query_cut: whether the query was truncated.
-    """
-
-    shared: tuple[int, ...]
-    rests: list[list[int]]
-    cut: list[bool]
-    query_cut: bool = False
+    shared: tuple[int, ...]  # tokens that all pairs start with
+    rests: list[list[int]]  # the remaining tokens per document, including the suffix
+    cut: list[bool]  # per document, whether it was truncated
+    query_cut: bool = False  # whether the query was truncated
 
 
 class PairTokens:

@@ -57,42 +57,25 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class RerankStats(Stats):
-    """Work done by a reranker; ``texts`` counts pairs, ``cut`` truncated documents.
+    """Work done by a reranker; ``texts`` counts pairs, ``cut`` truncated documents."""
 
-    Attributes:
-        tokens: tokens that went through the model.
-        shared: tokens that did not, because their states were cached.
-        saturated: pairs whose P(yes) is exactly 0 or 1 in the model's dtype.
-        tied: documents with the same P(yes), in that dtype, as another one of their query.
-        equal: documents with the same log-odds as another one of their query.
-        queries_cut: queries that were truncated because they left no room for a document.
-    """
-
-    tokens: int = 0
-    shared: int = 0
-    saturated: int = 0
-    tied: int = 0
-    equal: int = 0
-    queries_cut: int = 0
+    tokens: int = 0  # tokens that went through the model
+    shared: int = 0  # tokens that did not, because their states were cached
+    saturated: int = 0  # pairs whose P(yes) is exactly 0 or 1 in the model's dtype
+    tied: int = 0  # documents with the same P(yes), in that dtype, as another one of their query
+    equal: int = 0  # documents with the same log-odds as another one of their query
+    queries_cut: int = 0  # queries that were truncated because they left no room for a document
 
 
 @dataclass(frozen=True)
 class YesNoModel:
-    """A causal language model, split into backbone and output matrix.
+    """A causal language model, split into backbone and output matrix."""
 
-    Attributes:
-        backbone: everything but the output matrix, on its device, in evaluation mode.
-        head: the output matrix (vocabulary, hidden size), as stored.
-        tokenizer: its tokenizer.
-        dtype: name of the dtype it runs in.
-        parameters: number of parameters; includes the output matrix unless it is tied to the
-            embedding.
-    """
-
-    backbone: Any
-    head: Tensor
-    tokenizer: PreTrainedTokenizerBase
-    dtype: str
+    backbone: Any  # everything but the output matrix, on its device, in evaluation mode
+    head: Tensor  # the output matrix (vocabulary, hidden size), as stored
+    tokenizer: PreTrainedTokenizerBase  # its tokenizer
+    dtype: str  # name of the dtype it runs in
+    # number of parameters; includes the output matrix unless it is tied to the embedding
     parameters: int
 
     def rows(self, yes: int, no: int) -> Tensor:
@@ -107,17 +90,11 @@ class YesNoModel:
 
 @dataclass(frozen=True)
 class RerankScores:
-    """Scores of N pairs, in input order.
+    """Scores of N pairs, in input order."""
 
-    Attributes:
-        log_odds: logit of yes minus logit of no; documents rank by it.
-        p_yes: the probability of yes, among yes and no.
-        truncated: whether the document was truncated.
-    """
-
-    log_odds: Floats
-    p_yes: Floats
-    truncated: NDArray[np.bool_]
+    log_odds: Floats  # logit of yes minus logit of no; documents rank by it
+    p_yes: Floats  # the probability of yes, among yes and no
+    truncated: NDArray[np.bool_]  # whether the document was truncated
 
 
 class Reranker:

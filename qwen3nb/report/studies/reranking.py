@@ -49,19 +49,12 @@ Labels = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Reranked:
-    """A reranked data set: its record and its two runs.
+    """A reranked data set: its record and its two runs."""
 
-    Attributes:
-        result: the record.
-        collection: the test collection.
-        first: run of the first-stage retriever.
-        run: log-odds per query and document.
-    """
-
-    result: Result
-    collection: TestCollection
-    first: Run
-    run: Run
+    result: Result  # the record
+    collection: TestCollection  # the test collection
+    first: Run  # run of the first-stage retriever
+    run: Run  # log-odds per query and document
 
     @property
     def name(self) -> str:

@@ -44,25 +44,15 @@ _Task = tuple[str, str, str]  # kind, data set and metric
 
 @dataclass(frozen=True)
 class InterferenceReport:
-    """Interference of the trained adapters, with the scores it is estimated from.
+    """Interference of the trained adapters, with the scores it is estimated from."""
 
-    Attributes:
-        interference: estimates and verdicts.
-        folders: folders that were searched for results.
-        runs: number of trained adapters with scores.
-        flags: anomalies in their files.
-        scores: of the trained adapters.
-        differences: between configurations, tested.
-        requested: whether the comparison by steps on the task was requested.
-    """
-
-    interference: Interference
-    folders: tuple[str, ...]
-    runs: int
-    flags: tuple[str, ...]
-    scores: tuple[Score, ...] = ()
-    differences: tuple[ConfigurationDifference, ...] = ()
-    requested: bool = False
+    interference: Interference  # estimates and verdicts
+    folders: tuple[str, ...]  # folders that were searched for results
+    runs: int  # number of trained adapters with scores
+    flags: tuple[str, ...]  # anomalies in their files
+    scores: tuple[Score, ...] = ()  # of the trained adapters
+    differences: tuple[ConfigurationDifference, ...] = ()  # between configurations, tested
+    requested: bool = False  # whether the comparison by steps on the task was requested
 
     @property
     def hint(self) -> str:

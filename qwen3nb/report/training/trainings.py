@@ -82,22 +82,14 @@ _COURSE = {
 
 @dataclass(frozen=True)
 class Trainings:
-    """Scores by step, logs and gradient conflicts of trainings.
+    """Scores by step, logs and gradient conflicts of trainings."""
 
-    Attributes:
-        trajectories: one per task and training.
-        logs: losses and learning rates, one per run.
-        conflicts: gradient conflicts of joint runs.
-        problems: unreadable files and truncated lines.
-        seed: of the draws.
-        objectives: what the training of each log did, where its folder says so.
-    """
-
-    trajectories: tuple[Trajectory, ...]
-    logs: tuple[TrainingLog, ...]
-    conflicts: tuple[Conflicts, ...]
-    problems: tuple[str, ...]
-    seed: int
+    trajectories: tuple[Trajectory, ...]  # one per task and training
+    logs: tuple[TrainingLog, ...]  # losses and learning rates, one per run
+    conflicts: tuple[Conflicts, ...]  # gradient conflicts of joint runs
+    problems: tuple[str, ...]  # unreadable files and truncated lines
+    seed: int  # of the draws
+    # what the training of each log did, where its folder says so
     objectives: Mapping[str, str] = field(default_factory=dict)
 
     def curves(self) -> dict[tuple[str, str, int], Curve]:
