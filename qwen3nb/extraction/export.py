@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.tokenizer import (
     TOKENIZER,
     check_loaded,
@@ -45,14 +44,10 @@ tokenizer_config.json vocab.json
 # installed here would be part of the model's identity, and would be warned of without need.
 _OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
 # Other servers than sentence-transformers read these, and some refuse a file that lacks one.
-_BEFORE_5_4 = {
-    "cls": "pooling_mode_cls_token",
-    "max": "pooling_mode_max_tokens",
-    "mean": "pooling_mode_mean_tokens",
-    "mean_sqrt_len": "pooling_mode_mean_sqrt_len_tokens",
-    "weighted_mean": "pooling_mode_weightedmean_tokens",
-    "last": "pooling_mode_lasttoken",
-}
+_BEFORE_5_4 = """
+pooling_mode_cls_token pooling_mode_max_tokens pooling_mode_mean_tokens
+pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 
 
 @dataclass(frozen=True)
@@ -161,10 +156,11 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     # The dimension has its newer name only. With the older one beside it, each load would say
     # that it is deprecated; with that one alone, sentence-transformers before 5.4 would load the
     # model, most often with a transformers that runs it causally.
-    pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False) | {
-        _BEFORE_5_4[options.pooling]: True,
+    rule = POOLINGS[options.pooling]
+    pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4, False) | {
+        rule.flag: True,
         "embedding_dimension": config.hidden_size,
-        "pooling_mode": POOLING_NAMES[options.pooling],
+        "pooling_mode": rule.stored,
         "include_prompt": True,
     }
     write_json(folder / "1_Pooling" / "config.json", pooling, indent=2)

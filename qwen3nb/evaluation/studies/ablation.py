@@ -93,7 +93,7 @@ def by_task(outcomes: Sequence[_Outcome]) -> dict[str, list[_Outcome]]:
 
 def variants(
     *,
-    poolings: Sequence[str] = POOLINGS,
+    poolings: Sequence[str] = tuple(POOLINGS),
     averages: Sequence[int] = (1, 3),
     prefix: str = "[R]",
     append_eos: bool = True,

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
-from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
@@ -25,6 +24,7 @@ from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.runtime import (
     check_room,
     library_versions,
@@ -33,7 +33,7 @@ from qwen3nb.models.modeling.runtime import (
 )
 from qwen3nb.models.types import SpecError, Vectors, refusing
 
-_POOLINGS = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
+_POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
 

@@ -20,10 +20,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
+from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import ModelFolderError
-
-# This package's names of poolings, in sentence-transformers.
-POOLING_NAMES = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
 
 _DENSE = "a dense model"
 _SPARSE = "a sparse encoder, with a weight per token of the vocabulary"
@@ -123,7 +121,8 @@ def as_exported(folder: ModelFolder) -> bool:
     """Return whether the modules say what this package writes into ``config.json``, too."""
     modules, config = folder.modules, folder.config
     names = ["Transformer", "Pooling", *["Normalize"] * bool(config.get("normalize", True))]
-    pooling = POOLING_NAMES.get(str(config.get("pooling_mode")))
+    rule = POOLINGS.get(str(config.get("pooling_mode")))
+    pooling = None if rule is None else rule.stored
     same = [each.name for each in modules] == names
     return same and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
 

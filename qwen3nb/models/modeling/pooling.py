@@ -10,6 +10,7 @@ Shapes: B texts, T columns (padding included), D hidden size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qwen3nb.utils.choices import one_of
@@ -17,14 +18,50 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-# `rank` (B, T) counts the real tokens of a row from 1; it is 0 on padding.
-_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "mean": lambda rank: (rank > 0).float(),
-    "cls": lambda rank: (rank == 1).float(),
-    "last": lambda rank: ((rank > 0) & (rank == rank.amax(dim=1, keepdim=True))).float(),
-    "weighted_mean": lambda rank: rank.float(),
+
+@dataclass(frozen=True)
+class Pooling:
+    """A rule, all that the package knows of it; a new one is an entry of `POOLINGS`."""
+
+    # weights of tokens by their ranks, 0 on padding, and the number of real tokens of their text
+    weigh: Callable[[Tensor, Tensor], Tensor]
+    stored: str  # its name in sentence-transformers
+    flag: str  # its key in the configurations of sentence-transformers before 5.4
+    code: str  # for states (B, T, D) and a mask (B, T), as a reader of the card would write it
+    # of a rule that takes one token: its position, by the limits of concatenated texts
+    only: Callable[[Tensor], Tensor] | None = None
+
+
+POOLINGS: dict[str, Pooling] = {
+    "mean": Pooling(
+        lambda rank, length: rank > 0,
+        "mean",
+        "pooling_mode_mean_tokens",
+        "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
+    ),
+    "cls": Pooling(
+        lambda rank, length: rank == 1,
+        "cls",
+        "pooling_mode_cls_token",
+        "first = mask.argmax(1)\nvectors = states[torch.arange(len(states)), first]",
+        only=lambda limits: limits[:-1],
+    ),
+    "last": Pooling(
+        lambda rank, length: (rank > 0) & (rank == length),
+        "lasttoken",
+        "pooling_mode_lasttoken",
+        "last = (mask.cumsum(1) * mask).argmax(1)\n"
+        "vectors = states[torch.arange(len(states)), last]",
+        only=lambda limits: limits[1:] - 1,
+    ),
+    "weighted_mean": Pooling(
+        lambda rank, length: rank,
+        "weightedmean",
+        "pooling_mode_weightedmean_tokens",
+        "weights = (mask.cumsum(1) * mask).unsqueeze(-1)\n"
+        "vectors = (states * weights).sum(1) / weights.sum(1)",
+    ),
 }
-POOLINGS = tuple(_WEIGHTS)
 
 
 def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> Tensor:
@@ -44,7 +81,7 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     Raises:
         ValueError: an unknown ``how``, mismatched shapes, or a row without a real token.
     """
-    one_of("pooling", how, POOLINGS)
+    rule = POOLINGS[one_of("pooling", how, POOLINGS)]
     if states.ndim != 3 or mask.shape != states.shape[:2]:
         raise ValueError(
             "expected states (B, T, D) and mask (B, T); "
@@ -53,7 +90,8 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     real = mask != 0
     if empty := (~real.any(dim=1)).nonzero().flatten().tolist():
         raise ValueError(f"rows {empty} have no real token: nothing to pool")
-    weights = _WEIGHTS[how](real.long().cumsum(dim=1) * real)
+    ranks = real.long().cumsum(dim=1) * real
+    weights = rule.weigh(ranks, ranks.amax(dim=1, keepdim=True)).float()
     weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(1)
     vectors = weights @ states.float().masked_fill(~real.unsqueeze(-1), 0.0)
     vectors = vectors.squeeze(1)
@@ -69,18 +107,16 @@ def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool =
     """
     import torch
 
-    one_of("pooling", how, POOLINGS)
-    if how in ("cls", "last"):
-        vectors = states[limits[:-1] if how == "cls" else limits[1:] - 1].float()
+    rule = POOLINGS[one_of("pooling", how, POOLINGS)]
+    if rule.only is not None:
+        vectors = states[rule.only(limits)].float()
         return _unit(vectors) if normalize else vectors
     lengths = limits.diff()
     tokens = torch.arange(len(states), dtype=limits.dtype, device=states.device)
     text = torch.searchsorted(limits[1:].contiguous(), tokens, right=True)
-    if how == "mean":
-        weights = (1 / lengths)[text]
-    else:
-        ranks = tokens - limits[text] + 1
-        weights = ranks / (lengths * (lengths + 1) / 2)[text]
+    weights = rule.weigh(tokens - limits[text] + 1, lengths[text]).double()
+    sums = torch.segment_reduce(weights, "sum", offsets=limits, axis=0, unsafe=True)
+    weights = weights.float() / sums.float()[text]
     vectors = torch.segment_reduce(
         states.float() * weights.unsqueeze(1), "sum", offsets=limits, axis=0, unsafe=True
     )

@@ -47,15 +47,6 @@ from qwen3nb.utils.markdown import code, escaped
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-# For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
-_POOLING_CODE = {
-    "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
-    "cls": "first = mask.argmax(1)\nvectors = states[torch.arange(len(states)), first]",
-    "last": "last = (mask.cumsum(1) * mask).argmax(1)\n"
-    "vectors = states[torch.arange(len(states)), last]",
-    "weighted_mean": "weights = (mask.cumsum(1) * mask).unsqueeze(-1)\n"
-    "vectors = (states * weights).sum(1) / weights.sum(1)",
-}
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # MTEB's names of metrics, those in the first row with a cut-off.
 _AT = {"nDCG": "ndcg", "MRR": "mrr", "Recall": "recall", "MAP": "map", "P": "precision"}
@@ -166,7 +157,7 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "dimension": provenance["dimension"],
         "pooling": pooling,
         "other_pooling": next(each for each in POOLINGS if each != pooling),
-        "pooling_code": _POOLING_CODE[pooling],
+        "pooling_code": POOLINGS[pooling].code,
         "normalize": provenance["normalize"],
         "max_length": provenance["max_length"],
         "prefix": bool(provenance["prefix"]),

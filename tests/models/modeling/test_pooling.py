@@ -1,10 +1,12 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import pad
 
-from qwen3nb.models.modeling.pooling import POOLINGS, pool, pool_segments
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.pooling import POOLINGS, Pooling, pool, pool_segments
 
 # Three tokens of two dimensions.
 STATES = torch.tensor([[[2.0, -1.0], [4.0, 3.0], [9.0, 1.0]]])
@@ -88,3 +90,22 @@ def test_a_vector_of_zeros_stays_one():
     mask, limits = torch.ones(1, 3), torch.tensor([0, 3])
     assert not pool(states, mask, how="mean", normalize=True).any()
     assert not pool_segments(states[0], limits, how="mean", normalize=True).any()
+
+
+def test_a_new_pooling_is_one_entry(monkeypatch, make_checkpoint, tmp_path):
+    """Its weights are used wherever a pooling is named: in batches, in packed texts, by models."""
+    end = Pooling(lambda rank, length: (rank > length - 2) & (rank > 0), "end", "", "")
+    monkeypatch.setitem(POOLINGS, "last_two", end)
+    for mask, states in ((torch.ones(1, 3), STATES), (torch.tensor([[0, 1, 1]]), STATES)):
+        torch.testing.assert_close(
+            pool(states, mask, how="last_two"), states[:, 1:].mean(1), atol=1e-6, rtol=0
+        )
+    packed = pool_segments(STATES[0], torch.tensor([0, 3]), how="last_two")
+    torch.testing.assert_close(packed, STATES[:, 1:].mean(1), atol=1e-6, rtol=0)
+    folder = make_checkpoint(tmp_path / "m")
+    vectors = {
+        how: load_encoder(str(folder), pooling=how, cache=False).encode(["one two three four"])
+        for how in ("last", "last_two")
+    }
+    assert vectors["last"].shape == vectors["last_two"].shape
+    assert not np.allclose(vectors["last"], vectors["last_two"])
