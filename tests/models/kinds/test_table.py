@@ -1,57 +1,43 @@
 """A new kind of model is one class and one entry in a table."""
 
 import hashlib
-import json
+import re
 
+import httpx
 import numpy as np
 import pytest
+from helpers import REPOSITORY
 
-from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds import resolve
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.kinds.source import Kind, Source
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError
 
 
-def answer(request):
-    """What an HTTP API would answer: a vector per text of the request's body."""
-    fields = json.loads(request)
-    rows = [
-        hashlib.sha256(f"{fields['model']}{text}".encode()).digest() for text in fields["input"]
-    ]
-    return json.dumps({"data": [{"embedding": [byte / 255 for byte in row[:8]]} for row in rows]})
+class Answer:
+    """What an HTTP API would answer: a vector per text of the request."""
 
+    def __init__(self, url, *, json):
+        self.request = json
 
-class ApiEncoder(Encoder):
-    width = 8
+    def raise_for_status(self):
+        return self
 
-    def __init__(self, source, given):
-        model = source.spec.partition(":")[2]
-        super().__init__(source, given, settings={"of_api": model, "normalize": False})
-
-    def _embed(self, texts):
-        fields = {"model": self.settings["of_api"], "input": list(texts)}
-        done = json.loads(answer(json.dumps(fields)))
-        return np.array([each["embedding"] for each in done["data"]], dtype=np.float32)
-
-
-class Api(Kind):
-    """Embeddings of an HTTP API, ``api:MODEL``."""
-
-    name = "api"
-    library = ""
-
-    def named(self, spec):
-        return Source(spec, self, spec.replace(":", "-")) if spec.startswith("api:") else None
-
-    def load(self, source, settings):
-        return ApiEncoder(source, settings)
+    def json(self):
+        model, texts = self.request["model"], self.request["input"]
+        rows = [hashlib.sha256(f"{model}{text}".encode()).digest() for text in texts]
+        return {"data": [{"embedding": [byte / 255 for byte in row[:8]]} for row in rows]}
 
 
 @pytest.fixture
 def api(monkeypatch):
-    monkeypatch.setattr(resolve, "KINDS", (*resolve.KINDS, Api()))
+    """The kind whose text CONTRIBUTING shows."""
+    guide = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```python\n(\"\"\"Embeddings of an HTTP API.*?)```", guide, re.DOTALL)
+    monkeypatch.setattr(httpx, "post", Answer)
+    module = {"__name__": "api"}
+    exec(text, module)  # noqa: S102 - our own text
+    monkeypatch.setattr(resolve, "KINDS", (*resolve.KINDS, module["Api"]()))
 
 
 @pytest.mark.usefixtures("api")
