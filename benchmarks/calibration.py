@@ -97,12 +97,12 @@ def simulate(*, seed: int = 0, simulations: int = 0, out: str = "") -> list[Shar
 
 def table(shares: Sequence[Share]) -> str:
     """Format shares as a Markdown table."""
-    heads = ("method", "what", "world", "n", "measured", "expected", "verdict")
+    heads = ("method", "what", "process", "n", "measured", "expected", "verdict")
     rows = [
         (
             share.method,
             share.kind,
-            share.world,
+            share.process,
             share.n,
             f"{share.share:.4f}",
             f"{share.expected:g} [{share.low:.4f}, {share.high:.4f}]",
@@ -113,10 +113,10 @@ def table(shares: Sequence[Share]) -> str:
     return markdown_table(heads, rows)
 
 
-def _share(method: str, kind: str, world: str, n: int | str, hits: int, total: int) -> Share:
+def _share(method: str, kind: str, process: str, n: int | str, hits: int, total: int) -> Share:
     expected = _EXPECTED.get(kind, 1 - ALPHA)
     low, high = (float(end / total) for end in stats.binom.interval(0.99, total, expected))
-    return Share(method, kind, world, str(n), total, hits / total, expected, low, high)
+    return Share(method, kind, process, str(n), total, hits / total, expected, low, high)
 
 
 def _holds(ends: Interval | None, truth: float) -> bool:
@@ -188,7 +188,7 @@ def calibrate(
 ) -> list[Share]:
     """False positives, coverage and power, per process and number of queries."""
     shares, batches = [], -(-simulations // _BATCH)
-    for index, (world, draw) in enumerate(PROCESSES.items()):
+    for index, (process, draw) in enumerate(PROCESSES.items()):
         for n in sizes:
             generator = np.random.default_rng((seed, index, n))
             hits: Counter[tuple[str, str]] = Counter()
@@ -196,7 +196,7 @@ def calibrate(
                 for key, count in _batch(draw, n, n_resamples, generator, (seed, index, n, batch)):
                     hits[key] += count
             shares += [
-                _share(method, kind, world, n, count, batches * _BATCH)
+                _share(method, kind, process, n, count, batches * _BATCH)
                 for (kind, method), count in hits.items()
             ]
     return shares
@@ -244,7 +244,7 @@ def calibrate_equivalence(
     By the interval that is shown, and by two one-sided t-tests.
     """
     shares = []
-    for index, (world, draw) in enumerate(PROCESSES.items()):
+    for index, (process, draw) in enumerate(PROCESSES.items()):
         for n in sizes:
             generator = np.random.default_rng((seed, index, n, 1))
             sample, truth = draw(generator, n, simulations, True)
@@ -253,7 +253,7 @@ def calibrate_equivalence(
             half = stats.t.ppf(1 - ALPHA, n - 1) * sample.std(axis=0, ddof=1) / np.sqrt(n)
             tests = int((half < margin - np.abs(sample.mean(axis=0))).sum())
             for method, hits in ((INTERVALS["widened"], shown), ("two one-sided t-tests", tests)):
-                shares.append(_share(method, "false equivalence", world, n, hits, simulations))
+                shares.append(_share(method, "false equivalence", process, n, hits, simulations))
     return shares
 
 
@@ -300,7 +300,7 @@ def calibrate_scores(
     ``simulations`` is rounded up to whole batches; correlations take a quarter.
     """
     shares, batches = [], -(-simulations // _BATCH)
-    for index, (world, draw) in enumerate(SCORES.items()):
+    for index, (process, draw) in enumerate(SCORES.items()):
         truth = float(draw(np.random.default_rng((seed, index)), (_LARGE,)).mean())
         for n in sizes:
             generator = np.random.default_rng((seed, index, n))
@@ -310,13 +310,13 @@ def calibrate_scores(
                 drawn_by = (seed, index, n, batch)
                 _, means = resampled_means(values, n_resamples=n_resamples, seed=drawn_by)
                 for column, drawn in zip(values.T, means.T, strict=True):
-                    if world != "V-measure":  # whose draws lack no rare queries
+                    if process != "V-measure":  # whose draws lack no rare queries
                         hits["widened"] += _holds(mean_interval(column, level=0.95)[1], truth)
                     hits["student"] += _holds(student_interval(column, level=0.95), truth)
                     hits["percentile"] += _holds(percentile_interval(drawn, level=0.95), truth)
             total = batches * _BATCH
             shares += [
-                _share(INTERVALS[method], "score coverage", world, n, held, total)
+                _share(INTERVALS[method], "score coverage", process, n, held, total)
                 for method, held in hits.items()
             ]
     a, b = _ratings(np.random.default_rng((seed, 99)), _LARGE)
@@ -370,9 +370,9 @@ def calibrate_seeds(
                 one = estimate("simulated", range(count), [data], gate=Gate()).estimate
                 low, high = one.interval or (1.0, 1.0)
                 hits += low <= TRUE_TIR <= high
-        world, size = f"noise {noise:g}", f"{count} x {queries}"
+        process, size = f"noise {noise:g}", f"{count} x {queries}"
         method, total = "TIR over seeds and queries", batches * _BATCH
-        shares.append(_share(method, "coverage", world, size, hits, total))
+        shares.append(_share(method, "coverage", process, size, hits, total))
     return shares
 
 

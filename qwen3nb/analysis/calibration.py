@@ -23,7 +23,7 @@ class Share:
     # ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score coverage``
     # or ``power``
     kind: str
-    world: str  # the distribution the data are drawn from
+    process: str  # the distribution the data are drawn from
     n: str  # number of queries, or ``seeds x queries``
     simulations: int  # number of simulations
     share: float  # the measured share
@@ -33,11 +33,11 @@ class Share:
 
     @property
     def verdict(self) -> str:
-        """``holds``, ``cautious`` (fewer errors than nominal) or ``too bold`` (more)."""
+        """``holds``, ``conservative`` (fewer errors than nominal), ``anti-conservative`` (more)."""
         if self.low <= self.share <= self.high:
             return "holds"
         fewer = self.share < self.low if self.kind.startswith("false") else self.share > self.high
-        return "cautious" if fewer else "too bold"
+        return "conservative" if fewer else "anti-conservative"
 
 
 def read_calibration(file: Path | str = "") -> list[Share]:

@@ -29,8 +29,8 @@ SCORES = {
 }
 
 
-def of(method, *, world="search", n, shares=SHARES):
-    (share,) = (s for s in shares if (s.method, s.world, s.n) == (method, world, n))
+def of(method, *, process="search", n, shares=SHARES):
+    (share,) = (s for s in shares if (s.method, s.process, s.n) == (method, process, n))
     return share
 
 
@@ -42,22 +42,24 @@ def test_the_intervals_that_are_shown_hold_their_level_from_ten_queries_on():
         if (share.kind == "coverage" and share.method == SHOWN)
         or (share.kind == "score coverage" and share.method in (SHOWN, "Fisher's z"))
     ]
-    assert {*SCORES, "Spearman", *ROWS, "normal"} == {share.world for share in shown}
+    assert {*SCORES, "Spearman", *ROWS, "normal"} == {share.process for share in shown}
     assert {"10", "20", "50", "200"} <= {share.n for share in shown}
     assert min(share.share for share in shown) >= 0.94
-    covered = [s for s in shown if s.kind == "coverage" and s.world in USUAL]
+    covered = [s for s in shown if s.kind == "coverage" and s.process in USUAL]
     assert max(s.share for s in covered) <= 0.965  # no wider than they must be
     bold = [s for s in SHARES if s.method == "percentile bootstrap" and s.n == "20"]
-    assert {s.world for s in bold if s.verdict != "too bold"} == {"accuracy", "Spearman"}
+    assert {s.process for s in bold if s.verdict != "anti-conservative"} == {"accuracy", "Spearman"}
 
 
 def test_the_test_holds_its_level_and_equivalence_is_never_said_too_often():
     test = [s for s in SHARES if s.method == "permutation test"]
-    assert max(s.share for s in test if s.world in SYMMETRIC) <= 0.06
-    assert of("permutation test", world="large wins", n="10", shares=test).share > 0.5  # published
+    assert max(s.share for s in test if s.process in SYMMETRIC) <= 0.06
+    assert (
+        of("permutation test", process="large wins", n="10", shares=test).share > 0.5
+    )  # published
     called = [s for s in SHARES if s.kind == "false equivalence"]
     assert {s.n for s in called} == {"3", "5", "10", "20", "50", "200"}
-    assert {s.world for s in called} == {*ROWS, "normal"}
+    assert {s.process for s in called} == {*ROWS, "normal"}
     assert max(s.share for s in called if s.method == SHOWN) <= 0.05
     assert max(s.share for s in called if s.method == "two one-sided t-tests") > 0.5
 
@@ -66,10 +68,10 @@ def test_the_table_of_the_methods_page_is_the_stored_one():
     """Each row, number by number, as the page prints them."""
     page = (Path(__file__).parents[2] / "book" / "methods.md").read_text()
     shares = [s for s in SHARES if "coverage" in s.kind]
-    for world, title in (ROWS | SCORES).items():
+    for process, title in (ROWS | SCORES).items():
         for method in (SHOWN, "Student's", "percentile bootstrap"):
             sizes = ("10", "20", "50", "200")
-            held = [of(method, world=world, n=n, shares=shares).share for n in sizes]
+            held = [of(method, process=process, n=n, shares=shares).share for n in sizes]
             cells = " | ".join(f"{share:.3f}".lstrip("0") for share in held)
             name = f"**{method}**" if method == SHOWN else method
             assert f"| {title} | {name} | {cells} |" in page
@@ -79,5 +81,5 @@ def test_a_few_seeds_hold_their_level_and_one_does_not():
     stored = [share for share in SHARES if " x " in share.n]
     several = [share for share in stored if not share.n.startswith("1 ")]
     assert {share.n for share in several} == {f"{seeds} x 300" for seeds in (2, 3, 5, 9)}
-    assert {share.verdict for share in several} <= {"holds", "cautious"}
-    assert [share.verdict for share in stored if share not in several] == ["too bold"] * 2
+    assert {share.verdict for share in several} <= {"holds", "conservative"}
+    assert [share.verdict for share in stored if share not in several] == ["anti-conservative"] * 2

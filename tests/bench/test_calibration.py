@@ -19,22 +19,22 @@ SYMMETRIC = (*USUAL, "rare wins", "accuracy")  # under the null hypothesis of th
 
 def test_false_positives_and_coverage_of_300_queries():
     shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
-    assert {share.verdict for share in shares if share.world in USUAL} == {"holds"}
-    assert {share.world for share in shares} == {*SYMMETRIC, "large wins", "noisy wins"}
+    assert {share.verdict for share in shares if share.process in USUAL} == {"holds"}
+    assert {share.process for share in shares} == {*SYMMETRIC, "large wins", "noisy wins"}
     assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
     assert "| holds |" in table(shares)
 
 
 def test_intervals_over_seeds_hold_from_two_seeds_on():
     narrow, fine = calibrate_seeds(seeds=(1, 2), queries=100, noise=0.005, simulations=300, seed=1)
-    assert (narrow.verdict, fine.verdict) == ("too bold", "holds")
+    assert (narrow.verdict, fine.verdict) == ("anti-conservative", "holds")
 
 
 @pytest.mark.integration
 def test_coverage_of_scores_with_twenty_queries():
     """1,000 samples per distribution, at another seed than the stored ones."""
     shares = calibrate_scores(sizes=(20,), simulations=1000, n_resamples=200, seed=4)
-    held = {(s.world, s.method): s.share for s in shares}
+    held = {(s.process, s.method): s.share for s in shares}
     assert held["hard nDCG@10", SHOWN] > held["hard nDCG@10", "percentile bootstrap"] + 0.04
     assert min(v for (_, method), v in held.items() if method == SHOWN) >= 0.93
 

@@ -99,7 +99,7 @@ def leaderboard(
         first = column[0] if column else None
         measure = f"\n{first.task.main_metric}, n = {first.main.n}" if first else ""
         heads.append(short_task(task) + measure)
-        near[task] = _contenders(column, tested)
+        near[task] = _systems_compared(column, tested)
     for identity in order:
         own = records[identity]
         example = next(iter(own.values()))
@@ -130,7 +130,7 @@ def _score(result: Result | None) -> float:
     return float("-inf") if result is None or result.main.value is None else result.main.value
 
 
-def _contenders(results: Iterable[Result], comparison: Comparison) -> set[str]:
+def _systems_compared(results: Iterable[Result], comparison: Comparison) -> set[str]:
     """Return the models not significantly different from the best on a task, by identity.
 
     Only models that can be paired with the best over queries.

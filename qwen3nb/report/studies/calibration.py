@@ -36,7 +36,7 @@ _SHOWN = {
 
 
 def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries") -> Table:
-    """Simulated shares of one kind, a row per method and world, a column per size.
+    """Simulated shares of one kind: a row per method and process, a column per size.
 
     Args:
         shares: from `qwen3nb.analysis.calibration.read_calibration`.
@@ -47,9 +47,9 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
     sizes = sorted({share.n for share in selected}, key=lambda n: int(n.split(" x ")[0]))
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for each in selected:
-        bold = each.verdict == "too bold"
+        bold = each.verdict == "anti-conservative"
         cell = Cell(f"{each.share:.3f}", each.verdict, strong=bold)
-        rows.setdefault((each.method, each.world), {})[each.n] = cell
+        rows.setdefault((each.method, each.process), {})[each.n] = cell
     heads = [f"n = {size}" if over == "queries" else f"{size}\nseeds x queries" for size in sizes]
     where = "-over-seeds" if over == "seeds" else ""
     return Table.of(
@@ -58,12 +58,13 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
         note="".join(
             f"The {_WORDS[kind]}: nominally {first.expected:g}; a share between {first.low:.3f} "
             f"and {first.high:.3f} is consistent with that ({first.simulations:,} simulations, "
-            "99 %). Cautious: fewer errors than nominal; too bold (in bold): more."
+            "99 %). Conservative: fewer errors than nominal; anti-conservative (in bold): more."
             for first in selected[:1]
         ),
         empty="Not simulated.",
         name=f"{kind.replace(' ', '-')}{where}",
-        caption=f"Simulated: the {_WORDS[kind]}, by method, world and number of {over}.",
+        caption=f"Simulated: the {_WORDS[kind]}, by method, data-generating process and number "
+        f"of {over}.",
     )
 
 
@@ -77,7 +78,7 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
     if not every:
         return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
     shown = [share for share in every if (share.kind, share.method) in _SHOWN]
-    skewed = [s for s in shown if s.kind == "false positives" and s.world in _SKEWED]
+    skewed = [s for s in shown if s.kind == "false positives" and s.process in _SKEWED]
     first, *rest = (
         _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
         for kind in _CLAIMS
@@ -87,7 +88,7 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
         worst = max(skewed, key=lambda each: each.share)
         under_skew = (
             "Where rare large wins balance many small losses, differences are not symmetric, as "
-            f"it assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.world}, n = "
+            f"it assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.process}, n = "
             f"{worst.n}). Pages say where unseen queries could turn the sign."
         )
     words = [first, under_skew, *rest, _others(every)]
@@ -95,23 +96,25 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
 
 
 def _in_words(kind: str, shares: list[Any]) -> str:
-    """Say in how many settings a method that pages use is too bold, with its worst share."""
+    """Say in how many settings a method is anti-conservative, with its worst share."""
     if not shares:
         return ""
-    bold = sum(share.verdict == "too bold" for share in shares)
+    bold = sum(share.verdict == "anti-conservative" for share in shares)
     extreme = (max if kind.startswith("false") else min)(shares, key=lambda each: each.share)
     return (
-        f"{_CLAIMS[kind]} {100 * extreme.share:.1f} % of samples ({extreme.world}, n = "
-        f"{extreme.n}): too bold in {bold or 'none'} of {len(shares)} settings."
+        f"{_CLAIMS[kind]} {100 * extreme.share:.1f} % of samples ({extreme.process}, n = "
+        f"{extreme.n}): anti-conservative in {bold or 'none'} of {len(shares)} settings."
     )
 
 
 def _others(shares: list[Any]) -> str:
-    """Name the usual intervals that are too bold, with the number of settings."""
+    """Name the usual intervals that are anti-conservative, with the number of settings."""
     intervals = [share for share in shares if share.kind in _INTERVALS]
     counts = []
     for method in dict.fromkeys(share.method for share in intervals):
-        own = [share.verdict == "too bold" for share in intervals if share.method == method]
+        own = [
+            share.verdict == "anti-conservative" for share in intervals if share.method == method
+        ]
         if any(own) and not any((kind, method) in _SHOWN for kind in _INTERVALS):
             counts.append(f"{method} in {sum(own)} of {len(own)}")
-    return f"Of the usual intervals, too bold are: {', '.join(counts)}." if counts else ""
+    return f"Of the usual intervals, anti-conservative are: {', '.join(counts)}." if counts else ""

@@ -196,7 +196,7 @@ TABLES = {
         [precision(EXACT, label=each, features=(each,)) for each in labels]
     ),
     "power": lambda *labels: calibration_table(
-        [replace(read_calibration()[0], kind="power", world=each, n="9") for each in labels],
+        [replace(read_calibration()[0], kind="power", process=each, n="9") for each in labels],
         kind="power",
     ),
 }
@@ -278,16 +278,16 @@ def test_stored_simulations_as_tables():
     for row in table.rows:
         few, many = ({cell.detail for cell in cells} for cells in (row[1:3], row[5:]))
         if row[0].text == "widened Student's":
-            assert many <= {"holds", "cautious"}
+            assert many <= {"holds", "conservative"}
             assert not any(cell.strong for cell in row[1:])
         else:
             good = row[0].text == "Student's" and row[0].detail in ("search", "normal")
-            assert ("too bold" in few) != good
+            assert ("anti-conservative" in few) != good
     held = calibration_table(shares, kind="score coverage")
     assert sum(row[0].text == "widened Student's" for row in held.rows) == 9
     assert "widened Student's" not in {method for method, _ in bold(held)}
     errors = calibration_table(shares, kind="false positives")
-    assert {world for _, world in bold(errors)} == {"large wins", "noisy wins"}
+    assert {process for _, process in bold(errors)} == {"large wins", "noisy wins"}
     called = calibration_table(shares, kind="false equivalence")
     assert called.columns[1:] == tuple(f"n = {n}" for n in (3, 5, 10, 20, 50, 200))
     assert {method for method, _ in bold(called)} == {"two one-sided t-tests"}
@@ -296,24 +296,25 @@ def test_stored_simulations_as_tables():
     assert calibration_table([], kind="power").note == "Not simulated."
 
 
-def test_the_conclusion_counts_the_settings_in_which_a_method_is_too_bold():
+def test_the_conclusion_counts_the_settings_in_which_a_method_is_anti_conservative():
     shares = list(read_calibration())
     text = calibration_conclusion(shares).text
     every = [s for s in shares if s.method == "permutation test"]
-    test = [s for s in every if s.world not in ("large wins", "noisy wins")]
+    test = [s for s in every if s.process not in ("large wins", "noisy wins")]
     worst = max(test, key=lambda each: each.share)
     skewed = max(set(every) - set(test), key=lambda each: each.share)
     for words in (
-        f"there is none in at most {100 * worst.share:.1f} % of samples ({worst.world}, n = "
-        f"{worst.n}): too bold in none of {len(test)} settings",
-        f"up to {100 * skewed.share:.1f} % ({skewed.world}, n = {skewed.n})",
+        f"there is none in at most {100 * worst.share:.1f} % of samples ({worst.process}, n = "
+        f"{worst.n}): anti-conservative in none of {len(test)} settings",
+        f"up to {100 * skewed.share:.1f} % ({skewed.process}, n = {skewed.n})",
         "called equivalent in at most 2.6 % of samples",
         "percentile bootstrap in ",
     ):
         assert words in text
     assert "permutation test in" not in text
-    bolder = [replace(s, share=0.2) if s is worst else s for s in shares]
-    assert f"at most 20.0 % of samples ({worst.world}, n = {worst.n}): too bold in 1 of" in (
-        calibration_conclusion(bolder).text
+    worse = [replace(s, share=0.2) if s is worst else s for s in shares]
+    assert (
+        f"at most 20.0 % of samples ({worst.process}, n = {worst.n}): anti-conservative in 1 of"
+        in (calibration_conclusion(worse).text)
     )
     assert "Nothing was simulated" in calibration_conclusion([]).text
