@@ -43,8 +43,8 @@ SHORTER = {
 ELSEWHERE = {
     "bench eval": ("bench.evaluation.bench_evaluation", "tests/bench/test_evaluation.py"),
     "bench gpu": ("bench.gpu.bench_gpu", "tests/bench/test_gpu.py"),
-    "bench precision": ("bench.precision.bench_precision", "tests/bench/test_precision.py"),
-    "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
+    "bench precision": ("bench.precision.bench_precision", "tests/bench/test_encode.py"),
+    "book": ("book.build.build_book", "tests/book/test_book.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
     "encode --model encoder --input texts.jsonl --out vectors --ray": (
         "cli.commands.encode.encode_on_cluster",
@@ -202,7 +202,7 @@ def hub(monkeypatch):
 
         def list_repo_tree(self, *arguments, **options):
             digest = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()  # git's
-            return [SimpleNamespace(path="data.json", size=2, blob_id=digest, lfs=None)]
+            return [huggingface_hub.hf_api.RepoFile(path="data.json", size=2, oid=digest)]
 
     real = huggingface_hub.snapshot_download
 

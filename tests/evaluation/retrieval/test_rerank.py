@@ -310,16 +310,16 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
 
 CHILD = """
     import sys, time
+    from qwen3nb.evaluation.retrieval.rerank import rerank
     from qwen3nb.models.rerankers import yes_no as module
     from qwen3nb.models.rerankers.load import load_reranker
-        score = module.Reranker.score
+    score = module.Reranker.score
     def slow(self, query, documents):
         print("scoring", query, flush=True)
         time.sleep(0.2)
         return score(self, query, documents)
     module.Reranker.score = slow
-    rerank(load_reranker(sys.argv[1], device="cpu"), [sys.argv[2]], depth=4,
-                 show_progress=False)
+    rerank(load_reranker(sys.argv[1], device="cpu"), [sys.argv[2]], depth=4, show_progress=False)
 """
 
 
