@@ -92,23 +92,15 @@ def write_sentence_encoder(folder: Path, config: Any, *, device: str, dtype: str
     """Write a random model in the format of sentence-transformers: mean pooling, length 1."""
     from transformers import AutoModel
 
+    from qwen3nb.extraction.export import listed_modules
+
     write_tokenizer(_documents(), folder, vocabulary=8_000)
     _save(AutoModel.from_config, folder, config, device=device, dtype=torch_dtype(dtype))
-    kinds = ("Transformer", "Pooling", "Normalize")
-    modules = [
-        {
-            "idx": index,
-            "name": str(index),
-            "path": f"{index}_{kind}" if index else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for index, kind in enumerate(kinds)
-    ]
     pooling = {
         "word_embedding_dimension": config.hidden_size,
         "pooling_mode_mean_tokens": True,
     }
-    write_json(folder / "modules.json", modules)
+    write_json(folder / "modules.json", listed_modules(["Transformer", "Pooling", "Normalize"]))
     write_json(folder / "1_Pooling" / "config.json", pooling)
     write_json(folder / "2_Normalize" / "config.json", {})
     limits = {"max_seq_length": 1024, "do_lower_case": False}

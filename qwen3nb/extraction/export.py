@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +134,19 @@ def named_token(folder: ModelFolder, role: str) -> str:
     raise CheckpointError(f"{folder}: tokenizer_config.json names no {role}")
 
 
+def listed_modules(kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the content of the ``modules.json`` of sentence-transformers, by names of classes."""
+    return [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
+    ]
+
+
 def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportOptions) -> None:
     """Write ``config.json`` and the sentence-transformers files next to the weights."""
     config.architectures = ["Qwen3Model"]
@@ -143,16 +156,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     write_json(folder / "config.json", fields, indent=2)
 
     kinds = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
-    modules = [
-        {
-            "idx": index,
-            "name": str(index),
-            "path": f"{index}_{kind}" if index else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for index, kind in enumerate(kinds)
-    ]
-    write_json(folder / "modules.json", modules, indent=2)
+    write_json(folder / "modules.json", listed_modules(kinds), indent=2)
     # The dimension has its newer name only. With the older one beside it, each load would say
     # that it is deprecated; with that one alone, sentence-transformers before 5.4 would load the
     # model, most often with a transformers that runs it causally.
