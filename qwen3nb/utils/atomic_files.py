@@ -122,8 +122,8 @@ class _NamedOutput(io.FileIO):
 def sweep_leftovers(path: Path) -> None:
     """Remove temporary files and folders of ``path`` whose writers are dead.
 
-    Their names have the machine and the process. What another machine left is removed a week after
-    its last change. What cannot be removed stays; nothing reads it.
+    Their names have the machine and the process. What another machine or container left is removed
+    a week after its last change. What cannot be removed stays; nothing reads it.
     """
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - many names, few of them matter
@@ -152,8 +152,16 @@ def _writer_lives(work: Path) -> bool | None:
 
 
 def _machine() -> str:
-    """Return four digits for this machine."""
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:4]
+    """Return digits for this machine and its numbering of processes.
+
+    Containers may share a folder and the name of a machine; each counts processes for itself.
+    """
+    names = [platform.node()]
+    with suppress(OSError):
+        names.append(Path("/etc/machine-id").read_text(encoding="ascii"))
+    with suppress(OSError):
+        names.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - not a path
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
 
 
 def _rename_once(file: Path, path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from helpers.fault_injection import leftovers, tree
 
 from qwen3nb.utils.atomic_files import (
+    _beside,
     canonical,
     explained,
     new_folder,
@@ -105,6 +106,20 @@ def test_what_another_machine_left_is_removed_after_a_week(tmp_path):
         os.utime(file, (0, 0))
     write_text(tmp_path / "model", "ours")
     assert leftovers(tmp_path) == []
+
+
+def test_what_another_container_writes_is_left_alone(tmp_path, monkeypatch):
+    """Its machine may have our name, and its process a number that none of ours has."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        monkeypatch.setattr(os, "getpid", lambda: dead.pid)
+    names = [_beside(tmp_path / "model")]
+    monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
+    names.append(_beside(tmp_path / "model"))
+    for name in names:
+        name.write_text("theirs")
+    monkeypatch.undo()
+    write_text(tmp_path / "model", "ours")
+    assert leftovers(tmp_path) == [names[1].name]
 
 
 def test_a_folder_that_a_kill_left_under_a_temporary_name_is_given_back(tmp_path):
