@@ -174,11 +174,12 @@ def sample_of(
     Raises:
         ValueError: columns that do not cover the same queries, or a value that is not finite.
     """
-    queries = sorted(query for query in per_query[columns[0]] if query.startswith(part))
-    for column in columns[1:]:
-        if sorted(query for query in per_query[column] if query.startswith(part)) != queries:
+    scores = [per_query[column] for column in columns]  # of a stored record, each is built anew
+    queries = sorted(query for query in scores[0] if query.startswith(part))
+    for column, others in zip(columns[1:], scores[1:], strict=True):
+        if sorted(query for query in others if query.startswith(part)) != queries:
             raise ValueError(f"columns {columns[0]!r} and {column!r} cover different queries")
-    values = np.array([[per_query[column][query] for column in columns] for query in queries])
+    values = np.array([[each[query] for each in scores] for query in queries])
     if not np.isfinite(values).all():
         query = queries[int(np.argwhere(~np.isfinite(values))[0, 0])]
         raise ValueError(f"query {query!r} has a value that is not finite")

@@ -393,7 +393,7 @@ def similarity_figure(results: Sequence[Result]) -> Figure | None:
     result = next((result for result in results if "gold" in result.per_query), None)
     if result is None:
         return None
-    n = len(result.per_query["gold"])
+    n = result.scores.counts["gold"]
     value = result.main.value
     measures = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
     return Figure(
