@@ -19,10 +19,10 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+from qwen3nb.models.types import refusing
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -119,7 +119,7 @@ def verify_export(
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = theirs = _source_states(source, embedding, rows, config, dtype=torch.float32)
     if options.dtype != "float32":
-        dtype = torch_dtype(options.dtype)
+        dtype = getattr(torch, options.dtype)
         theirs = _source_states(source, embedding, rows, config, dtype=dtype)
     both = zip(exact["right"], theirs["right"], strict=True)
     rounding = max(float((a - b).abs().max()) for a, b in both)
@@ -142,11 +142,9 @@ def _inputs(
     tokenizer.no_padding()
     tokenizer.enable_truncation(options.max_length)
     rows = [encoding.ids for encoding in tokenizer.encode_batch(list(TEXTS))]
-    try:
+    with refusing(export, "transformers cannot load the tokenizer"):
         loaded = AutoTokenizer.from_pretrained(export)
         again = loaded(list(TEXTS), truncation=True, max_length=options.max_length)["input_ids"]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"transformers cannot load the tokenizer ({error})") from None
     for text, row, other in zip(TEXTS, rows, again, strict=True):
         if row != list(other):
             raise CheckpointError(
@@ -185,21 +183,22 @@ def _source_model(
     source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
-    kept = """
+    settings = """
     vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
     num_key_value_heads max_position_embeddings
     """.split()  # noqa: SIM905 - a list of words reads better as lines
-    fields = {key: getattr(config, key) for key in kept}
+    fields = {key: getattr(config, key) for key in settings}
     fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
         model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
     encoder, prefix = model.model.encoder, "model.encoder."
+    kept = ("layers.", "norm.weight")
+    names = {n: n.removeprefix(prefix) for n in source.weights.tensors if n.startswith(prefix)}
+    names = {n: new for n, new in names.items() if new.startswith(kept)}
+    names[embedding] = "embed_tokens.weight"
     state = {
-        name.removeprefix(prefix): source.weights.read(name).to(dtype).float()
-        for name in source.weights.tensors
-        if name.startswith(f"{prefix}layers.") or name == f"{prefix}norm.weight"
+        names[name]: weight.to(dtype).float() for name, weight in source.weights.read_each(names)
     }
-    state["embed_tokens.weight"] = source.weights.read(embedding).to(dtype).float()
     encoder.load_state_dict(state, strict=True, assign=True)
     encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # with real buffers
     return model.eval()
@@ -325,14 +324,10 @@ def _compare_vectors(
         for each in states[: len(TEXTS)]
     ]
     vectors = torch.cat(pooled)
-    try:
+    with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
         model = SentenceTransformer(
             str(export), device="cpu", model_kwargs={"dtype": torch.float32}
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(
-            f"sentence-transformers cannot load the export ({error}); nothing was written"
-        ) from None
     theirs = model.encode(
         list(TEXTS),
         prompt="",

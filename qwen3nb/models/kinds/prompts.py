@@ -33,7 +33,7 @@ from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 
 FILE = "config_sentence_transformers.json"
-_CARD_BYTES = 100_000  # of a model card, whose front matter comes first
+_HEAD = 100_000  # characters in which the front matter of a model card ends
 ROLES = ("query", "passage")
 _SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
@@ -211,14 +211,21 @@ def _names(source: Source) -> Iterator[str]:
         return
     yield "/".join(source.folder.path.resolve().parts[-2:])
     yield str(source.folder.config.get("_name_or_path") or "")
-    card = source.folder.path / "README.md"
-    yield from _base_models(card) if card.is_file() else ()
+    stated = front_matter(source.folder.path).get("base_model")
+    yield from map(str, stated if isinstance(stated, list) else [stated or ""])
 
 
-def _base_models(card: Path) -> list[str]:
-    """Return the models that the front matter of a model card names as its base."""
+def front_matter(folder: Path) -> dict[str, Any]:
+    """Return the front matter of the model card in ``folder``; empty if none can be read."""
+    import yaml
+
+    card = folder / "README.md"
+    if not card.is_file():
+        return {}
     with card.open(encoding="utf-8", errors="replace") as file:
-        text = file.read(_CARD_BYTES)
-    front = text.split("\n---", 1)[0] if text.startswith("---") else ""
-    match = re.search(r"^base_model:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", front, re.MULTILINE)
-    return re.findall(r"[\w.-]+/[\w.-]+", match[1]) if match else []
+        parts = file.read(_HEAD).split("---\n", 2)
+    try:
+        fields = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else {}
+    except yaml.YAMLError:
+        return {}
+    return fields if isinstance(fields, dict) else {}

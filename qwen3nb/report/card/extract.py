@@ -42,7 +42,7 @@ def extract(
         ValueError: an unknown choice, or an invalid fact.
     """
     file = None if facts is None else Path(facts)
-    stated_facts(Path(checkpoint), file, license=license)  # refused before anything is written
+    stated_facts(None, file, license=license)  # refused before anything is written
     name = loaded_name(Path(output), hub_id)
 
     def described(folder: Path) -> str:
