@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,8 @@ def verify_export(
             float32, or states of an ONNX graph by more than `MAX_PART`; transformers loads the
             tokenizer with different tokens; or the export or its graph runs causally.
     """
+    from transformers import AutoModel
+
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = theirs = _source_states(source, embedding, rows, config, dtype=torch.float32)
     if options.dtype != "float32":
@@ -124,11 +127,17 @@ def verify_export(
     both = zip(exact["right"], theirs["right"], strict=True)
     rounding = max(float((a - b).abs().max()) for a, b in both)
     del exact
-    difference, leak, probe = _compare_states(export, rows, theirs, origin=source.path)
-    other = _compare_vectors(export, theirs["right"], options, origin=source.path)
+    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
+    run = partial(_stock_states, model)
+    difference, leak, _ = _compare(
+        run, rows, theirs, what=f"{source}: the export", vocabulary=config.vocab_size
+    )
+    probe = _probe(model)
+    del model, run
+    other = _compare_vectors(export, theirs["right"], options, origin=source)
     graph = None
     if (file := export / GRAPH).is_file():
-        graph = verify_graph(file, rows, theirs, vocabulary=config.vocab_size, origin=source.path)
+        graph = verify_graph(file, rows, theirs, vocabulary=config.vocab_size, origin=source)
     lengths = tuple(map(len, rows))
     return Verification(difference, other, rounding, leak, lengths, probe, graph)
 
@@ -204,35 +213,9 @@ def _source_model(
     return model.eval()
 
 
-def _compare_states(
-    export: Path,
-    rows: Sequence[Sequence[int]],
-    theirs: Mapping[str, Sequence[Tensor]],
-    *,
-    origin: Path,
-) -> tuple[float, float, dict[str, Any]]:
-    """Return the largest difference, leak and probe of the export, loaded by the stock class."""
-    from transformers import AutoModel
-
-    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
-
-    def run(ids: Tensor, mask: Tensor) -> Tensor:
-        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return states
-
-    difference, _ = _difference(run, rows, theirs, sizes=(len(rows),))
-    if not difference <= MAX_DIFFERENCE:
-        raise CheckpointError(
-            f"{origin}: the export differs from its source by {difference:.2e}, "
-            f"more than {MAX_DIFFERENCE:.0e}; nothing was written"
-        )
-    leak = _leak(run, model.config.vocab_size)
-    if not leak > 0:
-        raise CheckpointError(
-            f"{origin}: the export runs causally under this release of transformers; "
-            "install 5.2 or newer. Nothing was written"
-        )
-    return difference, leak, _probe(model)
+def _stock_states(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    return states
 
 
 def verify_graph(
@@ -241,55 +224,69 @@ def verify_graph(
     theirs: Mapping[str, Sequence[Tensor]],
     *,
     vocabulary: int,
-    origin: Path,
+    origin: object,
 ) -> GraphVerification:
     """Compare the graph in ``file`` with the source's states (T, H) per padding side and row.
 
     Raises:
         CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
     """
-    graph = OnnxGraph(file)
-    leak = _leak(graph, vocabulary)
-    if not leak > 0:
-        raise CheckpointError(
-            f"{origin}: the ONNX graph runs causally: its first state does not depend on the last "
-            "token. Nothing was written; install the newest transformers and PyTorch"
+    largest = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
+    return GraphVerification(
+        *_compare(
+            OnnxGraph(file),
+            rows,
+            theirs,
+            what=f"{origin}: the ONNX graph",
+            vocabulary=vocabulary,
+            bound=MAX_PART,
+            unit=largest,
+            sizes=_TOGETHER,
         )
-    difference, batches = _difference(graph, rows, theirs, sizes=(len(rows), *_TOGETHER))
-    difference /= max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
-    if not difference <= MAX_PART:
-        raise CheckpointError(
-            f"{origin}: the states of the ONNX graph differ from the source's by {difference:.2e} "
-            f"of the largest, more than {MAX_PART:.0e}; nothing was written"
-        )
-    return GraphVerification(difference, leak, batches)
+    )
 
 
 @torch.inference_mode()
-def _difference(
+def _compare(
     run: _Run,
     rows: Sequence[Sequence[int]],
     theirs: Mapping[str, Sequence[Tensor]],
     *,
-    sizes: Sequence[int],
-) -> tuple[float, tuple[tuple[int, int], ...]]:
-    """Return the largest difference of states, NaN if any is, and the batches (B, T).
+    what: str,
+    vocabulary: int,
+    bound: float = MAX_DIFFERENCE,
+    unit: float = 1.0,
+    sizes: Sequence[int] = (),
+) -> tuple[float, float, tuple[tuple[int, int], ...]]:
+    """Return the largest difference of states, the leak, and the batches (B, T).
 
-    ``run`` returns states (B, T, H) of ids and mask (B, T); every row is in a batch of each size.
+    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows are one batch, and each is in
+    a batch of each of the ``sizes``. Differences are measured in ``unit``.
     """
+    leak = _leak(run, vocabulary)
+    if leak == 0:
+        raise CheckpointError(
+            f"{what} runs causally: its first state does not depend on the last token. Nothing "
+            "was written; install transformers 5.2 or newer, and the newest PyTorch"
+        )
     apart, batches = [], []
     for side, states in theirs.items():
-        for size in sizes:
+        for size in (len(rows), *sizes):
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 ids, mask = pad_rows(rows[part], side=side)
                 batches.append((ids.shape[0], ids.shape[1]))
                 real = zip(run(ids, mask), mask.bool(), states[part], strict=True)
                 apart += [(ours[kept] - other).abs().max() for ours, kept, other in real]
-    return float(torch.stack(apart).max()), tuple(dict.fromkeys(batches))
+    difference = float(torch.stack(apart).max()) / unit  # NaN if any is
+    if not difference <= bound:
+        raise CheckpointError(
+            f"{what} differs from its source by {difference:.2e}, more than {bound:.0e}; nothing "
+            "was written"
+        )
+    return difference, leak, tuple(dict.fromkeys(batches))
 
 
-@torch.inference_mode()
 def _leak(run: _Run, vocabulary: int) -> float:
     """Return the change of the first state when only the last token changes."""
     ids = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
@@ -314,7 +311,7 @@ def _probe(model: Any) -> dict[str, Any]:
 
 
 def _compare_vectors(
-    export: Path, states: Sequence[Tensor], options: ExportOptions, *, origin: Path
+    export: Path, states: Sequence[Tensor], options: ExportOptions, *, origin: object
 ) -> float:
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
     from sentence_transformers import SentenceTransformer

@@ -100,7 +100,7 @@ def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, 
 @pytest.mark.parametrize("wrong", [0.01, float("nan")])
 def test_a_graph_that_computes_something_else_is_refused(export, rows, states, wrong):
     other = {side: [*each[:-1], each[-1] + wrong] for side, each in states.items()}
-    with pytest.raises(CheckpointError, match=r"source: the states of the ONNX graph differ"):
+    with pytest.raises(CheckpointError, match=r"source: the ONNX graph differs"):
         verify_graph(export.folder / GRAPH, rows, other, vocabulary=VOCABULARY, origin="source")
 
 

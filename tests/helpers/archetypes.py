@@ -362,15 +362,15 @@ def plain(family="Bert", kind="Model"):
     return functools.partial(write_transformer, family=family, kind=kind)
 
 
-def sentence(*more, **options):
+def sentence(*more, family="Bert", pooling="mean", length=48, **options):
     """Write a SentenceTransformer; ``more`` make a module each, from that library's."""
 
     def made(folder, tokenizer):
-        first = _transformer(folder, tokenizer, options.get("family", "Bert"))
-        pooling = options.get("pooling", "mean")
+        first = _transformer(folder, tokenizer, family)
+        first.max_seq_length = length
         torch.manual_seed(0)
         after = [make(_modules()) for make in more]
-        return _save(folder, [first, _modules().Pooling(WIDTH, pooling), *after])
+        return _save(folder, [first, _modules().Pooling(WIDTH, pooling), *after], **options)
 
     return made
 

@@ -34,15 +34,13 @@ class _Transformer(FolderKind):
     """A transformer whose states are pooled."""
 
     bidirectional = False  # whether it must prove to be
+    encoder_only = False  # whether it is the encoder of an encoder-decoder
 
     def check(self, source: Source) -> None:
         folder = source.model_folder
         check_opened(folder)
-        check_reads_text(self.check_model(folder), folder, alone=True)
-
-    def check_model(self, folder: ModelFolder) -> Any:
-        """Check the weights, and return the model without values."""
-        return check_weights(folder)
+        model = check_weights(folder, encoder=self.encoder_only)
+        check_reads_text(model, folder, alone=True)
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         return {
@@ -127,13 +125,11 @@ class _EncoderDecoder(_Transformer):
 
     name = "t5"
     of_others = True
+    encoder_only = True
 
     def matches(self, folder: ModelFolder) -> bool:
         head = check_head(folder)
         return bool(folder.config.get("is_encoder_decoder")) or "EncoderModel" in head
-
-    def check_model(self, folder: ModelFolder) -> Any:
-        return check_weights(folder, encoder=True)
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
         return _stock(source.model_folder, dtype).get_encoder()
