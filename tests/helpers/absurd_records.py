@@ -22,8 +22,7 @@ from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.store import load_failures
 from qwen3nb.report.comparison.explorer import explore
-from qwen3nb.report.leaderboard.board import headline_task
-from qwen3nb.report.leaderboard.ranking import standings
+from qwen3nb.report.leaderboard.board import headline_task, standings
 from qwen3nb.report.render.home import command_again
 
 LONG = "x" * 10_000
