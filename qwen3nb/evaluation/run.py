@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
 from qwen3nb.evaluation.known_models import loaded
-from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.hub.session import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
@@ -86,11 +86,6 @@ class Run:
     def folder(self) -> Path:
         """The folder of the records."""
         return Path(self.output) if self.output else paths.results()
-
-    @cached_property
-    def reachable(self) -> Callable[[], bool]:
-        """Whether the hub answers; it is asked once."""
-        return cache(hub_reachable)
 
     def is_complete(self, record: Result) -> bool:
         """Whether a record has all that this run keeps: with ``runs``, a search has its run."""

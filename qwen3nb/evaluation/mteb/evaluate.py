@@ -155,7 +155,7 @@ class TaskItem:
         """Return the record of a model; MTEB's own result is kept with a whole, new one."""
         task = self.load()
         kept = None if self.limit or earlier else run.folder / "mteb"
-        with hub_access(needs([task]), run.reachable):
+        with hub_access(needs([task])):
             return evaluate_task(model, task, run=run, limit=self.limit, mteb_results=kept)
 
 

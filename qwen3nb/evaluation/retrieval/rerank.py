@@ -17,7 +17,7 @@ counts such queries (``queries_cut``) and names the longest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,6 @@ from qwen3nb.evaluation.retrieval.first_stage import (
     stored_stage,
 )
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
-from qwen3nb.hub.session import hub_reachable
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
@@ -127,7 +126,7 @@ def rerank(
     def find(part: DataSet | Exception, stage: First) -> Iterator[tuple[Any, RerankItem]]:
         if isinstance(part, Exception):
             raise part
-        loaded = load_candidates(part, stage, depth=depth, limit=limit, reachable=run.reachable)
+        loaded = load_candidates(part, stage, depth=depth, limit=limit)
         yield from ((model, each) for each in loaded)
 
     jobs: list[Any] = []
@@ -158,16 +157,11 @@ class DataSet:
 
 
 def load_candidates(
-    part: DataSet,
-    first: First = "bm25",
-    *,
-    depth: int = 100,
-    limit: int = 0,
-    reachable: Callable[[], bool] = hub_reachable,
+    part: DataSet, first: First = "bm25", *, depth: int = 100, limit: int = 0
 ) -> list[RerankItem]:
     """Load and search one part, unless its candidates are kept; one item per collection.
 
-    For ``limit`` see `limited_collection`; ``reachable`` is `hub_reachable`, perhaps remembered.
+    For ``limit`` see `limited_collection`.
 
     Raises:
         DataError: no such first stage, or data that are malformed.
@@ -188,7 +182,7 @@ def load_candidates(
         file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
         if (kept := _read(file)) is not None:
             return kept
-    with hub_access(needs([part.data]) if part.is_task else [], reachable):
+    with hub_access(needs([part.data]) if part.is_task else []):
         collections = _loaded(part)
         parts = part.parts or (len(collections) if collections[0].group else 0)
         searched = []
