@@ -167,18 +167,18 @@ def load_checked(
     whole = tier and needs(tasks) == needs(tier_tasks(tier))
     command = f"--tier {tier}" if whole else ""  # of `qwen3nb fetch`
     problem = cache(hub_problem)
-    absent = missing(needs(tasks, [checkpoint]), reachable=lambda: not problem())
+    source = find_source(checkpoint)
+    absent = missing(needs(tasks, [source]), reachable=lambda: not problem())
     if any(each.kind == "model" for each in absent):
         command = command and f"{command} --model {checkpoint}"
         raise missing_error(absent, command=command, problem=problem())
-    source = find_source(checkpoint)
     weights, free = weight_bytes(source), available_memory()
     if weights > free and not settings.get("device", "auto").startswith("cuda"):
         raise PreflightError(
             f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
             "memory are free; use a machine with more memory"
         )
-    with hub_access(needs([], [checkpoint]), lambda: not problem()):
+    with hub_access(needs([], [source]), lambda: not problem()):
         model = load_model(checkpoint, **settings)
     if absent:
         statuses = task_statuses(model, tasks, run, limit=limit)
