@@ -165,18 +165,18 @@ def load_checked(
     """
     whole = tier and needs(tasks) == needs(tier_tasks(tier))
     command = f"--tier {tier}" if whole else ""  # of `qwen3nb fetch`
-    absent = missing(needs(tasks, [checkpoint]))
+    source = find_source(checkpoint)
+    absent = missing(needs(tasks, [source]))
     if any(each.kind == "model" for each in absent):
         command = command and f"{command} --model {checkpoint}"
         raise missing_error(absent, command=command, problem=hub_problem())
-    source = find_source(checkpoint)
     weights, free = weight_bytes(source), available_memory()
     if weights > free and not settings.get("device", "auto").startswith("cuda"):
         raise PreflightError(
             f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
             "memory are free; use a machine with more memory"
         )
-    with hub_access(needs([], [checkpoint])):
+    with hub_access(needs([], [source])):
         model = load_model(checkpoint, **settings)
     if absent:
         statuses = task_statuses(model, tasks, run, limit=limit)

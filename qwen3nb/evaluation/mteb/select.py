@@ -6,6 +6,7 @@ import copy
 import difflib
 import hashlib
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -229,6 +230,30 @@ def _check_known(what: str, name: str, names: Iterable[str]) -> None:
         raise ValueError(
             f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(known)}"
         ) from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders."""
+    import datasets
+    from sklearn.exceptions import UndefinedMetricWarning
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
+            # Published scores refer to the task of that name, superseded or not.
+            warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
+            # MTEB's bitext evaluator copies tensors in a way that torch discourages.
+            warnings.filterwarnings("ignore", message="To copy construct from a tensor")
+            # A toy model never predicts some classes; their precision is unused here.
+            warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
+            yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
 
 
 @contextmanager

@@ -31,8 +31,7 @@ from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.mteb.evaluate import quiet
-from qwen3nb.evaluation.mteb.select import drawn, select_tasks, split_groups, task_key
+from qwen3nb.evaluation.mteb.select import drawn, quiet, select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
     First,
     FirstStage,
