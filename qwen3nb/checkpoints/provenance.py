@@ -21,9 +21,10 @@ from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.hub.download import MODEL_FILES
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
+# The files of a model; weights in other formats are not downloaded.
+MODEL_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
 
