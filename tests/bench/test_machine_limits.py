@@ -1,4 +1,4 @@
-"""Methods take turns; operations are counted as by hand and as by PyTorch; tables of times."""
+"""Operations are counted as by hand and as by PyTorch; shares follow from the times."""
 
 import pytest
 import torch
@@ -8,8 +8,6 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from qwen3nb.bench import harness
-from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
     MatrixWork,
@@ -145,51 +143,3 @@ def test_the_parts_of_the_time_are_a_whole(capfd):
     assert shares["linear layers"] > 0 < shares["activations and norms"]
     assert shares["attention"] == shares["copies"] == 0
     assert capfd.readouterr() == ("", "")
-
-
-def test_methods_take_turns_after_an_untimed_call():
-    calls = []
-    methods = {name: lambda name=name: calls.append(name) or name.upper() for name in "ab"}
-    medians, results = in_turn(methods, rounds=2, after=lambda: calls.append("-"))
-    assert "".join(calls) == "abab-ab-"
-    assert results == {"a": "A", "b": "B"}
-    assert all(each.seconds >= 0 <= each.cpu for each in medians.values())
-
-
-def test_medians_are_over_the_rounds(monkeypatch):
-    seconds = iter([0, 5, 10, 11, 20, 28])  # 5, 1 and 8
-    monkeypatch.setattr(harness.time, "perf_counter", lambda: next(seconds))
-    monkeypatch.setattr(harness.time, "process_time", lambda: 0)
-    medians, results = in_turn({"a": lambda: None}, rounds=3, warm=True)
-    assert (medians["a"].seconds, results) == (5, {})
-
-
-def hold(megabytes, before):
-    held = bytearray(before * 2**20)
-
-    def call():
-        return [len(held), len(bytearray(megabytes * 2**20))]
-
-    return call
-
-
-def test_a_child_measures_the_call_alone():
-    done = in_child(hold, 64, 32)
-    assert done.output == [32 * 2**20, 64 * 2**20]
-    assert 60 * 2**20 < done.grown < 80 * 2**20
-    assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
-    with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
-        in_child(hold, 64)
-
-
-def test_a_table_has_a_column_per_key():
-    text = table("title", rows=[{"a": "1", "b": "22"}, {"a": "333", "b": "4"}], notes=["note"])
-    assert text.splitlines() == ["title", "a     b", "1    22", "333   4", "note"]
-    shown = "s: {seconds:.1f} | share: {share:.0%}"
-    text = table(rows=[{"seconds": 1, "share": 0.5}, {"seconds": 2, "share": None}], shown=shown)
-    assert text.splitlines() == ["s    share", "1.0    50%", "2.0      -"]
-
-
-def test_no_rounds_are_refused():
-    with pytest.raises(ValueError, match="at least 1 round; got 0"):
-        at_least_one(texts=2, rounds=0)

@@ -12,14 +12,11 @@ from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.format import effect_text, plural, short_task
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite
 
 _MARKERS = "os^DvP"

@@ -13,13 +13,11 @@ from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, plain
 from qwen3nb.report.render.format import plural
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.checkpoints.drift import TensorDrift
     from qwen3nb.extraction.extract import Extraction
 

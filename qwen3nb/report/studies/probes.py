@@ -12,13 +12,11 @@ from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.evaluation.embeddings.probes import Probes
     from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.bench.encode import EncodeBench
     from qwen3nb.bench.precision import PrecisionBench
 

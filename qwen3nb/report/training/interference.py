@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import significant
@@ -25,7 +25,7 @@ from qwen3nb.analysis.training.tir_estimate import Estimate, Gate, seeds_needed
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.format import plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
@@ -33,10 +33,6 @@ from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read
 from qwen3nb.utils.format import json_text, number_text, p_value_text, percent_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import write_public
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
 
 _TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 _Task = tuple[str, str, str]  # kind, data set and metric
@@ -329,7 +325,17 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
         low, high = _limits([each for _, each in rows], gate)
         figure, (axis,), _ = panels(1, width, height=0.24 * len(rows) + 1.0)
         axis.set_xlim(low, high)
-        _bands(axis, gate, low, high)
+        for name, color, left, right in (
+            ("PASS", COLORS[2], 100 * gate.pass_at, high),
+            ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
+            ("FAIL", GREY, low, 100 * gate.fail_below),
+        ):
+            axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
+            look: dict[str, Any] = {"fontsize": SMALL, "color": color, "ha": "center"}
+            look |= {"va": "bottom", "rotation": 90 * (right - left < 0.12 * (high - low))}
+            at = ((left + right) / 2, 1.01)
+            axis.annotate(name, at, xycoords=("data", "axes fraction"), **look)
+        axis.axvline(0, color=GREY, linewidth=1)
         for row, (_, each) in enumerate(reversed(rows)):
             color = COLORS[1] if each.name == "overall" else COLORS[0]
             if each.interval:
@@ -370,19 +376,6 @@ def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
     low, high = 100 * min(values), 100 * max(values)
     room = max(0.08 * (high - low), 0.5)
     return low - room, high + room
-
-
-def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
-    for name, color, left, right in (
-        ("PASS", COLORS[2], 100 * gate.pass_at, high),
-        ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
-        ("FAIL", GREY, low, 100 * gate.fail_below),
-    ):
-        axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
-        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": SMALL, "color": color}
-        look["rotation"] = 90 if right - left < 0.12 * (high - low) else 0
-        axis.annotate(name, ((left + right) / 2, 1.01), xycoords=("data", "axes fraction"), **look)
-    axis.axvline(0, color=GREY, linewidth=1)
 
 
 def interference_conclusion(report: InterferenceReport) -> Conclusion:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import Table
@@ -50,11 +50,8 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
     from pandas import DataFrame
 
-_Log = TypeVar("_Log")
 _TITLES = {
     "loss": "training loss",
     "eval_loss": "evaluation loss",
@@ -164,20 +161,22 @@ def read_trainings(
         tasks += sorted(adapters - set(tasks))
     problems: list[str] = []
 
-    def readable(reader: Callable[[Path], _Log], files: Iterable[Path]) -> Iterator[_Log]:
+    def readable(reader: Callable[[Path], Any], files: Iterable[Path]) -> Iterator[Any]:
         for file in files:
             try:
                 yield reader(file)
             except (ValueError, OSError) as error:
                 problems.append(str(error))
 
+    def state_log(checkpoint: Path) -> TrainingLog:
+        return read_trainer_state(trainer_state(checkpoint), name=_shown(checkpoint.parent))
+
     last = {} if adapters_only else _last_checkpoints(base)
     folders = find_outputs(base)
-    logs = list(readable(_state_log, (last[folder] for folder in sorted(last))))
+    logs = [*readable(state_log, (last[folder] for folder in sorted(last)))]
     logs += readable(read_log, find_logs(folders))
-    conflicts = list(readable(read_conflicts, find_logs(folders, CONFLICTS)))
-    cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
-    problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
+    conflicts = [*readable(read_conflicts, find_logs(folders, CONFLICTS))]
+    problems += [f"{each.name}: {note}" for each in (*logs, *conflicts) for note in each.notes]
     return Trainings(
         tuple(trajectories(given, tasks=tasks, metric=metric)),
         tuple(logs),
@@ -196,10 +195,6 @@ def _last_checkpoints(base: Path) -> dict[Path, Path]:
         if step is not None and (other is None or step > (step_of(other) or 0)):
             last[file.parents[1]] = file.parent
     return last
-
-
-def _state_log(checkpoint: Path) -> TrainingLog:
-    return read_trainer_state(trainer_state(checkpoint), name=_shown(checkpoint.parent))
 
 
 def _shown(folder: Path) -> str:
@@ -304,9 +299,9 @@ def loss_correlation_table(trainings: Trainings) -> Table:
     for each, steps in ((t, steps) for t in trainings.trajectories for steps in t.records.values()):
         # The log of the training from which the records' models were extracted, if known.
         folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
-        names = {each.training, *([_shown(folder)] if folder else [])}
-        log = next((log for log in trainings.logs if log.name in names), None)
-        losses = dict(log.series.get("eval_loss", ())) if log else {}
+        names = (each.training, folder and _shown(folder))
+        log = next((log.series for log in trainings.logs if log.name in names), {})
+        losses = dict(log.get("eval_loss", ()))
         scores = {step: steps[step].metrics[each.metric].value for step in sorted(steps)}
         shared = [step for step in scores if step in losses]
         points = [(losses[s], v) for s in shared if (v := scores[s]) is not None]
@@ -355,26 +350,17 @@ def series_title(name: str) -> str:
 
 def logs_table(trainings: Trainings) -> Table:
     """Last step and values of each log, and problems with reading the files."""
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, Any, Any]] = []
     for log in trainings.logs:
-        last = [
-            f"{series_title(name)} {log.series[name][-1][1]:.3f}"
-            for name in logged_series([log])
-            if name != "lr"
-        ]
-        rows.append(
-            {
-                "training": (log.name, trainings.objectives.get(log.name, "")),
-                "last step": max((s for v in log.series.values() for s, _ in v), default=0),
-                "last values": "; ".join(last) or "no loss",
-            }
-        )
-    rows += [
-        {"training": None, "last step": None, "last values": ("cannot be read", line)}
-        for line in trainings.problems
-    ]
+        names = [name for name in logged_series([log]) if name != "lr"]
+        last = [f"{series_title(name)} {log.series[name][-1][1]:.3f}" for name in names]
+        step = max((s for values in log.series.values() for s, _ in values), default=0)
+        training = (log.name, trainings.objectives.get(log.name, ""))
+        rows.append((training, step, "; ".join(last) or "no loss"))
+    rows += [(None, None, ("cannot be read", line)) for line in trainings.problems]
     return Table.of(
         rows,
+        ("training", "last step", "last values") if rows else (),
         empty="No log of a training was found.",
         kind="words",
         name="logs",
