@@ -26,6 +26,7 @@ import numpy as np
 
 from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import (
+    LARGEST_GRADE,
     DataError,
     checked_id,
     has_control_characters,
@@ -58,7 +59,6 @@ DUPLICATES = "texts with the id of an earlier one, which they replace"
 TWICE = "candidates given twice for a query"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
 STRAY_CANDIDATES = "queries with candidates that are not among the queries, left out"
-LARGEST = 1000  # grade; 2 to its power, a gain of nDCGexp, is still a number
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
 # Data sets whose queries are documents too: MTEB removes a document with the query's own id
@@ -367,8 +367,10 @@ def _read_grade(grade: Any, *, where: str) -> int:
     value = stated_number(grade.item() if isinstance(grade, np.generic) else grade)
     if value is None or not value.is_integer():
         raise DataError(f"{where}: expected a whole number as grade; got {grade!r:.60}")
-    if abs(value) > LARGEST:
-        raise DataError(f"{where}: expected a grade of at most {LARGEST:,}; got {grade!r:.60}")
+    if abs(value) > LARGEST_GRADE:
+        raise DataError(
+            f"{where}: expected a grade of at most {LARGEST_GRADE:,}; got {grade!r:.60}"
+        )
     return int(value)
 
 

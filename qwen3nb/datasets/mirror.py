@@ -25,9 +25,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from qwen3nb import paths
-from qwen3nb.hub.download import MODEL_FILES, check_cached, download_into, listing
+from qwen3nb.checkpoints.provenance import MODEL_FILES
+from qwen3nb.hub.download import check_cached, download_into, listing
 from qwen3nb.hub.errors import HubError, hub_reason
 from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.models.kinds.source import Source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.files.digest_memory import remembered_digest
 
@@ -238,10 +240,8 @@ def explain(task: Any, error: Exception) -> MirrorError:
     )
 
 
-def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
-    """List what tasks (MTEB objects) and models (registry names or hub ids) need, each once."""
-    from qwen3nb.models.kinds.resolve import find_source
-
+def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
+    """List what tasks (MTEB objects) and models need, each once."""
     used: dict[tuple[str, str, str | None], list[str]] = {}
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
@@ -249,16 +249,17 @@ def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
             if _HUB_ID.fullmatch(data["path"]) and not data["path"].startswith("qwen3nb/"):
                 key = ("dataset", data["path"], data.get("revision"))
                 used.setdefault(key, []).append(part.metadata.name)
-    for spec in models:
-        source = find_source(spec)
+    for source in models:
         for part in source.parts or (source,):
             if part.on_hub and part.id is not None:
-                used.setdefault(("model", part.id, part.revision), []).append(spec)
+                used.setdefault(("model", part.id, part.revision), []).append(source.spec)
     return [Need(*key, tuple(names)) for key, names in used.items()]
 
 
 @contextmanager
-def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterator[None]:
+def hub_access(
+    needed: Iterable[Need], reachable: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Guard the requests of the hub's libraries; without a hub, keep them to their own caches.
 
     They would ask several times for every file, though it is there. If all that is ``needed`` is in
@@ -270,7 +271,7 @@ def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterato
     if all(is_filled(each.id) for each in needed):
         yield
         return
-    if reachable():
+    if (reachable or hub_reachable)():
         with hub_session():
             yield
         return

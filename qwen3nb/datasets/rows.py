@@ -25,6 +25,8 @@ from typing import Any
 from qwen3nb.utils.byte_sizes import parse_size
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
+LARGEST_GRADE = 1000  # 2 to its power, a gain of nDCGexp, is still a number
+
 READ_LIMIT = "QWEN3NB_READ_LIMIT"
 LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold

@@ -12,13 +12,14 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.custom.queries import ModelEntry
+from qwen3nb.evaluation.run import KnownModel
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint
@@ -43,16 +44,6 @@ _LIBRARIES = (
 _WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
 _KEPT = {"label", "identity", "searches_only"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-@dataclass(frozen=True)
-class KnownModel:
-    """A model that is not loaded."""
-
-    label: str  # its name in tables
-    identity: str  # what it would have as an identity
-    searches_only: bool  # whether it has no vectors
-    load: Callable[[], Model]  # loads it, once
 
 
 def known_or_loaded(
@@ -88,11 +79,6 @@ def remember(file: Path, value: Any) -> None:
         write_json(file, value)
     except OSError as error:
         log.warning("%s: not written (%s)", file, error)
-
-
-def loaded(model: KnownModel | Any) -> Any:
-    """Return the model itself, loaded now if it is only known."""
-    return model.load() if isinstance(model, KnownModel) else model
 
 
 def _digest(entry: ModelEntry, options: Mapping[str, Any]) -> str:

@@ -15,15 +15,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
-from qwen3nb.evaluation.known_models import loaded
-from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.hub.session import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
@@ -87,17 +86,22 @@ class Run:
         """The folder of the records."""
         return Path(self.output) if self.output else paths.results()
 
-    @cached_property
-    def reachable(self) -> Callable[[], bool]:
-        """Whether the hub answers; it is asked once."""
-        return cache(hub_reachable)
-
     def is_complete(self, record: Result) -> bool:
         """Whether a record has all that this run keeps: with ``runs``, a search has its run."""
         if not self.runs or record.task.type not in SEARCH_TYPES:
             return True
         named = record.config.get("runs") and record.config.get("qrels")
         return bool(named) and not any(run_problems(record.path(self.folder), record))
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A model that is not loaded; see `qwen3nb.evaluation.known_models`."""
+
+    label: str  # its name in tables
+    identity: str  # what it would have as an identity
+    searches_only: bool  # whether it has no vectors
+    load: Callable[[], Any]  # loads it, once
 
 
 class Item(Protocol):
@@ -252,7 +256,7 @@ def _evaluated(model: Any, item: Item, run: Run, earlier: Result | None) -> Resu
     Raises:
         EvaluationError: the scores differ from those of ``earlier``.
     """
-    result = item.evaluate(loaded(model), run, earlier)
+    result = item.evaluate(model.load() if isinstance(model, KnownModel) else model, run, earlier)
     if earlier is not None:
         if earlier.scores != result.scores:
             raise EvaluationError(

@@ -17,8 +17,6 @@ from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.utils.files.digest_memory import remembered_digest
 
-# The files of a model; weights in other formats are not downloaded.
-MODEL_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 _COMMIT = re.compile("[0-9a-f]{40}")
 _DIGEST = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 

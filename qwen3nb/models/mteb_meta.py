@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from qwen3nb.models.kinds.prompts import front_matter
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.models.kinds.source import Source, registry
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _license(source: Source) -> str | None:
     from mteb.types import Licenses
 
     same = (each for each in registry().values() if source.id and each.get("id") == source.id)
-    card = {} if source.folder is None else front_matter(source.folder.path)
+    card = {} if source.folder is None else card_fields(source.folder.path)
     stated = card.get("license") or next(same, {}).get("licence")
     name = str(stated).lower()
     return name if name in get_args(Licenses) or name.startswith("https://") else None

@@ -51,16 +51,23 @@ def use(tmp_path):
     return on_page
 
 
-def test_a_click_sorts_by_the_value_and_says_so_and_heads_are_buttons(use):
-    *states, focused, kind, text = use(
+def test_a_table_is_sorted_and_filtered(use):
+    """A click sorts by the value, and says so; the box shows the rows that have every word."""
+    *states, focused, kind, text, counts = use(
         SORTABLE,
         STATE
         + """
         const states = [seen()];
         for (const i of [1, 1, 0, 0, 2]) { button(i).click(); states.push(seen()); }
         button(1).focus();
+        const box = document.querySelector('input.q-filter');
+        const counts = ['NOT run', 'm 5,000', 'nothing', ''].map(text => {
+          box.value = text;
+          box.dispatchEvent(new Event('input'));
+          return [seen().order, document.querySelector('.q-count').textContent];
+        });
         return [...states, document.activeElement === button(1), button(1).type,
-          button(1).textContent];""",
+          button(1).textContent, counts];""",
     )
     start, down, up, names, back, texts = states
     assert start["order"][:4] == ["b", "a", "d", "c"]
@@ -74,66 +81,40 @@ def test_a_click_sorts_by_the_value_and_says_so_and_heads_are_buttons(use):
     assert back["order"] == sorted(start["order"], reverse=True)
     assert texts["order"] == list(reversed(start["order"]))  # "9,000" is a number
     assert (focused, kind, text) == (True, "button", "xn\u00a0=\u00a03")
+    assert counts[:3] == [[["d"], "1 of 10 rows"], [["m1"], "1 of 10 rows"], [[], "0 of 10 rows"]]
+    assert (len(counts[3][0]), counts[3][1]) == (10, "")
 
 
-def test_the_box_filters_rows_by_every_word(use):
-    result = use(
-        SORTABLE,
-        STATE
-        + """
-        const box = document.querySelector('input.q-filter');
-        const counts = [];
-        for (const text of ['NOT run', 'm 5,000', 'nothing', '']) {
-          box.value = text;
-          box.dispatchEvent(new Event('input'));
-          counts.push([seen().order, document.querySelector('.q-count').textContent]);
-        }
-        return counts;""",
-    )
-    assert result[:3] == [[["d"], "1 of 10 rows"], [["m1"], "1 of 10 rows"], [[], "0 of 10 rows"]]
-    assert (len(result[3][0]), result[3][1]) == (10, "")
-
-
-def test_a_short_table_has_no_box_and_without_the_script_a_table_is_a_table(use):
-    short = Table(("a",), ((Cell("x"),), (Cell("y"),))).to_html()
-    count = "return ['input', 'thead button'].map(s => document.querySelectorAll(s).length);"
-    assert use(short, count) == [0, 1]
-    assert SORTABLE.count("<tr>") == 11
-    assert "<button" not in SORTABLE
-    assert "<input" not in SORTABLE
-
-
-def test_on_a_phone_only_the_box_of_a_wide_table_scrolls(use):
+def test_on_a_phone_only_the_box_of_a_wide_table_scrolls_and_is_reached_by_keyboard(use):
+    short = Table(("a",), ((Cell("x"),), (Cell("y"),)))
     wide = Table(tuple(f"column {i}" for i in range(12)), ((Cell("a long name"),) * 12,) * 3)
+    command = "qwen3nb eval --checkpoint 'a b' --fresh"
     words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
+    copied = Table(("a", "b"), ((Cell("x"), Cell(command, code=True)),), kind="words")
     figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
-    body = wide.to_html() + words.to_html() + unstyled(figure._repr_html_())
-    result = use(
-        f'<div id="page" style="width:360px">{body}</div>',
+    body = "".join(table.to_html() for table in (short, wide, words))
+    inputs, page, boxes, *seen = use(
+        f'<div id="page" style="width:360px">{body}{unstyled(figure._repr_html_())}</div>'
+        + copied.to_html(),
         """
         const page = document.getElementById('page');
         const boxes = [...page.querySelectorAll('.q-scroll, figure > div')]
           .filter(box => box.offsetWidth);
-        return [page.scrollWidth, boxes.map(box => [
-          box.clientWidth <= 360, box.scrollWidth > box.clientWidth, box.tabIndex])];
+        document.querySelector('button.q-copy').click();
+        return [document.querySelectorAll('input').length, page.scrollWidth, boxes.map(box => [
+          box.clientWidth <= 360, box.scrollWidth > box.clientWidth, box.tabIndex]),
+          document.querySelector('code.q-command').textContent, String(getSelection()),
+          boxes[1].getAttribute('aria-label')];
         """,
         width=500,
     )
-    assert result[0] <= 360
-    assert result[1] == [[True, True, 0], [True, False, -1], [True, False, -1]]
+    assert inputs == 0  # a short table has no box to filter it
+    assert page <= 360
+    assert boxes == [[True, False, -1], [True, True, 0], [True, False, -1], [True, False, -1]]
+    assert seen == [command, command, "Scrolls sideways"]
 
 
-def test_commands_can_be_copied_and_boxes_that_scroll_are_reached_by_keyboard(use):
-    command = "qwen3nb eval --checkpoint 'a b' --fresh"
-    table = Table(("a", "b"), ((Cell("x"), Cell(command, code=True)),), kind="words", caption="c")
-    wide = Table(tuple(f"column {i}" for i in range(60)), ((Cell("a long name"),) * 60,) * 9)
-    result = use(
-        table.to_html() + wide.to_html(),
-        """
-        document.querySelector('button.q-copy').click();
-        const boxes = [...document.querySelectorAll('.q-scroll')];
-        return [document.querySelector('code.q-command').textContent, String(getSelection()),
-                boxes.map(box => box.tabIndex), boxes[1].getAttribute('aria-label')];
-        """,
-    )
-    assert result == [command, command, [-1, 0], "Scrolls sideways"]
+def test_without_the_script_a_table_is_a_table():
+    assert SORTABLE.count("<tr>") == 11
+    assert "<button" not in SORTABLE
+    assert "<input" not in SORTABLE

@@ -1,31 +1,31 @@
 """The built book: strict, safe with hostile names, and correct in a browser.
 
-One book is built for all tests here, from records with hostile names, a run on a model in a
-folder with a hostile name, and some copies of its page.
+One book is built for all tests here, from records with hostile names, and a run on a model in a
+folder with a hostile name.
 """
 
 import json
 import re
 import shutil
 from html.parser import HTMLParser
-from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from helpers import REPOSITORY
 from helpers.browser import AXE, axe, used
 from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
 from helpers.records import make, signed
 
-from qwen3nb.book.build import build_book, remote_resources, secret_pages
+from qwen3nb.book import build
+from qwen3nb.book.build import BookError, build_book
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.utils.secrets import known_secrets
 
 pytestmark = pytest.mark.integration
 
 PLANTED = {"HF_TOKEN": "hf_planted0123456789secret", "DB_PASS": "pl\"ant<e>d & 'w0rd' ~_x"}
-RUNS = 6
 # Scripts that the theme itself puts into buttons.
 THEME = re.compile(r"^(toggle|window\.print|initThebe|document\.)")
 NAMES = ("runs/leaderboard", "index", "runs/compare", "runs/card")
@@ -42,9 +42,15 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
             patch.setenv(name, value)
         write_checkout(home, api=True)  # tests/execution/test_guide.py runs the lessons
         write_records()
-        write_runs(home, encoder_folder)
+        hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
+        shutil.copytree(encoder_folder, hostile)
+        parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
+        run = run_notebook("eval", parameters, show_progress=False)
         html = build_book(show_progress=False).parent
-    return SimpleNamespace(home=home, html=html, pages=pages_of(html))
+    # Without the templates among the theme's own files.
+    files = sorted(file for file in html.rglob("*.html") if "_static" not in file.parts)
+    pages = {file: Page(file.read_text(encoding="utf-8")) for file in files}
+    return SimpleNamespace(home=home, html=html, pages=pages, run=run.stem)
 
 
 def write_records():
@@ -70,27 +76,14 @@ def write_records():
         )
 
 
-def write_runs(home, encoder_folder):
-    """Run a model in a folder with a hostile name, and copy its page."""
-    hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
-    shutil.copytree(encoder_folder, hostile)
-    parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
-    page = run_notebook("eval", parameters, show_progress=False)
-    for index in range(RUNS - 1):
-        text = json.loads(page.read_text())
-        first = next(cell for cell in text["cells"] if cell["cell_type"] == "markdown")
-        first["source"] = f"# Run {index}"
-        page.with_name(f"eval-run-{index:02d}-smoke.ipynb").write_text(json.dumps(text))
-
-
 class Page(HTMLParser):
-    """The links, text, images and scripts of a page."""
+    """The links, text, ids and scripts of a page, and elements without a name."""
 
-    def __init__(self, file):
+    def __init__(self, text):
         super().__init__()
         self.links, self.ids, self.unnamed, self.active, self.text = [], [], [], [], []
         self._script, self._head = False, ""
-        self.feed(file.read_text(encoding="utf-8"))
+        self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         attributes = dict(attrs)
@@ -107,10 +100,10 @@ class Page(HTMLParser):
         if tag == "th":
             self._head = named or "\n"
         self.active += [
-            value for name, value in attrs if name.startswith("on") and not THEME.match(value or "")
-        ]
-        self.active += [
-            value for name, value in attrs if (value or "").strip().lower().startswith("javascript")
+            value
+            for name, value in attrs
+            if (name.startswith("on") and not THEME.match(value or ""))
+            or (value or "").strip().lower().startswith("javascript")
         ]
 
     def handle_data(self, data):
@@ -124,20 +117,12 @@ class Page(HTMLParser):
             self.unnamed.append((tag, {}))
 
 
-def pages_of(html):
-    """Return the pages by file, without the templates among the theme's own files."""
-    files = sorted(file for file in html.rglob("*.html") if "_static" not in file.parts)
-    return {file: Page(file) for file in files}
-
-
 def test_nothing_foreign_is_active_on_any_page(book):
-    by_file = book.pages
-    assert len(by_file) > RUNS
-    for file, page in by_file.items():
+    for file, page in book.pages.items():
         assert page.active == [], file.name
         assert "root:x:0:0" not in " ".join(page.text), file.name
         assert not any(link == "x" for _, link in page.links), file.name
-    shown = " ".join(by_file[book.html / "runs" / "leaderboard.html"].text)
+    shown = " ".join(book.pages[book.html / "runs" / "leaderboard.html"].text)
     assert "<script>alert(1)</script>" in shown  # as text: nothing was dropped
 
 
@@ -149,29 +134,21 @@ def test_no_token_is_in_anything_that_was_published(book):
             if file.is_file():
                 text = file.read_text(encoding="utf-8", errors="replace")
                 assert planted.kinds(text) == [], file
-    assert secret_pages(book.html) == []
-
-
-def test_nothing_is_fetched_from_elsewhere(book):
-    assert remote_resources(book.html) == []
 
 
 def test_every_link_within_the_book_leads_somewhere(book):
-    by_file = book.pages
     broken = []
-    for file, page in by_file.items():
+    for file, page in book.pages.items():
         for tag, link in page.links:
             parts = urlsplit(link)
             if parts.scheme or link.startswith("//") or tag == "use":
                 continue
             target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
-            if not target.exists():
+            # The fragment of the explorer is the state of its script: a query and two models.
+            state = target.name == "explorer.html" and parts.fragment.startswith("q=")
+            anchor = unquote(parts.fragment) if target in book.pages and not state else ""
+            if not target.exists() or (anchor and anchor not in book.pages[target].ids):
                 broken.append((file.name, link))
-            elif target.name == "explorer.html" and parts.fragment.startswith("q="):
-                continue  # the state of its script: a query and two models
-            elif parts.fragment and target in by_file:
-                missing = unquote(parts.fragment) not in by_file[target].ids
-                broken += [(file.name, link)] if missing else []
     assert broken == []
 
 
@@ -179,7 +156,6 @@ def test_a_parser_sees_nothing_that_fails_assistive_technology(book):
     """Pictures, regions and heads of tables without a name, and elements with the same id."""
     for file, page in book.pages.items():
         assert page.unnamed == [], file.name
-    for file in book.pages:
         ids = re.findall(r'\sid="([^"]+)"', file.read_text())
         assert len(ids) == len(set(ids)), file.name
 
@@ -198,40 +174,30 @@ def test_every_page_says_what_it_was_made_with(book):
             assert text.count('<footer class="q-footer">') == 1, file.name
             assert re.search(r"Again: <code>qwen3nb (book|eval|run) ?", text), file.name
             assert "Cite this" in text
-
-
-def test_there_is_no_banner_without_toys(book):
-    assert "toys" not in (book.html / "index.html").read_text()
+    assert "toys" not in (book.html / "index.html").read_text()  # none of the models is one
 
 
 def test_thirty_runs_stay_small(book):
     sizes = {file: file.stat().st_size for file in book.html.rglob("*") if file.is_file()}
-    of_copies = sum(size for file, size in sizes.items() if file.name.startswith("eval-run-"))
-    assert sum(sizes.values()) + of_copies * (30 - RUNS) / (RUNS - 1) < 40 * 2**20
-    assert len(list((book.html / "runs").glob("eval-*.html"))) == RUNS
+    of_run = sum(size for file, size in sizes.items() if file.stem == book.run)
+    assert of_run > 0
+    assert sum(sizes.values()) + 29 * of_run < 40 * 2**20
 
 
-def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
+def test_a_value_that_is_missing_stops_the_build(home, tmp_path):
     """A strict build must report that the glued findings are missing."""
-    from qwen3nb.book.build import BookError
-
-    copy = tmp_path / "copy"
-    shutil.copytree(book.home, copy, ignore=shutil.ignore_patterns("_build"))
-    # Its pages are there: to run them again would only take longer.
-    monkeypatch.setattr("qwen3nb.book.build.sweep", lambda *_, **__: [])
-    monkeypatch.setattr("qwen3nb.book.build.run_notebook", lambda *_, **__: None)
-    for page in (copy / "book" / "runs").glob("eval-run-*.ipynb"):
-        page.unlink()
-    (copy / "book" / "api.md").write_text("# The Python interface\n")
-    index = copy / "book" / "index.md"
-    index.write_text(index.read_text().replace("{glue} findings", "{glue} findngs"))
-    monkeypatch.setenv("QWEN3NB_HOME", str(copy))
+    (home / "book").mkdir()
+    shutil.copyfile(REPOSITORY / "book" / "_config.yml", home / "book" / "_config.yml")
+    (home / "book" / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (home / "book" / "index.md").write_text("# A book\n\n```{glue} findngs\n```\n")
+    (tmp_path / "out").mkdir()
     with pytest.raises(BookError, match="findngs"):
-        build_book(show_progress=False)
+        build._build_strictly(tmp_path / "out")
 
 
-# Contrast (WCAG 2.2, 1.4.3) of every element of the article that directly contains text.
-CONTRAST = """
+# Contrast (WCAG 2.2, 1.4.3) of every element of the article that directly contains text, in both
+# modes; then the title, what a foreign script would have set, and elements that would run one.
+STATE = """
 const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 const numbers = c => c.match(/[\\d.]+/g).map(Number);
 const light = c => { const [r, g, b] = numbers(c).map(channel);
@@ -240,73 +206,46 @@ const behind = e => { for (; e; e = e.parentElement) {
   const c = numbers(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1)
     return getComputedStyle(e).backgroundColor; } return 'rgb(255, 255, 255)'; };
 const seen = e => e.checkVisibility() && e.getClientRects().length;
-const measured = theme => {
-document.documentElement.dataset.theme = theme;
-const worst = [];
-for (const e of document.querySelectorAll('article *, nav a, .bd-article *')) {
-  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-  if (!own || !seen(e) || e.closest('pre, svg, math')) continue;
-  const style = getComputedStyle(e);
-  if (!style.color.startsWith('rgb(')) continue;
-  const [a, b] = [light(style.color), light(behind(e))];
-  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (ratio < 4.5) worst.push([e.tagName, e.className, e.textContent.slice(0, 30), ratio]);
-}
-return {worst: worst.slice(0, 5), wide: document.documentElement.scrollWidth - innerWidth,
-  figures: document.querySelectorAll('svg.q-svg, img').length,
-  theme: document.documentElement.dataset.theme};
+const faint = theme => {
+  document.documentElement.dataset.theme = theme;
+  return [...document.querySelectorAll('article *, nav a, .bd-article *')].filter(e => {
+    const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !seen(e) || e.closest('pre, svg, math')) return false;
+    const style = getComputedStyle(e);
+    if (!style.color.startsWith('rgb(')) return false;
+    const [a, b] = [light(style.color), light(behind(e))];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
+  }).slice(0, 5).map(e => [theme, e.tagName, e.className, e.textContent.slice(0, 30)]);
 };
-return ['light', 'dark'].map(measured);
-"""
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_readable_in_a_browser(book, tmp_path, name):
-    """No script fails, text has contrast, and the page fits the window, in both modes."""
-    both = used(book.html / f"{name}.html", CONTRAST, folder=tmp_path / "profile")
-    assert [measured["theme"] for measured in both] == ["light", "dark"]
-    for measured in both:
-        assert measured["worst"] == []
-        assert measured["wide"] <= 0
-        assert measured["figures"] > 0 or name in ("index", "runs/card")
-
-
-# The title, what a foreign script would have set, and elements that would run one.
-STATE = """
 const code = [...document.querySelectorAll('*')].filter(each => [...each.attributes].some(own =>
   /^javascript:/i.test(own.value.trim()) || /pwned|alert\\(1\\)/.test(own.value) &&
   /^on/i.test(own.name)));
 const scripts = [...document.scripts].filter(each => each.type !== 'application/json' &&
   each.id === '' && /^\\s*(window.pwned|alert)/.test(each.textContent));
-return [document.title, window.pwned ?? null, [...code, ...scripts].map(each => each.outerHTML),
-  document.documentElement.scrollWidth - innerWidth];
+const button = document.querySelectorAll('table.q thead button')[1];
+button?.click();
+return {title: document.title, pwned: window.pwned ?? null,
+  active: [...code, ...scripts].map(each => each.outerHTML),
+  faint: ['light', 'dark'].flatMap(faint),
+  wide: document.documentElement.scrollWidth - innerWidth,
+  figures: document.querySelectorAll('svg.q-svg, img').length,
+  sorted: button?.closest('th').getAttribute('aria-sort') ?? null};
 """
 PHONE = 500  # the narrowest window that Chromium opens
 
 
-def page_name(book, file):
-    return str(file.relative_to(book.html).with_suffix(""))
-
-
-def test_every_page_opens_from_its_file_without_an_error_and_fits_a_phone(book, tmp_path):
-    names = [file for file in book.pages if not re.match(r"eval-run-(?!00)", file.name)]
-    for file in names:
-        if file.name not in ("genindex.html", "search.html"):
-            opened = used(file, STATE, folder=tmp_path / "profile", width=PHONE)
-            title, pwned, scripts, wide = opened
-            assert title, file.name
-            assert pwned is None, file.name
-            assert scripts == [], file.name
-            assert wide <= 0 or page_name(book, file) not in NAMES, file.name
-
-
-def test_the_leaderboard_sorts_in_the_book_itself(book, tmp_path):
-    measured = used(
-        Path(book.html / "runs" / "leaderboard.html"),
-        """const table = document.querySelector('table.q');
-        const button = table.querySelectorAll('thead button')[1];
-        button.click();
-        return table.querySelectorAll('thead th')[1].getAttribute('aria-sort');""",
-        folder=tmp_path / "profile",
-    )
-    assert measured in ("ascending", "descending")
+def test_pages_open_from_their_files_without_an_error_and_are_readable_on_a_phone(book, tmp_path):
+    """All pages with foreign text: no script fails, text has contrast, tables sort."""
+    for file in [each for each in book.pages if each.parent.name == "runs"] + [
+        book.html / "index.html"
+    ]:
+        name = str(file.relative_to(book.html).with_suffix(""))
+        opened = used(file, STATE, folder=tmp_path / "profile", width=PHONE)
+        assert opened["title"], name
+        assert (opened["pwned"], opened["active"]) == (None, []), name
+        if name in NAMES:
+            assert opened["faint"] == [], name
+            assert opened["wide"] <= 0, name
+            assert opened["figures"] > 0 or name in ("index", "runs/card")
+        if name == "runs/leaderboard":
+            assert opened["sorted"] in ("ascending", "descending")

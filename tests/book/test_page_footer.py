@@ -23,14 +23,16 @@ BOOK = BookSettings("My book", "Ada Lovelace, Charles Babbage", "2026", "https:/
 BUILD = BuildInfo("1 May 2026", "abc")
 
 
-def page(folder, **ours):
+def footer(folder, **ours):
+    """The facts and the text of the footer of a page with this metadata."""
     file = folder / "p.ipynb"
     file.write_text(json.dumps({"metadata": {"qwen3nb": ours}}))
-    return file
+    own = build_info(file, build=BUILD)
+    return own, re.sub("<[^>]*>", "", footer_html(own, title="bm25 · fast", settings=BOOK))
 
 
 def test_a_page_of_a_run_says_when_with_what_and_how_to_make_it_again(checkout):
-    file = page(
+    own, text = footer(
         checkout,
         notebook="eval",
         parameters={"checkpoint": "bm25", "tier": "fast"},
@@ -38,9 +40,7 @@ def test_a_page_of_a_run_says_when_with_what_and_how_to_make_it_again(checkout):
         commit="0123456789ab",
         versions={"mteb": "2.26", "qwen3nb": "0.1.0"},
     )
-    own = build_info(file, build=BUILD)
     assert own.command == "qwen3nb eval --checkpoint bm25 --tier fast"
-    text = re.sub("<[^>]*>", "", footer_html(own, title="bm25 · fast", settings=BOOK))
     assert text.startswith(
         "Made on 20 November 2026 at commit 0123456789ab with qwen3nb\xa00.1.0, mteb\xa02.26. "
         "Again: qwen3nb eval --checkpoint bm25 --tier fastCite this@misc{my2026,"
@@ -52,43 +52,38 @@ def test_other_pages_are_as_old_as_the_build_and_a_failed_run_claims_nothing(che
     (checkout / "mine.ipynb").write_text('{"metadata": {}}')
     for name in ("methods.md", "mine.ipynb"):
         assert build_info(checkout / name, build=BUILD) == BUILD
-    file = page(checkout, notebook="gone", failed="2026-11-20T12:04:21+00:00")
-    own = build_info(file, build=BUILD)
+    own, text = footer(checkout, notebook="gone", failed="2026-11-20T12:04:21+00:00")
     assert (own.command, own.commit, own.whole) == ("", "", False)
-    assert "<p>Failed on 20 November 2026.</p>" in footer_html(own, title="t", settings=BOOK)
-
-
-def test_the_citation_is_of_this_page_of_this_book():
-    assert citation(BOOK, title="bm25 · 50 %", commit="abc", date="1 May 2026") == (
-        "@misc{my2026,\n"
-        "  title  = {{My book}},\n"
-        "  author = {Ada Lovelace and Charles Babbage},\n"
-        "  year   = {2026},\n"
-        "  url    = {https://x.org/b},\n"
-        "  note   = {Page ``bm25 $\\cdot$ 50 \\%'', commit abc, made on 1 May 2026}\n"
-        "}"
-    )
+    assert "Failed on 20 November 2026." in text
 
 
 @pytest.mark.parametrize(
     ("author", "field"),
     [
-        ("The qwen3nb developers", "{{The qwen3nb developers}}"),
+        ("Ada Lovelace, Charles Babbage", "{Ada Lovelace and Charles Babbage}"),
+        ("The qwen3nb developers", "{{The qwen3nb developers}}"),  # a group is one author
         ("Ada Lovelace", "{Ada Lovelace}"),
         ("A. B. and C. D., E. F.", "{A. B. and C. D. and E. F.}"),
     ],
 )
-def test_a_group_is_one_author(author, field):
-    assert f"author = {field}," in citation(replace(BOOK, author=author), commit="a")
-    bare = citation(BookSettings(title="T"), title="T")
-    assert re.findall(r"^  (\w+)", bare, re.M) == ["title"]
+def test_the_citation_is_of_this_page_of_this_book(author, field):
+    settings = replace(BOOK, author=author)
+    assert citation(settings, title="bm25 · 50 %", commit="abc", date="1 May 2026") == (
+        "@misc{my2026,\n"
+        "  title  = {{My book}},\n"
+        f"  author = {field},\n"
+        "  year   = {2026},\n"
+        "  url    = {https://x.org/b},\n"
+        "  note   = {Page ``bm25 $\\cdot$ 50 \\%'', commit abc, made on 1 May 2026}\n"
+        "}"
+    )
+    assert re.findall(r"^  (\w+)", citation(BookSettings(title="T"), title="T"), re.M) == ["title"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_foreign_text_in_a_footer_is_text(text):
     own = BuildInfo(text, text, ((text, text),), text)
-    settings = BookSettings(text, text, text, text, text)
-    shown = footer_html(own, title=text, settings=settings)
+    shown = footer_html(own, title=text, settings=BookSettings(text, text, text, text, text))
     tags = set(re.findall(r"<(\w+)", shown))
     assert tags <= {"footer", "p", "details", "summary", "div", "pre", "code"}
     assert f"Licence: {html.escape(text)}" in shown

@@ -1,17 +1,21 @@
 """Vectors in parts, made by workers of a pretended cluster; test_two_nodes.py has a real one."""
 
 import os
+import shutil
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from helpers.one_process_ray import OneProcessRay
 
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster import encode as cluster_encode
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.encode import WorkerSize, worker_size
 from qwen3nb.cluster.nodes import Node
+from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.load import load_encoder
+from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file
 from qwen3nb.vectors.shards import shard_blocks
 
@@ -48,9 +52,9 @@ def encode_by(tmp_path, monkeypatch):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(f'{{"text": "{number}"}}\n' for number in range(23)))
 
-    def run(ray, **options):
+    def run(ray, model="random:8", **options):
         monkeypatch.setattr(cluster_encode, "connected", lambda _: nullcontext(ray))
-        return cluster_encode.encode_on_cluster("random:8", few, tmp_path / "v", **options)
+        return cluster_encode.encode_on_cluster(str(model), few, tmp_path / "v", **options)
 
     return run
 
@@ -81,17 +85,38 @@ def test_a_part_that_kills_every_worker_is_named(encode_by):
     assert len(encode_by(OneProcessRay()).vectors.shards) == 12
 
 
-def test_workers_with_different_models_are_refused_by_name(encode_by, tmp_path):
+def test_workers_with_different_models_are_refused_by_name(
+    encode_by, make_checkpoint, home, tmp_path
+):
+    """One that differs from the others, or from what is here, and one that finds another folder."""
+    model, another = (make_checkpoint(home / f"m{seed}", seed=seed) for seed in (1, 2))
     identities = ["one", "two", "two"]
 
-    def answered(name, value):
+    def differing(name, value):
         if name != "load":
             return value
         machine, facts, *rest = value
         return machine, facts | {"model": identities.pop()}, *rest
 
     with pytest.raises(ClusterError, match=r"(?s)would not compute the same.*model: .*worker 3"):
-        encode_by(OneProcessRay(answered=answered))
+        encode_by(OneProcessRay(answered=differing))
+
+    expected = Expected.of([str(model)]).folders[str(model)][:12]
+    other = load_encoder(another, cache=False).settings
+    foreign = OneProcessRay(answered=lambda name, v: (*v[:3], other) if name == "load" else v)
+    with pytest.raises(ClusterError) as error:
+        encode_by(foreign, model, threads=1)
+    for word in (f"node {os.uname().nodename}: ", expected, sha256_json(other["model"])[:12]):
+        assert word in error.value.message
+
+    def replaced(name, _):
+        if name == "load":
+            shutil.rmtree(model)
+            shutil.copytree(another, model)
+        return False
+
+    with pytest.raises(CheckpointError, match=rf"node .*{model}: expected the model of identity"):
+        encode_by(OneProcessRay(dies=replaced), model, threads=1)
     assert not list((tmp_path / "v").glob("part-*"))
 
 

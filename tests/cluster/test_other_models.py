@@ -5,25 +5,20 @@ import json
 import os
 import shutil
 import tarfile
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.one_process_ray import OneProcessRay
 from helpers.records import make
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.cluster import encode as cluster_encode
-from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.nodes import Node
 from qwen3nb.cluster.runs import Delivery, Expected, foreign_records
 from qwen3nb.cluster.search import search_shard
 from qwen3nb.execution.executors import Command, NodeShare, RayExecutor
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors.encode_file import encode_shards
 from qwen3nb.vectors.shards import read_manifest
 
@@ -152,48 +147,6 @@ def test_nothing_of_a_node_with_another_model_is_published(model, another, tmp_p
     assert len(list(paths.results().glob("*/seed_*/*"))) == (2 if same else 0)
     if not same:
         assert log.read_text().startswith("node late: PyDocsSampleRetrieval: ")
-
-
-@pytest.fixture
-def encode(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-    monkeypatch.setattr(cluster_encode, "nodes_of", lambda _: [Node("a", "a", 1, 0.0, 0)])
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text('{"text": "one"}\n{"text": "two"}\n')
-
-    def run(ray):
-        monkeypatch.setattr(cluster_encode, "connected", lambda _: nullcontext(ray))
-        return cluster_encode.encode_on_cluster(
-            str(model), texts, tmp_path / "v", show_progress=False, threads=1
-        )
-
-    return run
-
-
-def test_a_worker_with_another_model_is_refused_before_it_encodes(encode, model, another, tmp_path):
-    def replaced(name, _):
-        if name == "load":
-            replace(model, another)
-        return False
-
-    with pytest.raises(CheckpointError, match=rf"node .*{model}: expected the model of identity"):
-        encode(OneProcessRay(dies=replaced))
-    assert not list((tmp_path / "v").iterdir())
-
-
-def test_what_a_worker_says_of_its_model_is_compared(encode, model, another, tmp_path):
-    other = load_encoder(another, cache=False).settings
-
-    def answered(name, value):
-        return (*value[:3], other) if name == "load" else value
-
-    with pytest.raises(ClusterError) as error:
-        encode(OneProcessRay(answered=answered))
-    expected = Expected.of([str(model)]).folders[str(model)][:12]
-    for word in (f"node {os.uname().nodename}: ", expected, sha256_json(other["model"])[:12]):
-        assert word in error.value.message
-    assert not list((tmp_path / "v").iterdir())
-    assert len(encode(OneProcessRay()).vectors.shards) == 1
 
 
 def test_other_vectors_under_the_same_path_are_refused_by_the_node(tmp_path):

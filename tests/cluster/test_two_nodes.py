@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -67,6 +67,7 @@ class TwoNodes:
         """Add a node, such as one in the place of a dead one, with variables of its own."""
         own = {
             MARK: self.mark,
+            "HOME": str(self.folder / "home"),
             "QWEN3NB_CACHE": str(self.folder / f"cache-{name}"),
             "RAY_TMPDIR": str(self.folder),  # all of the cluster, with the note of its address
             **(environment or {}),
@@ -75,12 +76,7 @@ class TwoNodes:
         with pytest.MonkeyPatch.context() as patch:
             for variable, value in own.items():
                 patch.setenv(variable, value)  # inherited by all that the node starts
-            try:
-                return self.cluster.add_node(object_store_memory=STORE, **options)
-            except Exception as error:
-                if "timed out during startup" not in str(error):
-                    raise
-                return self.cluster.add_node(object_store_memory=STORE, **options)
+            return self.cluster.add_node(object_store_memory=STORE, **options)
 
     def kill(self, node):
         """Kill the raylet of a node as a lost machine would: at once, without a word."""
@@ -140,8 +136,8 @@ from qwen3nb.evaluation.evaluate import evaluate
 evaluate(checkpoint, data=Path(data), show_progress=False)"""
 
 
-@contextmanager
-def two_nodes():
+@pytest.fixture(scope="module")
+def cluster():
     # Short: the path of a Unix socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))
     cluster = TwoNodes(folder)
@@ -151,12 +147,6 @@ def two_nodes():
     finally:
         cluster.shut_down()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with two_nodes() as nodes:
-        yield nodes
 
 
 @pytest.fixture
@@ -175,30 +165,34 @@ def waiting(checkout):
     return checkout / "gate"
 
 
+def begun(gate, count):
+    return lambda: len(list(gate.glob("begun-*"))) >= count
+
+
 def jobs_of(gate, *checkpoints):
     data = str(gate / "words")
     return [Job("waiting", {"checkpoint": str(each), "data": data}) for each in checkpoints]
 
 
 class Meanwhile(threading.Thread):
-    """Does something once as many runs wait, while the test's own thread sweeps."""
+    """Acts once a condition holds, while the test's own thread sweeps; then opens the gate."""
 
-    def __init__(self, gate, count, action, *, go=True):
+    def __init__(self, condition, action, *, gate=None):
         super().__init__(daemon=True)
-        self.gate, self.count, self.action, self.go, self.error = gate, count, action, go, None
+        self.condition, self.action, self.gate, self.error = condition, action, gate, None
         self.start()
 
     def run(self):
         try:
-            until(lambda: len(list(self.gate.glob("begun-*"))) >= self.count, seconds=120)
+            until(self.condition, seconds=120)
             self.action()
         except BaseException as error:  # noqa: BLE001 - raised by the test
             self.error = error
-        if self.go:
+        if self.gate is not None:
             (self.gate / "go").touch()
 
     def done(self):
-        self.join()
+        self.join(60)
         if self.error is not None:
             raise self.error
 
@@ -226,30 +220,21 @@ def source(tmp_path_factory):
     return file
 
 
-def encode(source, folder, address, *options):
-    arguments = ("encode", "--model", MODEL, "--input", source, "--out", folder)
-    return CliRunner().invoke(
-        main, [str(each) for each in (*arguments, "--ray", address, *options)]
-    )
-
-
-def kill_in_the_middle(cluster, folder, parts):
-    """Kill a node while both have parts to encode; note how many there were."""
-    while len(list(folder.glob("part-*.npy"))) < 3:
-        time.sleep(0.01)
-    assert len(cluster.workers()) == 2
-    cluster.kill(cluster.right)
-    parts.append(len(list(folder.glob("part-*.npy"))))
-
-
 def test_a_node_dies_and_all_parts_are_there_once(both, source, tmp_path):
     """Parts, ids and scores are those of one file on one machine, and no process is left."""
-    folder, file, parts = tmp_path / "v", tmp_path / "v.npy", []
-    arguments = (both, folder, parts)
-    threading.Thread(target=kill_in_the_middle, args=arguments, daemon=True).start()
-    done = encode(source, folder, both.address, "--shards", PARTS)
+    folder, file = tmp_path / "v", tmp_path / "v.npy"
+
+    def kill():
+        assert len(both.workers()) == 2
+        both.kill(both.right)
+        assert len(list(folder.glob("part-*.npy"))) < PARTS
+
+    meanwhile = Meanwhile(lambda: len(list(folder.glob("part-*.npy"))) >= 3, kill)
+    command = ["encode", "--model", MODEL, "--input", source, "--out", folder]
+    command += ["--ray", both.address, "--shards", PARTS]
+    done = CliRunner().invoke(main, list(map(str, command)))
     assert done.exit_code == 0, done.output
-    assert parts[0] < PARTS
+    meanwhile.done()
     until(lambda: not both.workers(), seconds=5)
     encoder = load_encoder(MODEL, cache=False, show_progress=False)
     encode_to_file(encoder, read_texts(source), file)
@@ -270,14 +255,14 @@ def test_a_node_dies_and_all_parts_are_there_once(both, source, tmp_path):
 
 def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_path):
     jobs = jobs_of(waiting, "bm25", "random", checkpoint)
-    meanwhile = Meanwhile(waiting, 2, lambda: both.kill(both.right))
+    meanwhile = Meanwhile(begun(waiting, 2), lambda: both.kill(both.right), gate=waiting)
     outcomes = sweep(jobs, ray=both.address, show_progress=False)
     meanwhile.done()
     assert [outcome.status for outcome in outcomes] == ["done"] * 3, outcomes
     assert {outcome.node for outcome in outcomes} == {"left"}
-    begun = [file.read_text() for file in waiting.glob("begun-*")]
-    assert len(begun) == 4  # one of them twice: its node died
-    assert sum("cache-right" in each for each in begun) == 1
+    starts = [file.read_text() for file in waiting.glob("begun-*")]
+    assert len(starts) == 4  # one of them twice: its node died
+    assert sum("cache-right" in each for each in starts) == 1
     check_published(jobs, outcomes)
     for job in jobs:
         evaluate(
@@ -309,13 +294,43 @@ def check_published(jobs, outcomes):
 
 def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
-    meanwhile = Meanwhile(waiting, 1, interrupt, go=False)
+    meanwhile = Meanwhile(begun(waiting, 1), interrupt)
     with pytest.raises(Interrupted, match="stopped after 0 of 2 runs"):
         sweep(jobs_of(waiting, "bm25", "random"), ray=cluster.address, show_progress=False)
     meanwhile.done()
     until(lambda: not cluster.runs(), seconds=5)
     assert not paths.book_runs().exists()
     assert not list(paths.results().glob("*/seed_*"))
+
+
+def test_a_node_that_joins_later_with_another_model_is_refused(
+    both, waiting, make_checkpoint, tmp_path, monkeypatch
+):
+    """Three runs; two nodes were checked, the third joins while they run, with another disk."""
+    names, homes = ("one", "two", "three"), (both.folder / "home", tmp_path / "there")
+    for seed, home in enumerate(homes):
+        for number, name in enumerate(names):
+            make_checkpoint(home / name, seed=9 * seed + number)
+    monkeypatch.setenv("HOME", str(homes[0]))
+    jobs = jobs_of(waiting, *(f"~/{name}" for name in names))
+
+    def join():
+        both.add("late", environment={"HOME": str(homes[1])})
+        until(begun(waiting, 3), seconds=120)
+
+    meanwhile = Meanwhile(begun(waiting, 2), join, gate=waiting)
+    outcomes = sweep(jobs, ray=both.address, show_progress=False)
+    meanwhile.done()
+    (late,) = (number for number, each in enumerate(outcomes) if each.node == "late")
+    refused, *rest = outcomes[late], *outcomes[:late], *outcomes[late + 1 :]
+    assert [each.status for each in rest] == ["done", "done"], outcomes
+    assert refused.status == "failed"
+    assert "node late: words: " in refused.reason
+    assert "expected the model of identity" in refused.reason
+    published = {str(homes[0] / name) for name in names if name != names[late]}
+    assert {each.model.spec for each in load_results()} == published
+    assert not jobs[late].finished()
+    assert verify() == []
 
 
 def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path, monkeypatch):
@@ -327,53 +342,8 @@ def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path, m
     with pytest.raises(ClusterError) as error:
         sweep(jobs_of(waiting, "bm25"), ray=cluster.address, show_progress=False)
     (line,) = error.value.message.splitlines()[1:]
-    assert line.startswith("  code: ")
-    assert " on this machine, left" in line
-    assert line.endswith(" on stale")
+    same, other = line.split("; ")
+    assert same.startswith("  code: ")
+    assert {"this machine", "left"} <= set(same.partition(" on ")[2].split(", "))
+    assert other.endswith(" on stale")
     assert not list(waiting.glob("begun-*"))
-
-
-def test_a_node_that_joins_later_with_another_model_is_refused(
-    checkout, make_checkpoint, tmp_path, monkeypatch
-):
-    """Three runs; two nodes were checked, the third joins while they run, with another disk."""
-    names = ("one", "two", "three")
-    for home, seed in (("here", 1), ("there", 9)):
-        for number, name in enumerate(names):
-            make_checkpoint(tmp_path / home / name, seed=seed + number)
-    monkeypatch.setenv("HOME", str(tmp_path / "here"))
-    gate = checkout / "gate"
-    write_words(gate / "words")
-    save(notebook_of(WAITING, parameters=PARAMETERS), "waiting")
-    data = str(gate / "words")
-    jobs = [Job("waiting", {"checkpoint": f"~/{name}", "data": data}) for name in names]
-    with two_nodes() as cluster:
-
-        def begun(count):
-            while len(list(gate.glob("begun-*"))) < count:
-                time.sleep(0.05)
-
-        def join():
-            begun(2)
-            cluster.add("late", environment={"HOME": str(tmp_path / "there")})
-            begun(3)
-            (gate / "go").touch()
-
-        joining = threading.Thread(target=join, daemon=True)
-        joining.start()
-        outcomes = sweep(jobs, ray=cluster.address, show_progress=False)
-        joining.join(60)
-    late = [each for each in outcomes if each.node == "late"]
-    assert [each.status for each in outcomes if each not in late] == ["done", "done"], outcomes
-    (refused,) = late
-    assert refused.status == "failed"
-    assert "node late: words: " in refused.reason
-    assert "expected the model of identity" in refused.reason
-    records = load_results()
-    assert {each.model.spec for each in records} == {
-        str(tmp_path / "here" / name)
-        for name, each in zip(names, outcomes, strict=True)
-        if each not in late
-    }
-    assert not jobs[outcomes.index(refused)].finished()
-    assert verify() == []

@@ -29,6 +29,7 @@ from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.hub.session import hub_problem, hub_reachable
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.atomic_files import sha256_file
 
@@ -62,7 +63,7 @@ def test_only_ids_are_looked_for(mirror):
 @pytest.mark.integration
 def test_what_a_choice_of_tasks_needs():
     tasks = select_tasks(names=["STSBenchmark", "SciFact", "AuthorSTS"])
-    by_id = {need.id: need for need in needs(tasks, ["e5-base-v2"])}
+    by_id = {need.id: need for need in needs(tasks, [find_source("e5-base-v2")])}
     assert set(by_id) == {"mteb/stsbenchmark-sts", "mteb/scifact", "intfloat/e5-base-v2"}
     assert by_id["mteb/scifact"].used_by == ("SciFact",)
     assert len(by_id["mteb/scifact"].revision) == 40

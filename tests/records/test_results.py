@@ -1,14 +1,19 @@
-"""A collection of records."""
+"""A collection of records, and their per-query scores as one table for other programs."""
 
+import csv
 import math
 from dataclasses import replace
 
+import duckdb
+import pandas as pd
 import pytest
-from helpers.records import make, tier_records
+from helpers.records import amend, make, tier_records
 
+from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Part
 from qwen3nb.records.results import Results, richest_tier
 from qwen3nb.records.store import load_results
-from qwen3nb.tiers import TIERS
 
 
 @pytest.fixture
@@ -71,15 +76,6 @@ def test_the_frame_has_a_row_per_record_with_its_interval(results):
     assert list(Results([two]).to_frame(all_metrics=True).metric) == ["nDCG@10", "MRR@10"]
 
 
-def test_loading_gives_a_collection(home, results):
-    for each in results:
-        each.save()
-    loaded = load_results()
-    assert isinstance(loaded, Results)
-    assert sorted(each.task.name for each in loaded) == sorted(each.task.name for each in results)
-    assert set(loaded.filter(tier="smoke").tasks) <= set(TIERS["smoke"].tasks)
-
-
 def test_the_richest_tier_is_the_largest_with_all_of_its_tasks_or_a_run_of_it():
     assert richest_tier([]) == "smoke"
     assert richest_tier([make("m")]) == "smoke"
@@ -93,3 +89,96 @@ def test_the_richest_tier_is_the_largest_with_all_of_its_tasks_or_a_run_of_it():
     named = make("m", task="SciFact", config={"tier": "full", "tasks": "SciFact"})
     assert richest_tier([named]) == "fast"  # not "full", of which it is no run
     assert richest_tier([make("m", task="no tier's")]) == "smoke"
+
+
+ODD = ['a "b"', "c,d", "e\nf", "g\rh", "=1+1", "@cmd", "-x", "-3", "é 日本 \U0001f600", ""]
+ODD += ["NULL", "nan"]
+COLUMNS = "model identity seed task type revision split subset query metric value finished record"
+
+
+@pytest.fixture
+def records(tmp_path):
+    """Three records that are stored and loaded: odd ids, parts, and a column with gaps."""
+    odd = make("=evil, model", {name: n / 7 for n, name in enumerate(ODD)}, task="odd")
+    amend(odd, "model", label="evil")
+    amend(odd, "task", dataset="=x", revision="=HYPERLINK(1)", splits=("test",), subsets=("en",))
+    parts = {f"test/{lang}/q{n}": n / 3 for lang in ("en", "en/x", "de") for n in range(3)}
+    split = make("two", parts, task="parts")
+    split.per_query["MRR@10"] = {"test/de/q1": 0.1 + 0.2}
+    aggregates = {
+        lang: aggregate(split.per_query, how="mean", columns=("nDCG@10",))
+        for lang in ("en", "en/x", "de")
+    }
+    of_parts = (Part("test", each, ("eng-Latn",), aggregates[each], 0.5) for each in aggregates)
+    split = replace(split, parts=tuple(of_parts))
+    amend(split, "task", splits=("test",), subsets=("en", "en/x", "de"))
+    whole = make("three", [0.25, 1.0], task="whole")
+    amend(whole, "task", splits=("dev",), subsets=("default",))
+    for each in (odd, split, whole):
+        each.save(tmp_path / "results")
+    return load_results(tmp_path / "results")
+
+
+def rows_of(file):
+    """The rows of a file, as DuckDB reads Parquet and Python CSV."""
+    if file.suffix == ".parquet":
+        table = duckdb.sql(f"SELECT * FROM '{file}'")  # noqa: S608
+        return [dict(zip(table.columns, row, strict=True)) for row in table.fetchall()]
+    with file.open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_table_is_what_the_records_hold_and_csv_runs_no_formula(records, tmp_path, ending):
+    rows = rows_of(records.write_scores(tmp_path / f"scores.{ending}"))
+    inert = {"=1+1": "'=1+1", "@cmd": "'@cmd", "-x": "'-x"} if ending == "csv" else {}
+    expected = {
+        (each.model.label, each.task.key, metric, inert.get(query, query)): value
+        for each in records
+        for metric, column in each.per_query.items()
+        for query, value in column.items()
+    }
+    assert list(rows[0]) == COLUMNS.split()
+    assert len(rows) == len(expected) == len(ODD) + 9 + 1 + 2
+    for row in rows:
+        part = f"{row['split']}/{row['subset']}/" if row["task"] == "parts" else ""
+        query = part + row["query"]
+        assert float(row["value"]) == expected[row["model"], row["task"], row["metric"], query]
+    by_task = {task: [row for row in rows if row["task"] == task] for task in records.tasks}
+    formula = "'=HYPERLINK(1)" if inert else "=HYPERLINK(1)"
+    assert {row["revision"] for row in by_task["odd"]} == {formula}
+    assert {row["subset"] for row in by_task["parts"]} == {"en", "en/x", "de"}
+    whole = [(row["split"], row["subset"], row["query"]) for row in by_task["whole"]]
+    assert whole == [("dev", "default", "q0"), ("dev", "default", "q1")]
+    for each in records:
+        own = {tmp_path / "results" / row["record"] for row in by_task[each.task.key]}
+        assert own == {each.path(tmp_path / "results")}
+
+
+def test_pandas_reads_back_the_types_and_the_texts(records, tmp_path):
+    parquet = pd.read_parquet(records.write_scores(tmp_path / "scores.parquet"))
+    assert (parquet.dtypes["value"], parquet.dtypes["seed"]) == ("float64", "int64")
+    file = records.write_scores(tmp_path / "scores.csv")
+    frame = pd.read_csv(file, keep_default_na=False, dtype={"value": str})
+    assert frame["value"].astype(float).tolist() == parquet["value"].tolist()
+    assert frame["query"].str.removeprefix("'").tolist() == parquet["query"].tolist()
+    options = "all_varchar=true, header=true, delim=',', quote='\"', escape='\"', new_line='\\n'"
+    values = duckdb.sql(f"SELECT value FROM read_csv('{file}', {options})").fetchall()  # noqa: S608
+    assert [float(value) for (value,) in values] == parquet["value"].tolist()
+
+
+def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(records, tmp_path):
+    with pytest.raises(ValueError, match=r"'\.xlsx'.*\.parquet.*\.csv"):
+        Results(records).write_scores(tmp_path / "scores.xlsx")
+    file = tmp_path / "scores.csv"
+    file.write_text("before")
+    next((tmp_path / "results").rglob("whole.*.scores.parquet")).unlink()
+    with pytest.raises(ResultError, match=r"whole\..*scores\.parquet"):
+        Results(records).write_scores(file)
+    assert file.read_text() == "before"
+
+
+def test_no_records_give_an_empty_table(tmp_path):
+    assert rows_of(Results([]).write_scores(tmp_path / "none.parquet")) == []
+    file = Results([]).write_scores(tmp_path / "none.csv")
+    assert file.read_text().replace('"', "").split(",")[-1].strip() == "record"

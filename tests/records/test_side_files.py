@@ -6,7 +6,6 @@ import os
 import pickle
 import time
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,8 +18,7 @@ from qwen3nb.metrics.aggregate import sample_of
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import QueryScores, StoredScores, named_files
-from qwen3nb.records.store import load_results, verify, verify_files
-from qwen3nb.records.verification import unchanged_record
+from qwen3nb.records.store import load_results, verify_files
 
 IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COLUMNS = st.dictionaries(
@@ -70,8 +68,7 @@ def test_a_loaded_record_does_all_that_a_record_does(tmp_path):
         assert same.config["top"]["q0"] == ["m-0", *made.config["top"]["q0"][1:]]
     assert asdict(record)["per_query"] == made.per_query
     assert replace(record, per_query={"MRR@10": {"q0": 1.0}}) != made
-    frame = record.scores.to_frame()
-    pd.testing.assert_frame_equal(frame, pd.DataFrame(made.per_query))
+    pd.testing.assert_frame_equal(record.scores.to_frame(), pd.DataFrame(made.per_query))
     with pytest.raises(TypeError, match="is a mapping"):  # pandas would read its keys alone
         pd.DataFrame(record.per_query)
     assert repr(record.per_query) == "<QueryScores: 40 queries; columns MRR@10, nDCG@10>"
@@ -115,33 +112,13 @@ def test_loading_ranking_and_counting_read_no_scores(home):
 
 
 @pytest.mark.parametrize("kind", ["scores", "top"])
-def test_missing_or_changed_scores_are_named(home, kind):
+def test_scores_that_are_missing_when_they_are_read_are_named(home, kind):
     file = own("m", 0.5).save()
-    beside = side_file(file, kind)
-    data = beside.read_bytes()
-    beside.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    (line,) = verify(file)
-    assert beside.name in line
-    assert "changed after it was written" in line
-    assert verify_files([file], checksums_only=True)
-    beside.unlink()
-    (line,) = verify(file)
-    assert beside.name in line
-    assert "missing" in line
     record = Result.load(file)
+    side_file(file, kind).unlink()
     with pytest.raises(ResultError, match="missing"):
         dict(record.per_query["MRR@10"] if kind == "scores" else record.config["top"])
-    with pytest.raises(ResultError, match="missing"):
-        unchanged_record(file)
-
-
-def test_a_file_outside_the_folder_of_its_record_is_no_file_of_it(home):
-    file = make().save()
-    value = json.loads(file.read_text())
-    value["scores"]["file"] = "../../secret.parquet"
-    file.write_text(json.dumps(value))
-    with pytest.raises(ResultError, match="not the name"):
-        Result.load(file)
+    assert "missing" in str(verify_files([file], checksums_only=True))
 
 
 @pytest.mark.parametrize(
@@ -172,41 +149,6 @@ def test_a_record_as_one_file_is_a_record(tmp_path):
     assert json.loads(one.read_text())["config"]["top"]["q0"][0] == "m-0"
     assert Result.load(one) == record
     assert verify_files([one], checksums_only=True) == {}
-
-
-class KilledError(BaseException):
-    """The process ends here."""
-
-
-@pytest.mark.parametrize("step", range(5))
-def test_a_record_killed_while_it_is_replaced_is_whole(tmp_path, monkeypatch, step):
-    """Killed before any rename or removal, the old record or the new one is there."""
-    old, new = own("m", 0.4), own("m", 0.4, seed=1)
-    new.config["top"]["q0"] = ["another"]
-    file = old.save(tmp_path)
-    count = 0
-
-    def until_killed(act):
-        def replaced(*arguments, **named):
-            nonlocal count
-            if count == step:
-                raise KilledError
-            count += 1
-            return act(*arguments, **named)
-
-        return replaced
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", until_killed(Path.replace))  # scores, top, JSON
-        patch.setattr(Path, "unlink", until_killed(Path.unlink))  # the old files
-        with pytest.raises(KilledError):
-            new.save(tmp_path)
-    now = Result.load(file)
-    assert now == (old if step < 3 else new)
-    assert verify(file) == []
-    new.save(tmp_path)
-    assert Result.load(file) == new
-    assert verify(file) == []
 
 
 def test_files_that_no_record_names_go_once_they_are_old(tmp_path):

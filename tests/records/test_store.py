@@ -1,7 +1,6 @@
 """Records on disk: verified one by one, together, by file."""
 
 import hashlib
-import json
 import shutil
 import sys
 from dataclasses import replace
@@ -19,7 +18,6 @@ from qwen3nb.records.store import (
     check_files,
     checks_of_processes,
     latest,
-    load_results,
     verify,
     verify_files,
 )
@@ -45,19 +43,8 @@ def test_a_wrong_value_is_named_whatever_is_verified(home):
         assert file.name in on_disk
 
 
-def test_without_their_contents_records_are_compared_with_their_checksums(home):
-    file = make(scores=(0.1, 0.4)).save()
-    value = json.loads(file.read_text())
-    for checksum in (value["checksum"], ""):
-        file.write_text(json.dumps(value | {"run": "another", "checksum": checksum}))
-        ((_, (line,)),) = check_files([file], checksums_only=True)
-        assert "checksum" in line
-        assert verify(file)[0].endswith(line)
-        assert file.stem in str(load_results().unreadable)
-
-
 @pytest.mark.integration
-def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
+def test_processes_find_the_same_in_the_same_order_and_none_is_left(home, monkeypatch):
     files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(40)]
     files[3].write_text("{")
     files[30].rename(files[30].with_name("Other.json"))
@@ -66,15 +53,8 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
     monkeypatch.setattr(store, "_PATIENCE", 0.0)
     monkeypatch.setattr(store, "_START_UP", 0.0)
     monkeypatch.setattr(store, "cores", lambda: 2)
-    assert list(check_files(files)) == alone
-
-
-@pytest.mark.integration
-def test_no_process_is_left_by_who_stops_reading_and_one_that_ends_early_is_an_error(
-    home, monkeypatch
-):
-    files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(4)]
     before = set(psutil.Process().children())
+    assert list(check_files(files)) == alone
     checked = checks_of_processes(files, checksums_only=True, processes=2)
     assert next(checked) == []
     assert len(set(psutil.Process().children()) - before) == 2
@@ -96,41 +76,30 @@ def test_a_reported_value_is_mtebs(home):
     assert "reported by another program" in line
 
 
-RUN = "q0 Q0 d1 1 2.0 m\nq0 Q0 d2 2 1.0 m\nq1 Q0 d1 1 2.0 m\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [(None, "is missing"), (RUN, ""), (RUN.replace("2.0", "2.5", 1), "not the one that was sc")],
-)
-def test_a_run_is_compared_with_its_digest(home, text, problem):
-    name = "PyDocsSampleRetrieval.trec"
-    digest = hashlib.sha256(RUN.encode()).hexdigest()
-    file = make(scores=(0.1, 0.4), config={"runs": {name: digest}}).save()
-    if text:
-        file.with_name(name).write_text(text)
-    lines = verify(file)
-    assert bool(lines) is bool(problem)
-    assert not problem or f"its run {name} {problem}" in lines[0] or problem in lines[0]
-
-
-def test_a_run_that_records_share_is_read_once(home, monkeypatch):
+def test_a_run_is_compared_with_its_digest_and_one_that_records_share_is_read_once(
+    home, monkeypatch
+):
     read = []
     monkeypatch.setattr(
         verification, "sha256_file", lambda file: read.append(file) or sha256_file(file)
     )
-    digest = hashlib.sha256(RUN.encode()).hexdigest()
+    text = "q0 Q0 d1 1 2.0 m\nq0 Q0 d2 2 1.0 m\nq1 Q0 d1 1 2.0 m\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
     config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
     files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
     assert "run words-1.trec is missing" in verify(files[0])[0]
     shared = runs.first_run_file(files[0], config)
     assert shared == home / "results" / "first_stages" / "words-1.trec"
     shared.parent.mkdir()
-    shared.write_text(RUN)
+    shared.write_text(text)
     assert verify_files(files) == {}
     assert read == [shared]
-    shared.write_text(RUN.replace("2.0", "2.5", 1))
-    assert len(verify_files(files)) == 2
+    own = make(scores=(0.1, 0.4), config={"runs": {"own.trec": digest}}).save()
+    own.with_name("own.trec").write_text(text)
+    assert verify(own) == []
+    for run in (own.with_name("own.trec"), shared):
+        run.write_text(text.replace("2.0", "2.5", 1))
+    assert len(verify_files([*files, own])) == 3
 
 
 @pytest.mark.parametrize("order", [1, -1])

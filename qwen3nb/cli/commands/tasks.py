@@ -51,10 +51,11 @@ def fetch(
         raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
     from qwen3nb.datasets.mirror import fetch_all, needs, sizes
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
+    from qwen3nb.models.kinds.resolve import find_source
     from qwen3nb.utils.progress import tqdm
 
     named = select_tasks(names=split_names(tasks)) if tasks else []
-    required = needs([*(tier_tasks(tier) if tier else []), *named], models)
+    required = needs([*(tier_tasks(tier) if tier else []), *named], map(find_source, models))
     if only_list or mirror is None:
         sized = sizes(required, say=lambda text: click.echo(text, err=True))
         opt.answer(

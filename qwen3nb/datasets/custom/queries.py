@@ -48,8 +48,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from qwen3nb.datasets.collection import LARGEST
-from qwen3nb.datasets.rows import DataError, printable, read_text
+from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
 from qwen3nb.utils.schema import WrittenAs
 
 MOST = 4 << 20  # bytes
@@ -96,7 +95,7 @@ _Ids = Annotated[
     list[_Text], _must_be("a list without duplicates", lambda ids: len(set(ids)) == len(ids))
 ]
 # A negative grade counts as 0.
-_Grade = Annotated[int, Field(ge=-LARGEST, le=HIGHEST_GRADE), BeforeValidator(_whole)]
+_Grade = Annotated[int, Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), BeforeValidator(_whole)]
 _Count = Annotated[int, Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
 _Boost = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]

@@ -16,7 +16,6 @@ import hashlib
 import json
 import random
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,10 +38,11 @@ from qwen3nb.datasets.mirror import (
 )
 from qwen3nb.datasets.pydocs.build import cache_file
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.known_models import KnownModel, remember
+from qwen3nb.evaluation.known_models import remember
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
 from qwen3nb.evaluation.mteb.select import (
     limited,
+    quiet,
     selection,
     split_names,
     suite_tasks,
@@ -52,6 +52,7 @@ from qwen3nb.evaluation.run import (
     SEARCH_TYPES,
     EvaluationError,
     EvaluationRun,
+    KnownModel,
     Run,
     UnsupportedError,
     Work,
@@ -155,7 +156,7 @@ class TaskItem:
         """Return the record of a model; MTEB's own result is kept with a whole, new one."""
         task = self.load()
         kept = None if self.limit or earlier else run.folder / "mteb"
-        with hub_access(needs([task]), run.reachable):
+        with hub_access(needs([task])):
             return evaluate_task(model, task, run=run, limit=self.limit, mteb_results=kept)
 
 
@@ -347,30 +348,6 @@ def _load(task: Any, revision: str = "") -> None:
                 f"{task.metadata.name}: the candidates of this reranking task did not load; "
                 "without them MTEB would search the whole corpus"
             )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders."""
-    import datasets
-    from sklearn.exceptions import UndefinedMetricWarning
-
-    shown = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
-            # Published scores refer to the task of that name, superseded or not.
-            warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
-            # MTEB's bitext evaluator copies tensors in a way that torch discourages.
-            warnings.filterwarnings("ignore", message="To copy construct from a tensor")
-            # A toy model never predicts some classes; their precision is unused here.
-            warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
-            yield
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
 
 
 def data_counts(task: Any) -> dict[str, int]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,19 +165,18 @@ def load_checked(
     """
     whole = tier and needs(tasks) == needs(tier_tasks(tier))
     command = f"--tier {tier}" if whole else ""  # of `qwen3nb fetch`
-    problem = cache(hub_problem)
-    absent = missing(needs(tasks, [checkpoint]), reachable=lambda: not problem())
+    source = find_source(checkpoint)
+    absent = missing(needs(tasks, [source]))
     if any(each.kind == "model" for each in absent):
         command = command and f"{command} --model {checkpoint}"
-        raise missing_error(absent, command=command, problem=problem())
-    source = find_source(checkpoint)
+        raise missing_error(absent, command=command, problem=hub_problem())
     weights, free = weight_bytes(source), available_memory()
     if weights > free and not settings.get("device", "auto").startswith("cuda"):
         raise PreflightError(
             f"{source.label}: the weights are {weights / _GB:.1f} GB, and {free / _GB:.1f} GB of "
             "memory are free; use a machine with more memory"
         )
-    with hub_access(needs([], [checkpoint]), lambda: not problem()):
+    with hub_access(needs([], [source])):
         model = load_model(checkpoint, **settings)
     if absent:
         statuses = task_statuses(model, tasks, run, limit=limit)
@@ -186,7 +184,7 @@ def load_checked(
         gone = {(each.kind, each.id, each.revision) for each in absent}
         absent = [each for each in needs(left) if (each.kind, each.id, each.revision) in gone]
     if absent:
-        raise missing_error(absent, command=command, problem=problem())
+        raise missing_error(absent, command=command, problem=hub_problem())
     return model
 
 

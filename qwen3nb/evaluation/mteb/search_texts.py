@@ -27,10 +27,7 @@ class DocumentText(NamedTuple):
 
 
 class SearchTexts:
-    """Texts and judgements by the ids that a record has.
-
-    A record of one split and one subset may name its queries with or without them.
-    """
+    """Texts and judgements by the ids that a record has."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self._slices = tuple(slices)
@@ -91,9 +88,9 @@ class SearchTexts:
     def _located(self, query: str) -> tuple[Slice | None, str]:
         """Return the slice that a query is of, and its id there."""
         for part in self._slices:
-            if query.startswith(part.prefix) and (part.prefix or len(self._slices) == 1):
+            if query.startswith(part.prefix):
                 return part, query.removeprefix(part.prefix)
-        return (self._slices[0] if len(self._slices) == 1 else None), query
+        return None, query
 
     @cached_property
     def _queries(self) -> dict[str, dict[str, str]]:

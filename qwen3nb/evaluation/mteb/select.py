@@ -6,6 +6,7 @@ import copy
 import difflib
 import hashlib
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -152,18 +153,14 @@ def select_tasks(
         origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
         tasks = tier_tasks(tier)
     elif benchmark is not None:
-        known = sorted(each.name for each in mteb.get_benchmarks())
-        if benchmark not in known:
-            raise ValueError(_unknown("benchmark", benchmark, known))
+        _check_known("benchmark", benchmark, (each.name for each in mteb.get_benchmarks()))
         every = mteb.get_benchmark(benchmark).tasks
         tasks = [task for task in every if not names or task.metadata.name in names]
     else:
         tasks = [_named(name) for name in names] or list(mteb.get_tasks())
-    if absent := [each for each in types if each not in {task.metadata.type for task in tasks}]:
-        known = sorted({task.metadata.type for task in mteb.get_tasks()})
-        for each in absent:
-            if each not in known:
-                raise ValueError(_unknown("type", each, known))
+    present = {task.metadata.type for task in tasks}
+    for each in (name for name in types if name not in present):
+        _check_known("type", each, (task.metadata.type for task in mteb.get_tasks()))
     narrowed = bool(languages or splits or subsets)
     tasks = split_groups(tasks) if narrowed else tasks
     tasks = [task for task in tasks if not types or task.metadata.type in types]
@@ -221,17 +218,42 @@ def _named(name: str) -> Any:
     try:
         return mteb.get_task(name)
     except KeyError:
-        known = sorted({task.metadata.name for task in mteb.get_tasks()})
-        raise ValueError(_unknown("task", name, known)) from None
+        _check_known("task", name, (task.metadata.name for task in mteb.get_tasks()))
+        raise
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3)
-    return (
-        f"unknown {what} {name!r}"
-        + (f"; did you mean {' or '.join(near)}?" if near else "")
-        + f" `qwen3nb tasks` lists all {len(known)}"
-    )
+def _check_known(what: str, name: str, names: Iterable[str]) -> None:
+    known = sorted(set(names))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(
+            f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(known)}"
+        ) from None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders."""
+    import datasets
+    from sklearn.exceptions import UndefinedMetricWarning
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
+            # Published scores refer to the task of that name, superseded or not.
+            warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
+            # MTEB's bitext evaluator copies tensors in a way that torch discourages.
+            warnings.filterwarnings("ignore", message="To copy construct from a tensor")
+            # A toy model never predicts some classes; their precision is unused here.
+            warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
+            yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
 
 
 @contextmanager

@@ -22,9 +22,10 @@ import numpy as np
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.known_models import KnownModel, Model, known_or_loaded
+from qwen3nb.evaluation.known_models import Model, known_or_loaded
 from qwen3nb.evaluation.run import (
     EvaluationRun,
+    KnownModel,
     Run,
     UnsupportedError,
     Work,

@@ -12,6 +12,7 @@ from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
@@ -78,7 +79,8 @@ def unavailable(scores: Iterable[Published]) -> list[Need]:
     """Return the data sets and models of ``scores`` that are not here, asking the hub once."""
     scores = list(scores)
     tasks = select_tasks(names=sorted({s.task for s in scores if "/" not in s.task}))
-    return missing([*needs(tasks), *needs([], sorted({each.model for each in scores}))])
+    models = [find_source(name) for name in sorted({each.model for each in scores})]
+    return missing(needs(tasks, models))
 
 
 def reproduce(

@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 
 FILE = "config_sentence_transformers.json"
-_HEAD = 100_000  # characters in which the front matter of a model card ends
 ROLES = ("query", "passage")
 _SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
@@ -199,21 +199,5 @@ def _names(source: Source) -> Iterator[str]:
         return
     yield "/".join(source.folder.path.resolve().parts[-2:])
     yield str(source.folder.config.get("_name_or_path") or "")
-    stated = front_matter(source.folder.path).get("base_model")
+    stated = card_fields(source.folder.path).get("base_model")
     yield from map(str, stated if isinstance(stated, list) else [stated or ""])
-
-
-def front_matter(folder: Path) -> dict[str, Any]:
-    """Return the front matter of the model card in ``folder``; empty if none can be read."""
-    import yaml
-
-    card = folder / "README.md"
-    if not card.is_file():
-        return {}
-    with card.open(encoding="utf-8", errors="replace") as file:
-        parts = file.read(_HEAD).split("---\n", 2)
-    try:
-        fields = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else {}
-    except yaml.YAMLError:
-        return {}
-    return fields if isinstance(fields, dict) else {}

@@ -125,7 +125,8 @@ def fetch_model(source: Source) -> Source:
     Raises:
         SpecError: the model is not available; says why.
     """
-    from qwen3nb.hub.download import MODEL_FILES, cached_snapshot
+    from qwen3nb.checkpoints.provenance import MODEL_FILES
+    from qwen3nb.hub.download import cached_snapshot
     from qwen3nb.hub.errors import HubError
 
     assert source.id is not None  # noqa: S101 - a hub source has an id

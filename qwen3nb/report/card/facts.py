@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from qwen3nb import paths
-from qwen3nb.models.kinds.prompts import front_matter
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
@@ -152,7 +152,7 @@ def stated_facts(source: Path | None, file: Path | None, *, license: str = "") -
     name = read_json(config).get("_name_or_path") if config.is_file() else ""
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
         known["base_model"] = name
-    recorded = _listed(front_matter(source)) | _listed(training_of(source))
+    recorded = _listed(card_fields(source)) | _listed(training_of(source))
     return known | recorded | read_facts(file)
 
 

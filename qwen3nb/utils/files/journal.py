@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.utils.atomic_files import canonical
-
 _LINE = b"\n%08x %s\n"
 
 
@@ -82,7 +80,7 @@ def noted(file: Path, key: str) -> Iterator[None]:
 
 def append(file: Path, key: str, value: Any) -> tuple[int, int]:
     """Add to a journal that is not read; return where its line ends, and its length."""
-    data = canonical([key, value])
+    data = json.dumps([key, value], sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
