@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.analysis.calibration": "read_calibration",
         "qwen3nb.analysis.comparison.ablation_effects": "component_effects effects",
-        "qwen3nb.analysis.training.tir_estimate": "Gate",
+        "qwen3nb.analysis.training.interference": "Gate",
         "qwen3nb.bench.encode": "bench_encode bench_texts",
         "qwen3nb.bench.precision": "bench_precision",
         "qwen3nb.bench.random_models": "model_folder",

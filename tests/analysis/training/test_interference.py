@@ -9,8 +9,7 @@ from scipy import stats
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.training.interference import interference
-from qwen3nb.analysis.training.tir_estimate import DataSetScores, Gate, estimate
+from qwen3nb.analysis.training.interference import DataSetScores, Gate, estimate, interference
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)

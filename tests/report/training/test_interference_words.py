@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qwen3nb.analysis.training.interference import REQUIRED, Group, Interference
-from qwen3nb.analysis.training.tir_estimate import (
+from qwen3nb.analysis.training.interference import (
+    REQUIRED,
     DataSetScores,
     Gate,
+    Group,
+    Interference,
     estimate,
     seeds_needed,
 )
