@@ -11,13 +11,13 @@ __getattr__, __dir__, __all__ = lazy_names(
         "correlations_table differences_table overview_table power_table",
         "qwen3nb.report.evaluation.by_hand": "disagreement_table query_table",
         "qwen3nb.report.evaluation.scores": "scores_table",
-        "qwen3nb.report.leaderboard.board": "cost_table failures_table headline_table task_tables",
+        "qwen3nb.report.leaderboard.board": "cost_table failures_table headline_table rank_table "
+        "task_tables",
         "qwen3nb.report.leaderboard.one_model": "checks_table model_and_run_table parts_table "
         "provenance_table results_tables suite_table",
         "qwen3nb.report.leaderboard.preflight": "plan_tables preflight_table",
         "qwen3nb.report.leaderboard.published": "expected_table other_scores_table "
         "reproduction_table sts_and_msmarco_table",
-        "qwen3nb.report.leaderboard.ranking": "rank_table",
         "qwen3nb.report.studies.ablation": "ablation_table effects_table",
         "qwen3nb.report.studies.ann": "ann_table compression_table",
         "qwen3nb.report.studies.calibration": "calibration_table",
