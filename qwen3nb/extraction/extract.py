@@ -81,14 +81,11 @@ def extract_encoder(
         allow: defects to allow; keys of `ALLOWANCES`.
         onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
         show_progress: whether to show progress bars.
-        describe: returns the README of a directory that is complete but for it; None for no
-            README.
-        options: the fields of `qwen3nb.extraction.export.ExportOptions`, such as
-            ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
+        describe: returns the README of a directory that is complete but for it; None for none.
+        options: the fields of `qwen3nb.extraction.export.ExportOptions`.
 
     Raises:
-        CheckpointError: the checkpoint is invalid, or the export does not reproduce its
-            source, or what ``onnx`` needs is not installed. ``output`` is then left unchanged.
+        CheckpointError: see `qwen3nb.report.card.extract.extract`.
         ValueError: an unknown choice.
     """
     export = ExportOptions(**options)
@@ -97,7 +94,14 @@ def extract_encoder(
     for name in allow:
         one_of("allowance", name, ALLOWANCES)
     source, output = open_checkpoint(checkpoint), Path(output)
-    _check_output(output, source.path)
+    if output.resolve() in (source.path.resolve(), *source.path.resolve().parents):
+        raise CheckpointError(
+            f"{output}: is or contains the checkpoint itself; choose another folder"
+        )
+    if not may_replace(output, mark=PROVENANCE):
+        raise CheckpointError(
+            f"{output}: exists and was not written by an extraction; choose another folder"
+        )
     if source.config.get("model_type") not in MODEL_TYPES:
         raise CheckpointError(
             f"{source}: model_type is {source.config.get('model_type')!r}; expected one of "
@@ -148,18 +152,6 @@ def extract_encoder(
             write_text(work / "README.md", describe(work))
         source.check_unchanged()
     return extraction
-
-
-def _check_output(output: Path, source: Path) -> None:
-    """Refuse to overwrite the source, or anything that is not an export."""
-    if output.resolve() in (source.resolve(), *source.resolve().parents):
-        raise CheckpointError(
-            f"{output}: is or contains the checkpoint itself; choose another folder"
-        )
-    if not may_replace(output, mark=PROVENANCE):
-        raise CheckpointError(
-            f"{output}: exists and was not written by an extraction; choose another folder"
-        )
 
 
 def _other_tensors(

@@ -88,7 +88,16 @@ class _Graph:
         """Return the whole model, as protocol buffer."""
         from onnx import TensorProto, helper
 
-        states = self._encoder(*_INPUTS)
+        ids, mask = _INPUTS
+        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
+        rotary, bias = self._rotary(ids), self._bias(mask)
+        for index in range(self._config["num_hidden_layers"]):
+            layer = f"layers.{index}."
+            normed = self._norm(states, f"{layer}input_layernorm")
+            states = self._op("Add", states, self._attention(normed, layer, rotary, bias))
+            normed = self._norm(states, f"{layer}post_attention_layernorm")
+            states = self._op("Add", states, self._feed_forward(normed, layer))
+        states = self._norm(states, "norm")
         self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
         sizes = ["batch", "sequence"]
         graph = helper.make_graph(
@@ -108,17 +117,6 @@ class _Graph:
             ir_version=_IR,
             opset_imports=[helper.make_opsetid("", _OPSET)],
         )
-
-    def _encoder(self, ids: str, mask: str) -> str:
-        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
-        rotary, bias = self._rotary(ids), self._bias(mask)
-        for index in range(self._config["num_hidden_layers"]):
-            layer = f"layers.{index}."
-            normed = self._norm(states, f"{layer}input_layernorm")
-            states = self._op("Add", states, self._attention(normed, layer, rotary, bias))
-            normed = self._norm(states, f"{layer}post_attention_layernorm")
-            states = self._op("Add", states, self._feed_forward(normed, layer))
-        return self._norm(states, "norm")
 
     def _rotary(self, ids: str) -> tuple[str, str]:
         """Return cosine and sine (T, D) of the angle of every position and dimension."""

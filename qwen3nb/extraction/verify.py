@@ -263,8 +263,11 @@ def _compare(
     ``run`` returns states (B, T, H) of ids and mask (B, T). All rows are one batch, and each is in
     a batch of each of the ``sizes``. Differences are measured in ``unit``.
     """
-    leak = _leak(run, vocabulary)
-    if leak == 0:
+    first = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
+    second = first.clone()
+    second[0, -1] = (second[0, -1] + vocabulary // 2) % vocabulary
+    before, after = (run(each, torch.ones_like(each))[0, 0] for each in (first, second))
+    if (leak := float((before - after).abs().max())) == 0:
         raise CheckpointError(
             f"{what} runs causally: its first state does not depend on the last token. Nothing "
             "was written; install transformers 5.2 or newer, and the newest PyTorch"
@@ -285,15 +288,6 @@ def _compare(
             "was written"
         )
     return difference, leak, tuple(dict.fromkeys(batches))
-
-
-def _leak(run: _Run, vocabulary: int) -> float:
-    """Return the change of the first state when only the last token changes."""
-    ids = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
-    other = ids.clone()
-    other[0, -1] = (other[0, -1] + vocabulary // 2) % vocabulary
-    first, second = (run(each, torch.ones_like(each))[0, 0] for each in (ids, other))
-    return float((first - second).abs().max())
 
 
 @torch.inference_mode()

@@ -97,7 +97,9 @@ class HubGuard:
                 if sends_file and (wait or 0) < self._limit:
                     return answer  # the library begins the upload again
                 answer.close()
-                failure = _status_error(answer, wait)
+                name, reason = server_name(str(answer.url)), status_reason(answer.status_code)
+                asks = "" if wait is None else f"; it asks to wait {wait:,.0f} s"
+                failure = HubError(f"the hub {name}: {reason}{asks}", lasting=True)
             except (httpx.TransportError, TimeoutError) as error:
                 if sends_file and not isinstance(error, httpx.TimeoutException):
                     raise  # likewise
@@ -224,12 +226,6 @@ def _checked(answer: Any) -> Any:
                 "outside of its folder or hide there; nothing was downloaded; tell its owner"
             )
     return answer
-
-
-def _status_error(answer: Any, wait: float | None) -> HubError:
-    asks = "" if wait is None else f"; it asks to wait {wait:,.0f} s"
-    reason = status_reason(answer.status_code)
-    return HubError(f"the hub {server_name(str(answer.url))}: {reason}{asks}", lasting=True)
 
 
 def _transport_error(error: Exception, address: str, *, limit: float) -> HubError:

@@ -77,7 +77,11 @@ def cached_snapshot(
             if check_cached(folder):  # and removed: once more
                 folder = snapshot()
                 _refuse(check_cached(folder))
-            _check_some(folder)
+            if not any(file.is_file() for file in folder.rglob("*")):
+                # Forget the listing that said so.
+                listed = folder.parent.parent / "trees" / f"{folder.name}.json"
+                listed.unlink(missing_ok=True)
+                raise HubError("the hub lists no file that is used; check the name")
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             final = hub_error(error)
             if not final.lasting or revision is not None:
@@ -177,10 +181,3 @@ def _refuse(problems: dict[Path, str]) -> None:
             f"{file}: not what the hub lists ({text}); it was removed; try again, and check "
             "the proxy"
         )
-
-
-def _check_some(folder: Path) -> None:
-    """Raise if a snapshot is empty, and forget the listing that said so."""
-    if not any(file.is_file() for file in folder.rglob("*")):
-        (folder.parent.parent / "trees" / f"{folder.name}.json").unlink(missing_ok=True)
-        raise HubError("the hub lists no file that is used; check the name")

@@ -169,29 +169,16 @@ def router(folder, tokenizer):
     return _save(folder, [Router.for_query_document([table], routes)])
 
 
-def image_processor(family, folder):
-    import transformers
-
-    size = {"height": 16, "width": 16}
-    crop = {"crop_size": size} if family == "CLIP" else {}
-    getattr(transformers, f"{family}ImageProcessor")(size=size, **crop).save_pretrained(folder)
-    return folder
-
-
 def clip(folder, tokenizer):
     """A plain CLIP of transformers, with its tokenizer and image processor."""
+    import transformers
+
     text = {**BERT, "vocab_size": ROWS, "eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1}
     sizes = {"text_config": text, "vision_config": _VIT, "projection_dim": 16}
-    return image_processor("CLIP", write_transformer(folder, tokenizer, "CLIP", **sizes))
-
-
-def images(folder, tokenizer):
-    """A vision transformer as sentence-transformers saves it, with images as its only input."""
-    from sentence_transformers.base.modules import Transformer
-
-    inside = write_transformer(folder.with_name("inside"), tokenizer, "ViT")
-    first = Transformer(str(image_processor("ViT", inside)))
-    return _save(folder, [first, _modules().Pooling(WIDTH, "mean")])
+    write_transformer(folder, tokenizer, "CLIP", **sizes)
+    size = {"height": 16, "width": 16}
+    transformers.CLIPImageProcessor(size=size, crop_size=size).save_pretrained(folder)
+    return folder
 
 
 def clip_modules(folder, tokenizer, *, legacy=False):
@@ -349,12 +336,6 @@ def only(write, name):
         return folder
 
     return made
-
-
-def gguf_alone(folder, tokenizer):
-    folder.mkdir()
-    (folder / "model-q4.gguf").write_bytes(b"GGUF" + bytes(32))
-    return folder
 
 
 def plain(family="Bert", kind="Model"):

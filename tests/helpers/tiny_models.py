@@ -22,52 +22,30 @@ COMMON = {
 BERT = COMMON
 LLAMA = {**COMMON, "num_key_value_heads": 2}
 QWEN = {**LLAMA, "head_dim": 16}
+
+
+def of(family, **fields):
+    """The classes of an architecture of transformers, and the fields of its configuration."""
+    return *(getattr(transformers, f"{family}{each}") for each in ("Model", "Config")), fields
+
+
 PACKED = {
     "qwen3 encoder": (Qwen3EncoderModel, Qwen3EncoderConfig, QWEN),
-    "qwen3 causal": (transformers.Qwen3Model, transformers.Qwen3Config, QWEN),
-    "qwen3 stock, bidirectional": (
-        transformers.Qwen3Model,
-        transformers.Qwen3Config,
-        {**QWEN, "is_causal": False},
-    ),
-    "qwen2": (transformers.Qwen2Model, transformers.Qwen2Config, LLAMA),
-    "llama": (transformers.LlamaModel, transformers.LlamaConfig, LLAMA),
-    "bert": (transformers.BertModel, transformers.BertConfig, BERT),
-    "roberta": (
-        transformers.RobertaModel,
-        transformers.RobertaConfig,
-        {**BERT, "pad_token_id": 1},
-    ),
-    "xlm-roberta": (
-        transformers.XLMRobertaModel,
-        transformers.XLMRobertaConfig,
-        {**BERT, "pad_token_id": 1},
-    ),
+    "qwen3 causal": of("Qwen3", **QWEN),
+    "qwen3 stock, bidirectional": of("Qwen3", **QWEN, is_causal=False),
+    "qwen2": of("Qwen2", **LLAMA),
+    "llama": of("Llama", **LLAMA),
+    "bert": of("Bert", **BERT),
+    "roberta": of("Roberta", **BERT, pad_token_id=1),
+    "xlm-roberta": of("XLMRoberta", **BERT, pad_token_id=1),
 }
+SLIDING = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 PADDED = {
-    "unknown architecture": (
-        transformers.ElectraModel,
-        transformers.ElectraConfig,
-        {**BERT, "embedding_size": 32},
-    ),
-    "sliding windows": (
-        transformers.Qwen3Model,
-        transformers.Qwen3Config,
-        {**QWEN, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
-    ),
-    "frequencies that depend on the batch": (
-        transformers.Qwen3Model,
-        transformers.Qwen3Config,
-        {
-            **QWEN,
-            "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
-        },
-    ),
-    "a BERT that decodes": (
-        transformers.BertModel,
-        transformers.BertConfig,
-        {**BERT, "is_decoder": True},
-    ),
+    "unknown architecture": of("Electra", **BERT, embedding_size=32),
+    "sliding windows": of("Qwen3", **QWEN, **SLIDING),
+    "frequencies that depend on the batch": of("Qwen3", **QWEN, rope_parameters=DYNAMIC),
+    "a BERT that decodes": of("Bert", **BERT, is_decoder=True),
 }
 EVERY = PACKED | PADDED
 

@@ -118,7 +118,6 @@ REFUSED = {
         }.items()
     },
     "CLIP of transformers": (made.clip, "'clip', which is not an architecture for texts alone"),
-    "ViT with modules": (made.images, "model_type is 'vit', which is not an arch"),
     "float8 weights": (stored_as(plain(), torch.float8_e4m3fn), "of type F8_E4M3"),
     "unknown head": (config(plain(), architectures=["BertForTea"]), "'BertForTea', which is not"),
     **{
@@ -132,7 +131,6 @@ REFUSED = {
     ),
     "adapter of a SentenceTransformer": (made.sentence_adapter, "transformer is a PEFT adapter"),
     "GGUF": (made.only(plain("Qwen3", "ForCausalLM"), "model-q4.gguf"), "q4.gguf: GGUF, which"),
-    "GGUF alone": (made.gguf_alone, "not a model .*GGUF"),
     "ONNX": (made.only(sentence(), "onnx/model.onnx"), "onnx/model.onnx: ONNX"),
 }
 # Refused as rerankers, by name.

@@ -250,17 +250,13 @@ def _folder(spec: str, path: Path) -> Source:
         prompts = stored_prompts(folder)
     except CheckpointError as error:
         raise SpecError(str(error)) from None
-    return Source(spec, kind, _label(folder), folder=folder, prompts=prompts)
-
-
-def _label(folder: ModelFolder) -> str:
-    """Return the label given at extraction, else the last two parts of the folder's path."""
+    # The label given at extraction, else the last two parts of the path.
+    *_, above, name = ("", *path.resolve().parts)
+    label = f"{above}-{name}" if above.strip("/") else name
     if folder.has(PROVENANCE):
-        label = str((read_provenance(folder) or {}).get("label", folder.path.name))
-    else:
-        path = folder.path.resolve()
-        label = f"{path.parent.name}-{path.name}" if path.parent.name else path.name
-    return safe_label(label).strip("-.") or "model"
+        label = str((read_provenance(folder) or {}).get("label", path.name))
+    label = safe_label(label).strip("-.") or "model"
+    return Source(spec, kind, label, folder=folder, prompts=prompts)
 
 
 def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
