@@ -48,7 +48,7 @@ FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.bounds models.gate.tokenizer
-models.batching models.counters models.modeling models.gate models.kinds.source models.mteb_meta
+models.batching models.modeling models.gate models.kinds.source models.mteb_meta
 models.kinds.prompts
 vectors.block_file vectors.cache vectors.shards
 models.inference models.encoders vectors models.search

@@ -28,9 +28,9 @@ from qwen3nb.evaluation.run import (
     evaluate_each,
     stored,
 )
-from qwen3nb.models.counters import Stats
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.types import Stats
 from qwen3nb.records.record import Environment, Result, TaskInfo
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import named_files

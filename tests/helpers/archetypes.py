@@ -221,24 +221,9 @@ def multi_vector(folder, tokenizer):
 
 def pylate(folder, tokenizer):
     """What PyLate's ``ColBERT.save`` writes, which is not installed here."""
-    multi_vector(folder, tokenizer)
-    types = ("sentence_transformers.models.Transformer", "pylate.models.Dense.Dense")
-    listed = [
-        {"idx": index, "name": str(index), "path": path, "type": kind}
-        for index, (path, kind) in enumerate(zip(("", "1_Dense"), types, strict=True))
-    ]
-    (folder / "modules.json").write_text(json.dumps(listed))
-    return edit(
-        folder,
-        "config_sentence_transformers.json",
-        model_type="ColBERT",
-        query_length=32,
-        document_length=48,
-        query_prefix="[Q] ",
-        document_prefix="[D] ",
-        skiplist_words=["."],
-        do_query_expansion=True,
-    )
+    declared = {"model_type": "ColBERT", "query_prefix": "[Q] ", "do_query_expansion": True}
+    edit(multi_vector(folder, tokenizer), "config_sentence_transformers.json", **declared)
+    return module(lambda *_: folder, 1, type="pylate.models.Dense.Dense")(folder, tokenizer)
 
 
 def cross_encoder(folder, tokenizer):

@@ -35,8 +35,8 @@ from qwen3nb.execution import sweep as sweeping
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_key
 from qwen3nb.execution.publish import NotebookRun
-from qwen3nb.models.counters import Stats
 from qwen3nb.models.load import load_model
+from qwen3nb.models.types import Stats
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, MTEBScore, Result
 from qwen3nb.records.side_files import named_files

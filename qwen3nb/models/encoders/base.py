@@ -34,12 +34,11 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
-from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.kinds.prompts import FILE, ROLES, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.types import EncoderError, SpecError, Vectors
+from qwen3nb.models.types import EncoderError, SpecError, Stats, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.vectors.cache import EmbeddingCache, text_key

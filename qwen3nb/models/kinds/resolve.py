@@ -27,9 +27,8 @@ from qwen3nb.models.gate.static_tables import static_files
 from qwen3nb.models.kinds.baselines import BM25_KIND, FUSION_KIND, ON_HUB, RANDOM
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
-from qwen3nb.models.kinds.sentence import SENTENCE
+from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
 from qwen3nb.models.kinds.source import Kind, Source, registry, safe_label
-from qwen3nb.models.kinds.static import STATIC
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import recover_folder

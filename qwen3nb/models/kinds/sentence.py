@@ -1,4 +1,7 @@
-"""Models of sentence-transformers: a transformer, a static table or word vectors, and modules."""
+"""Models of sentence-transformers, and static models: the mean of a vector per token.
+
+The static ones are those of model2vec and wordllama, which this package runs itself.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
-from qwen3nb.models.gate.static_tables import token_table
+from qwen3nb.models.gate.static_tables import NUMBERS, static_files, token_table
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
@@ -82,7 +85,44 @@ class _SentenceTransformer(FolderKind):
         return SentenceTransformerEncoder(source, settings)
 
 
-SENTENCE = _SentenceTransformer()
+class _Static(FolderKind):
+    """A table with a vector per token, whose mean is a text's vector."""
+
+    name = "static"
+    library = "torch"
+    cosine = True
+
+    def matches(self, folder: ModelFolder) -> bool:
+        names = {each.name for each in folder.modules}
+        return static_files(folder) is not None and names <= {"StaticEmbedding", "Normalize"}
+
+    def check(self, source: Source) -> None:
+        folder = source.own_folder
+        check_settings(folder)
+        for name in (files := self._files(folder)):
+            if not folder.has(name):
+                raise ModelFolderError(f"{folder}: no {name}, which a static model consists of")
+        token_table(folder.weights_in(files[0]), types=tuple(NUMBERS))
+
+    def files(self, folder: ModelFolder) -> tuple[str, ...]:
+        return self._files(folder)[1:]
+
+    def weights(self, folder: ModelFolder) -> Weights:
+        return folder.weights_in(self._files(folder)[0])
+
+    def load(self, source: Source, settings: Settings) -> Any:
+        from qwen3nb.models.encoders.static import StaticEncoder
+
+        return StaticEncoder(source, settings)
+
+    @staticmethod
+    def _files(folder: ModelFolder) -> tuple[str, str]:
+        if (files := static_files(folder)) is None:
+            raise ModelFolderError(f"{folder}: not a static model; expected the files of model2vec")
+        return files
+
+
+SENTENCE, STATIC = _SentenceTransformer(), _Static()
 
 
 def _states_alone(module: SentenceModule) -> bool:

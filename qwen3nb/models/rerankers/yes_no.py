@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.batching import deduplicate
-from qwen3nb.models.counters import Stats
 from qwen3nb.models.kinds.source import Source, unchanged
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.mteb_meta import mteb_meta
@@ -38,7 +37,7 @@ from qwen3nb.models.rerankers.prompt_template import (
     RerankError,
     common_start,
 )
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import SpecError, Stats
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
