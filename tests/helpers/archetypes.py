@@ -341,6 +341,17 @@ def sentence(*more, family="Bert", pooling="mean", length=48, **options):
     return made
 
 
+def write_sentence_bert(folder, tokenizer, *, normalize=True, **options):
+    """Save a tiny BERT with mean pooling in ``folder``; return it as sentence-transformers.
+
+    ``options`` are those of `SentenceTransformer`, such as ``prompts``.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    sentence(*[lambda m: m.Normalize()] * normalize, length=64, **options)(folder, tokenizer)
+    return SentenceTransformer(str(folder), device="cpu")
+
+
 def between(make, *, width=WIDTH, states=False):
     """Write a SentenceTransformer with a module between transformer and pooling."""
 

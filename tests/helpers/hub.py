@@ -29,8 +29,9 @@ def local_hub(root: Path, fault=None):
     for, or an empty string. It returns whether it has answered itself; see `helpers.hub_faults`.
     """
     handler = type("Handler", (HubHandler,), {"root": root, "fault": staticmethod(fault)})
-    server = _QuietServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.closing = threading.Event()
+    server.handle_error = lambda *_: None  # a client that gives up is nothing to report
     server.requests = []
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -68,11 +69,6 @@ def write_repositories(root):
     return {file.name: file.read_bytes() for file in model.iterdir()}
 
 
-class _QuietServer(ThreadingHTTPServer):
-    def handle_error(self, *_):
-        """A client that gives up is nothing to report."""
-
-
 def use_hub(monkeypatch, address, folder, *, seconds=20.0):
     """Let the hub's libraries use the hub at ``address``, with caches in ``folder``.
 
@@ -83,23 +79,22 @@ def use_hub(monkeypatch, address, folder, *, seconds=20.0):
 
     address = str(address)
     template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-    settings = {
+    hub = {
         "ENDPOINT": address,
         "HUGGINGFACE_CO_URL_TEMPLATE": template,
         "HF_HUB_OFFLINE": False,
         "HF_HUB_CACHE": str(folder / "hub"),
         "DOWNLOAD_CHUNK_SIZE": 16,  # of which a cut leaves whole ones
     }
-    for name, value in settings.items():
-        monkeypatch.setattr(constants, name, value)
-    settings = {
+    data = {
         "HF_ENDPOINT": address,
         "HF_HUB_OFFLINE": False,
         "HF_DATASETS_CACHE": str(folder / "datasets"),
         "HF_UPDATE_DOWNLOAD_COUNTS": False,
     }
-    for name, value in settings.items():
-        monkeypatch.setattr(datasets.config, name, value)
+    for module, settings in ((constants, hub), (datasets.config, data)):
+        for name, value in settings.items():
+            monkeypatch.setattr(module, name, value)
     HfFileSystem.clear_instance_cache()
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("QWEN3NB_HUB_TIMEOUT", str(seconds))

@@ -5,18 +5,20 @@ The oracle is sentence-transformers on the same folder, and `mteb.evaluate` with
 
 import json
 import shutil
+import warnings
 from functools import partial
 
+import mteb
 import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import TEXTS
-from helpers.archetypes import words
+from helpers.archetypes import words, write_sentence_bert
 from helpers.checkpoints import without_checksums
 from helpers.mteb_tasks import WORDS, loaded
 from helpers.rerankers import write_reranker
-from helpers.sentence_models import mteb_scores, text_mock_tasks, write_sentence_bert
 from helpers.static_models import write_model2vec
+from mteb.mocks.mock_run import ALL_MOCK_TASK_TEST_GRID
 from mteb.types import PromptType
 from safetensors.torch import load_file, save_file
 
@@ -94,6 +96,28 @@ def registered_tasks():
         loaded("SciFact", {"default": {"test": search}}),
         loaded("Banking77Classification.v2", classes),
     ]
+
+
+def mteb_scores(model, tasks):
+    """The main score of each task, from ``mteb.evaluate`` alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = mteb.evaluate(model, tasks, cache=None, show_progress_bar=False, co2_tracker=False)
+    return {each.task_name: each.get_score() for each in done.task_results}
+
+
+def text_mock_tasks():
+    """One of MTEB's own made-up tasks about text for each of their types.
+
+    Without the one of a few points that k-means splits anew whenever a vector moves by 1e-7.
+    """
+    text = [
+        task
+        for task in ALL_MOCK_TASK_TEST_GRID
+        if task.metadata.modalities == ["text"]
+        and task.metadata.name != "LegacyMockClusteringFastTask"
+    ]
+    return list({(task.metadata.type, type(task).__bases__): task for task in text}.values())
 
 
 def sentence_transformer(folder):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import REPOSITORY
+from helpers.archetypes import write_sentence_bert
 from helpers.beir import write_beir
-from helpers.sentence_models import write_sentence_bert
 from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
 
 import qwen3nb as q

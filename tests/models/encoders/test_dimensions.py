@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from helpers import TEXTS
-from helpers.sentence_models import write_sentence_bert
+from helpers.archetypes import write_sentence_bert
 
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError

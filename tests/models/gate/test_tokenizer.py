@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 from helpers import malformed_files as malformed
-from helpers.sentence_models import write_sentence_bert
+from helpers.archetypes import write_sentence_bert
 from tokenizers import Tokenizer, models
 from transformers import Qwen3Config
 

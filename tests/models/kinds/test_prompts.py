@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.archetypes import edit
-from helpers.sentence_models import write_sentence_bert
+from helpers.archetypes import edit, write_sentence_bert
 from hypothesis import given
 from hypothesis import strategies as st
 
