@@ -37,9 +37,8 @@ from qwen3nb.records.record import (
     result_path,
 )
 from qwen3nb.records.results import Results
-from qwen3nb.records.runs import run_problems
 from qwen3nb.records.side_files import run_path
-from qwen3nb.records.verification import unchanged_record
+from qwen3nb.records.verification import run_problems, unchanged_record
 from qwen3nb.utils.atomic_files import write_bytes, write_text
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import peak_memory
@@ -404,9 +403,9 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
 
 
 # Runs and qrels of searches, in TREC format, for programs that score runs. The record names them
-# with their digests (`qwen3nb.records.runs`). They hold the queries of the record under its ids, so
-# that a program with the definitions of trec_eval gets the record's score of every query. A query
-# for which nothing was retrieved has no line in a run, and scores 0.
+# with their digests (`qwen3nb.records.side_files`). They hold the queries of the record under its
+# ids, so that a program with the definitions of trec_eval gets the record's score of every query. A
+# query for which nothing was retrieved has no line in a run, and scores 0.
 
 
 def with_runs(result: Result, run: Run, ranked: Ranked, qrels: Qrels) -> Result:

@@ -12,8 +12,9 @@ from helpers.records import amend, make
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import reported
-from qwen3nb.records import runs, store, verification
+from qwen3nb.records import store, verification
 from qwen3nb.records.record import MTEBScore
+from qwen3nb.records.side_files import first_run_file
 from qwen3nb.records.store import (
     check_files,
     checks_of_processes,
@@ -88,7 +89,7 @@ def test_a_run_is_compared_with_its_digest_and_one_that_records_share_is_read_on
     config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
     files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
     assert "run words-1.trec is missing" in verify(files[0])[0]
-    shared = runs.first_run_file(files[0], config)
+    shared = first_run_file(files[0], config)
     assert shared == home / "results" / "first_stages" / "words-1.trec"
     shared.parent.mkdir()
     shared.write_text(text)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
-from qwen3nb.datasets.rows import DataError, json_rows
+from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import drawn, quiet, select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
@@ -47,13 +47,13 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import RerankError
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.records.runs import (
+from qwen3nb.records.side_files import (
     first_run_file,
     first_stage_file,
     reranked_run_file,
-    run_problems,
+    run_path,
 )
-from qwen3nb.records.side_files import run_path
+from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import (
     read_json,
@@ -488,7 +488,8 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
         DataError: a line is not a pair; the message names the line.
         RerankError: a pair cannot be scored.
     """
-    rows = list(json_rows(pairs, {"query": str, "document": str}))
+    fields = {"query": str, "document": str}
+    rows = [row for _, row in numbered_json_rows(pairs, fields)]
     try:
         scores = reranker.score_pairs(rows)
     except RerankError as error:

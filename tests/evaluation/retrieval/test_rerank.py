@@ -37,7 +37,7 @@ from qwen3nb.models.rerankers.yes_no import Reranker, RerankScores, RerankStats
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.records.record import Result
-from qwen3nb.records.runs import first_run_file, reranked_run_file
+from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.board import cost_table
 from qwen3nb.tiers import Tier
