@@ -73,11 +73,9 @@ def mirrored(id_: str, *, mirror: Path | None = None) -> Path | None:
 def is_filled(id_: str) -> bool:
     """Return whether the mirror has files of ``id_`` and no download that was cut off."""
     folder = mirrored(id_)
-    if folder is None:
+    if folder is None or any(folder.rglob("*.incomplete")):
         return False
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    cut = any(file.suffix == ".incomplete" for file in files)
-    return not cut and any(".cache" not in file.relative_to(folder).parts for file in files)
+    return bool(_copied_files(folder))
 
 
 def _fetched_note(folder: Path, *, unchanged: bool = False) -> _Note | None:
