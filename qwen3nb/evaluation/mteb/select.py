@@ -104,11 +104,8 @@ def choose_tasks(
 ) -> list[Any]:
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
-    The arguments are those of `select_tasks`; the tier counts if no tasks and no benchmark are
-    given, and the tasks ``all`` are those of MTEB.
-
-    Raises:
-        ValueError: as `select_tasks`.
+    The arguments are those of `select_tasks`, which also says what is refused; the tier counts if
+    no tasks and no benchmark are given, and the tasks ``all`` are those of MTEB.
     """
     return select_tasks(
         names=[] if tasks.strip() == ALL else split_names(tasks),
@@ -260,11 +257,10 @@ def quiet() -> Iterator[None]:
 def limited(task: Any, limit: int) -> Iterator[None]:
     """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
 
-    For search tasks, this limits the queries, and the documents other than those judged for
-    these queries (or listed as their candidates), which are all kept. For other tasks, it
-    limits the rows of the evaluated splits. The draw does not depend on the seed of a run,
-    so every model gets the same data. A limited task is a different, usually easier task: its
-    record has another name, and its scores are comparable only under the same limit.
+    Of search tasks, the queries, and the documents other than those judged for these queries (or
+    listed as their candidates), which are all kept; of others, the rows of the evaluated splits.
+    Every model gets the same data. A limited task is a different, usually easier task: its record
+    has another name, and its scores are comparable only under the same limit.
     """
     if not limit:
         yield
