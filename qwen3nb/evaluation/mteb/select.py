@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def select_tasks(
         tasks = [_named(name) for name in names] or list(mteb.get_tasks())
     present = {task.metadata.type for task in tasks}
     for each in (name for name in types if name not in present):
-        _check_known("type", each, (task.metadata.type for task in mteb.get_tasks()))
+        _check_known("type", each, (every.type for every in _metadata()))
     narrowed = bool(languages or splits or subsets)
     tasks = split_groups(tasks) if narrowed else tasks
     tasks = [task for task in tasks if not types or task.metadata.type in types]
@@ -215,8 +216,14 @@ def _named(name: str) -> Any:
     try:
         return mteb.get_task(name)
     except KeyError:
-        _check_known("task", name, (task.metadata.name for task in mteb.get_tasks()))
+        _check_known("task", name, (every.name for every in _metadata()))
         raise
+
+
+@cache
+def _metadata() -> list[Any]:
+    """The metadata of all tasks of MTEB, which take seconds to list."""
+    return [task.metadata for task in load_library("mteb").get_tasks()]
 
 
 def _check_known(what: str, name: str, names: Iterable[str]) -> None:
