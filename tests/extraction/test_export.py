@@ -15,7 +15,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.types import SpecError
-from qwen3nb.report.card.extract import extract
+from qwen3nb.report.card.card import extract
 
 
 def json_of(folder, name):

@@ -21,7 +21,7 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
-from qwen3nb.report.card.extract import extract
+from qwen3nb.report.card.card import extract
 
 LENGTHS = (1, 2, 9, 70, 512)
 VOCABULARY = 100

@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
-from qwen3nb.report.card.extract import extract
+from qwen3nb.report.card.card import extract
 
 pytestmark = pytest.mark.integration
 VARIABLE = "TEST_CHECKPOINT"

@@ -12,7 +12,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
-from qwen3nb.report.card.extract import extract
+from qwen3nb.report.card.card import extract
 
 # The hub's library sends files by an argument that its HTTP library does not want any more.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")

@@ -76,16 +76,12 @@ def test_means_by_type_and_over_all_with_groups_and_gaps():
     assert "D (no data)" in table.note
     assert [cell.text for cell in table.rows[-1]] == ["mean over types", "2", "0.5000"]
     assert summarise([]).over_tasks is None
+    shared = {"identity": "1" * 64, "task": "A"}
+    alias = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
+    assert (alias.label, alias.tasks) == ("new (= old)", {"Retrieval": 1})
     assert summarise(results[:-1], requested=wanted).by_type == pytest.approx({"STS": 0.7})
     with pytest.raises(ValueError, match="results of one model, got m, n"):
         summarise([*results, make("n")])
-
-
-def test_one_content_under_two_labels_is_one_model():
-    shared = {"identity": "1" * 64, "task": "A"}
-    summary = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
-    assert summary.label == "new (= old)"
-    assert summary.tasks == {"Retrieval": 1}
 
 
 def test_benchmarks_that_were_requested_whole_have_their_own_means():

@@ -3,8 +3,7 @@
 import pytest
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy, tier_records
 
-from qwen3nb.report.leaderboard.board import leaderboard
-from qwen3nb.report.leaderboard.ranking import rank_figure, rank_table, standings
+from qwen3nb.report.leaderboard.board import leaderboard, rank_figure, rank_table, standings
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 
