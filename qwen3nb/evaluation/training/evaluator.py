@@ -29,7 +29,7 @@ from transformers import TrainerCallback
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
+from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_name
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import DEPTH
@@ -38,7 +38,6 @@ from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import Run
 from qwen3nb.extraction.export import ExportOptions
-from qwen3nb.extraction.extract import MODEL_TYPES, is_seq2seq
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
@@ -416,7 +415,7 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
     """Return the encoder of ``model``, in evaluation mode, on the same weights."""
     name = type(model).__name__
     fields = model.config.to_dict() if hasattr(model, "config") else {}
-    if not is_seq2seq(fields):
+    if fields.get("model_type") not in MODEL_TYPES:
         raise SpecError(
             f"{name}: expected a SentenceTransformer, or an encoder-decoder with one of the model "
             f"types {', '.join(MODEL_TYPES)}; got {fields.get('model_type')!r}"

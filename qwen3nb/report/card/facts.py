@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from qwen3nb import paths
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
@@ -125,14 +126,14 @@ def read_facts(file: Path | None) -> dict[str, Any]:
         raise ValueError(f"{file}: not TOML: {error}") from None
 
 
-def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
+def stated_facts(source: Path | None, file: Path | None, *, license: str = "") -> dict[str, Any]:
     """Return the facts that are stated anywhere: in a facts file, or in the training's own files.
 
     The facts file wins over ``training.json``, that over the card of the checkpoint, and that over
     the name that its configuration keeps of the model that the training began with.
 
     Args:
-        source: the checkpoint; it may be gone.
+        source: the checkpoint; it may be gone. None for the facts file alone.
         file: a facts file; see `read_facts`.
         license: the licence where none of these states one; by default that of the book, if the
             hub knows it.
@@ -145,25 +146,14 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
     book = book_settings().license
     license = license or ("" if license_problem(book) else book)
     known: dict[str, Any] = {"license": license} if license else {}
-    config, card = source / "config.json", source / "README.md"
+    if source is None:
+        return known | read_facts(file)
+    config = source / "config.json"
     name = read_json(config).get("_name_or_path") if config.is_file() else ""
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
         known["base_model"] = name
-    if card.is_file():
-        known |= _listed(_front_matter(card))
-    return known | _listed(training_of(source)) | read_facts(file)
-
-
-def _front_matter(card: Path) -> dict[str, Any]:
-    """Return the front matter of a card; empty if it has none that can be read."""
-    import yaml
-
-    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
-    try:
-        front = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else {}
-    except yaml.YAMLError:
-        return {}
-    return front if isinstance(front, dict) else {}
+    recorded = _listed(card_fields(source)) | _listed(training_of(source))
+    return known | recorded | read_facts(file)
 
 
 def _listed(stated: Mapping[str, Any]) -> dict[str, Any]:
