@@ -27,7 +27,7 @@ _HOMES = {
     "qwen3nb.records.record": ("Result",),
     "qwen3nb.records.results": ("Results",),
     "qwen3nb.records.store": ("load_results", "verify"),
-    "qwen3nb.report.card.extract": ("extract",),
+    "qwen3nb.report.card.card": ("extract",),
     "qwen3nb.report.evaluation.checked_run": ("check_and_evaluate",),
     "qwen3nb.report.leaderboard.board": ("leaderboard",),
     "qwen3nb.report.render.figure": ("Figure",),

@@ -8,9 +8,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.comparison.compare": "differences_figure pairs_figure "
         "task_differences_figure wins_figure",
         "qwen3nb.report.evaluation.scores": "baseline_figure",
-        "qwen3nb.report.leaderboard.board": "bars_figure comparison_figure",
+        "qwen3nb.report.leaderboard.board": "bars_figure comparison_figure rank_figure",
         "qwen3nb.report.leaderboard.one_model": "per_query_figure similarity_figure",
-        "qwen3nb.report.leaderboard.ranking": "rank_figure",
         "qwen3nb.report.render.forest_plot": "ForestRow forest_figure",
         "qwen3nb.report.studies.ablation": "effects_figure",
         "qwen3nb.report.studies.ann": "ann_figure compression_figure",

@@ -28,7 +28,7 @@ from qwen3nb.bench.machine_limits import (
     shares_table,
     time_shares,
 )
-from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors
+from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
 from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.inference.runner import Runner
@@ -38,7 +38,7 @@ from qwen3nb.models.types import Vectors
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
-_YES = {True: "yes", False: "no"}
+YES = {True: "yes", False: "no"}
 _LONG = 1000  # characters of a long document: about 200 to 256 tokens
 # Intermediate methods: name, options of the engine.
 _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -49,27 +49,14 @@ _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @dataclass(frozen=True)
-class EncodeTiming:
-    """One method of encoding."""
-
-    name: str
-    seconds: float  # median seconds of the rounds
-    cpu: float  # median CPU seconds of all threads
-    ratio: float  # speed relative to sentence-transformers at its best batch size
-    cpu_ratio: float  # the same in CPU seconds
-    cosine: float  # smallest cosine with the vectors of sentence-transformers
-    difference: float  # largest difference of a component of the unit vectors
-    peak_share: float  # share of the matrix peak; see `EncodeBench.peak_gflops`
-
-    @property
-    def equal(self) -> bool:
-        """Whether the vectors equal those of sentence-transformers up to rounding."""
-        return self.cosine >= COSINE and self.difference <= DIFFERENCE
-
-
-@dataclass(frozen=True)
 class EncodeBench:
-    """Results for one model and one set of texts."""
+    """Results for one model and one set of texts.
+
+    A timing has, of each method, that of sentence-transformers at its best batch size first: median
+    ``seconds`` and ``cpu`` seconds of all threads, the ``ratio`` and ``cpu_ratio`` of the first to
+    them, the smallest ``cosine`` and the largest ``difference`` of a component of its unit vectors
+    and the first's, whether they are ``equal`` up to rounding, and the ``peak_share``.
+    """
 
     model: str
     texts: str
@@ -78,7 +65,7 @@ class EncodeBench:
     rounds: int
     batch_size: int  # the best batch size of sentence-transformers
     onednn: bool  # whether `load_encoder` chooses oneDNN on this machine, as in the last method
-    timings: tuple[EncodeTiming, ...]  # sentence-transformers first
+    timings: tuple[dict[str, Any], ...]
     work: MatrixWork  # operations that the vectors need
     # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
     # the shapes and the precision of the last method
@@ -93,14 +80,14 @@ class EncodeBench:
             f"{self.rounds} rounds; a load chooses {'oneDNN' if self.onednn else 'PyTorch'}",
             limit_text(self.work, self.peak_gflops),
             rows=[
-                {**vars(each), "speed": self.count / each.seconds, "same": _YES[each.equal]}
+                {**each, "speed": self.count / each["seconds"], "same": YES[each["equal"]]}
                 for each in self.timings
             ],
             shown="method: {name} | s: {seconds:.2f} | texts/s: {speed:.0f} | "
             "faster: {ratio:.2f}x | CPU s: {cpu:.2f} | less CPU: {cpu_ratio:.2f}x | "
             "min cosine: {cosine:.6f} | max difference: {difference:.0e} | equal: {same} | "
             "of peak: {peak_share:.0%}",
-            notes=shares_table(self.time_shares, of=self.timings[-1].name),
+            notes=shares_table(self.time_shares, of=self.timings[-1]["name"]),
         )
 
 
@@ -118,19 +105,11 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     pairs = [text for first, second, _ in author_sts() for text in (first, second)]
     short = list(dict.fromkeys([*pairs[: count // 2], *_spread(summaries, count)]))
     mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
-    long = _spread(list(_joined(documents)), -(-count // 4))
+    whole = "\n\n".join(documents)
+    parts = [whole[start : start + _LONG] for start in range(0, len(whole) - _LONG, _LONG)]
+    long = _spread(list(dict.fromkeys(parts)), -(-count // 4))
     sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
     return {name: each for name, each in sets.items() if each}
-
-
-def _joined(documents: Sequence[str]) -> Iterator[str]:
-    """Join neighbours to texts of `_LONG` characters."""
-    text = ""
-    for document in documents:
-        text = f"{text}\n\n{document}" if text else document
-        if len(text) >= _LONG:
-            yield text[:_LONG]
-            text = ""
 
 
 def _spread(texts: Sequence[str], count: int) -> list[str]:
@@ -174,8 +153,8 @@ def bench_encode(
             for step, options in _STEPS
         }
         ours = neural_encoder(folder if model == QWEN3 else model, **where)
-        for name, each in texts.items():
-            yield _measured(model, name, each, peer, runners, ours, rounds=rounds, dtype=dtype)
+        for named in texts.items():
+            yield _measured(model, named, peer, runners, ours, rounds=rounds, dtype=dtype)
 
 
 def neural_encoder(
@@ -202,8 +181,7 @@ def best_batch_size(peer: Any, texts: list[str]) -> int:
 
 def _measured(
     model: str,
-    name: str,
-    texts: list[str],
+    named: tuple[str, list[str]],
     peer: Any,
     runners: dict[str, Runner],
     ours: SentenceTransformerEncoder | TransformerEncoder,
@@ -212,6 +190,7 @@ def _measured(
     dtype: str,
 ) -> EncodeBench:
     """Compare times and vectors of each method with those of sentence-transformers."""
+    name, texts = named
 
     def tokenised() -> list[list[int]]:
         features = peer.preprocess(texts)
@@ -228,11 +207,24 @@ def _measured(
         methods[step] = lambda each=each: each.vectors(tokenised())  # type: ignore[misc]
     methods["load_encoder(...).encode"] = partial(ours.encode, texts)
     medians, vectors = in_turn(methods, rounds=rounds, after=peak.sample)
-    # Vectors of 16 bits have length 1 to their rounding only.
-    wide = {way: each.astype(np.float64) for way, each in vectors.items()}
-    units = {way: each / np.linalg.norm(each, axis=1, keepdims=True) for way, each in wide.items()}
-    first = next(iter(methods))
-    own_time = runner is not None and runner.model.device.type == "cpu"
+    first, timings = next(iter(methods)), []
+    for way, took in medians.items():
+        pair = unit(vectors[way]), unit(vectors[first])
+        cosine = float(np.multiply(*pair).sum(axis=1).min())
+        difference = float(np.abs(np.subtract(*pair)).max())
+        timings.append(
+            {
+                "name": way,
+                **vars(took),
+                "ratio": medians[first].seconds / took.seconds,
+                "cpu_ratio": medians[first].cpu / took.cpu,
+                "cosine": cosine,
+                "difference": difference,
+                "equal": cosine >= COSINE and difference <= DIFFERENCE,
+                "peak_share": peak.share(work, took.seconds),
+            }
+        )
+    on_cpu = runner is not None and runner.model.device.type == "cpu"
     return EncodeBench(
         model=model,
         texts=name,
@@ -241,22 +233,10 @@ def _measured(
         rounds=rounds,
         batch_size=best,
         onednn=runner is not None and runner.onednn,
-        timings=tuple(
-            EncodeTiming(
-                name=way,
-                seconds=each.seconds,
-                cpu=each.cpu,
-                ratio=medians[first].seconds / each.seconds,
-                cpu_ratio=medians[first].cpu / each.cpu,
-                cosine=float((units[way] * units[first]).sum(axis=1).min()),
-                difference=float(np.abs(units[way] - units[first]).max()),
-                peak_share=peak.share(work, each.seconds),
-            )
-            for way, each in medians.items()
-        ),
+        timings=tuple(timings),
         work=work,
         peak_gflops=peak.gflops,
         time_shares=time_shares(lambda: ours._tokenise(texts), lambda: runner.vectors(rows))
-        if runner is not None and own_time
+        if runner is not None and on_cpu
         else {},
     )

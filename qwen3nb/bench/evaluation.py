@@ -90,28 +90,20 @@ class EvaluationBench:
         """Return the timing of a way and a run."""
         return next(each for each in self.timings if (each.way, each.run) == (way, run))
 
-    @property
-    def difference(self) -> float:
-        """Largest difference of a main score from the peer's first run."""
-        scored = [each.scores for each in self.timings if each.scores]
-        theirs = self.timing(PEER, _FIRST).scores
-        return max(abs(each[task] - theirs[task]) for each in scored for task in self.tasks)
-
-    @property
-    def equal(self) -> bool:
-        """Whether all runs of both reach the same scores, up to `EQUAL`."""
-        return self.difference <= EQUAL
-
     def table(self) -> str:
         """The timings as plain text: each beside the peer's, and where the time of ours goes."""
         first = self.timing(OURS, _FIRST)
         scores = ", ".join(f"{task} {score:.5f}" for task, score in first.scores.items())
-        rows = []
-        for each in self.timings:
-            peer = self.timing(PEER, _FIRST if each.run == _FIRST else _SECOND)
-            faster, less = peer.seconds / each.seconds, peer.cpu / each.cpu
-            share = f"{1 - each.encoding_share:.0%}" if each.parts else ""
-            rows.append({**vars(each), "faster": faster, "less": less, "share": share})
+        rows = [
+            {
+                **vars(each),
+                "faster": peer.seconds / each.seconds,
+                "less": peer.cpu / each.cpu,
+                "share": f"{1 - each.encoding_share:.0%}" if each.parts else "",
+            }
+            for each in self.timings
+            for peer in [self.timing(PEER, _FIRST if each.run == _FIRST else _SECOND)]
+        ]
         parts = table(
             rows=[
                 {"part": part, "s": wall, "of_s": wall / first.seconds, "cpu": cpu}
@@ -122,7 +114,10 @@ class EvaluationBench:
             "s: {s:.2f} | share: {of_s:.1%} | "
             "CPU s: {cpu:.2f} | share of CPU: {of_cpu:.1%}",
         )
-        same = f"{'equal' if self.equal else 'NOT EQUAL'}, largest difference {self.difference:.0e}"
+        theirs = self.timing(PEER, _FIRST).scores
+        scored = [each.scores for each in self.timings if each.scores]
+        far = max(abs(each[task] - theirs[task]) for each in scored for task in self.tasks)
+        same = f"{'equal' if far <= EQUAL else 'NOT EQUAL'}, largest difference {far:.0e}"
         return table(
             f"{self.model}, {', '.join(self.tasks)}: faster than the peer's first run; ours after "
             "it, than the peer's second, which encodes again",

@@ -9,7 +9,7 @@ queries to show a small margin; all of PyDocs takes minutes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.encode import bench_texts, best_batch_size, neural_encoder
 from qwen3nb.bench.harness import at_least_one, in_turn, table
 from qwen3nb.bench.machine_limits import MatrixPeak, MatrixWork, encoder_limit
-from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors
+from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.dtypes import DTYPES
@@ -41,38 +41,18 @@ _METRIC = "nDCG@10"
 
 
 @dataclass(frozen=True)
-class PrecisionTiming:
-    """One dtype."""
-
-    dtype: str  # the dtype of the weights
-    texts_per_second: float  # of this package; the median of the rounds
-    float32_ratio: float  # speed relative to this package in float32
-    peer_ratio: float  # speed relative to sentence-transformers in the same dtype
-    batch_size: int  # the best of sentence-transformers in that dtype
-    peak_gflops: float  # 10⁹ operations per second of the linear layers alone in that dtype
-    peak_share: float  # share of that peak
-    cosine_min: float  # smallest cosine of a vector with that in float32
-    cosine_mean: float  # mean of these cosines
-    ndcg: float  # mean nDCG@10 on PyDocs
-    ndcg_difference: float  # mean difference from float32
-    # 95 % interval of the paired difference; None for float32 and a single query
-    interval: tuple[float, float] | None
-    equivalent: bool  # whether the interval shows that the difference is within `MARGIN`
-    # how many queries that differ like these would show it; None if none would
-    queries_needed: int | None = None
-
-    @property
-    def shown(self) -> tuple[str, str]:
-        """Whether equivalence with float32 is shown, and if not, how many queries would show it."""
-        if self.dtype == "float32":
-            return "is the reference", ""
-        needed = f"{self.queries_needed:,} queries would" if self.queries_needed else ""
-        return ("yes", "") if self.equivalent else ("not shown", needed)
-
-
-@dataclass(frozen=True)
 class PrecisionBench:
-    """Results for one model."""
+    """Results for one model.
+
+    A timing has, of each ``dtype``, float32 first: ``texts_per_second`` of this package, its speed
+    relative to float32 (``float32_ratio``) and to sentence-transformers in the same dtype
+    (``peer_ratio``) at its best ``batch_size``, the ``peak_gflops`` of the linear layers alone and
+    the share of them, smallest and mean cosine of a vector with that in float32, ``ndcg`` on
+    PyDocs, the mean difference from float32 (``ndcg_difference``) with the 95 % ``interval`` (None
+    for float32 and a single query), whether it shows that the difference is within the margin
+    (``equivalent``), and how many queries that differ like these would (``queries_needed``, or
+    None).
+    """
 
     model: str
     cpu_features: tuple[str, ...]  # instructions of this processor that compute in 16 bits
@@ -82,7 +62,7 @@ class PrecisionBench:
     documents: int  # number of documents of the sample of PyDocs
     queries: int  # number of its queries
     margin: float  # see `MARGIN`
-    timings: tuple[PrecisionTiming, ...]  # float32 first
+    timings: tuple[dict[str, Any], ...]
 
     def table(self) -> str:
         """The timings as plain text."""
@@ -94,11 +74,12 @@ class PrecisionBench:
             f"dtype; equivalent: within {self.margin:g} of float32",
             rows=[
                 {
-                    **vars(each),
-                    "ends": "{:+.4f} to {:+.4f}".format(*each.interval) if each.interval else "-",
-                    "words": ", ".join(filter(None, each.shown)),
+                    **each,
+                    "ends": "{:+.4f} to {:+.4f}".format(*ends) if ends else "-",
+                    "words": ", ".join(filter(None, self.shown(each))),
                 }
                 for each in self.timings
+                for ends in [each["interval"]]
             ],
             shown="dtype: {dtype} | texts/s: {texts_per_second:.0f} | "
             "x float32: {float32_ratio:.2f} | x s.-t.: {peer_ratio:.2f} | "
@@ -107,6 +88,14 @@ class PrecisionBench:
             "nDCG@10: {ndcg:.4f} | difference: {ndcg_difference:+.4f} | "
             "95 % interval: {ends} | equivalent: {words}",
         )
+
+    @staticmethod
+    def shown(timing: Mapping[str, Any]) -> tuple[str, str]:
+        """Whether equivalence with float32 is shown, and if not, how many queries would show it."""
+        if timing["dtype"] == "float32":
+            return "is the reference", ""
+        needed = timing["queries_needed"] and f"{timing['queries_needed']:,} queries would"
+        return ("yes", "") if timing["equivalent"] else ("not shown", needed or "")
 
 
 def cpu_features() -> tuple[str, ...]:
@@ -161,28 +150,26 @@ def bench_precision(
     timings = []
     for dtype in names:
         (vectors, scores), (size, work, peak) = searched[dtype], limits[dtype]
-        wide = [each.astype(np.float64) for each in (exact_vectors, vectors)]
-        lengths = [np.linalg.norm(each, axis=1) for each in wide]
-        cosines = (wide[0] * wide[1]).sum(axis=1) / (lengths[0] * lengths[1])
+        cosines = (unit(exact_vectors) * unit(vectors)).sum(axis=1)
         exact, own, theirs = (medians[e].seconds for e in ("float32", dtype, f"{dtype} peer"))
         test = equivalence(scores, exact_scores, margin=MARGIN)
         timings.append(
-            PrecisionTiming(
-                dtype=dtype,
-                texts_per_second=len(encoded) / own,
-                float32_ratio=exact / own,
-                peer_ratio=theirs / own,
-                batch_size=size,
-                peak_gflops=peak.gflops,
-                peak_share=peak.share(work, own),
-                cosine_min=float(cosines.min()),
-                cosine_mean=float(cosines.mean()),
-                ndcg=float(scores.mean()),
-                ndcg_difference=test.difference,
-                interval=None if dtype == "float32" else test.interval,
-                equivalent=test.equivalent,
-                queries_needed=test.queries_needed,
-            )
+            {
+                "dtype": dtype,
+                "texts_per_second": len(encoded) / own,
+                "float32_ratio": exact / own,
+                "peer_ratio": theirs / own,
+                "batch_size": size,
+                "peak_gflops": peak.gflops,
+                "peak_share": peak.share(work, own),
+                "cosine_min": float(cosines.min()),
+                "cosine_mean": float(cosines.mean()),
+                "ndcg": float(scores.mean()),
+                "ndcg_difference": test.difference,
+                "interval": None if dtype == "float32" else test.interval,
+                "equivalent": test.equivalent,
+                "queries_needed": test.queries_needed,
+            }
         )
     return PrecisionBench(
         model,

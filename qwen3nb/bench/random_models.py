@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.modeling.configuration import encoder_config
@@ -96,10 +97,7 @@ def write_sentence_encoder(folder: Path, config: Any, *, device: str, dtype: str
 
     write_tokenizer(_documents(), folder, vocabulary=8_000)
     _save(AutoModel.from_config, folder, config, device=device, dtype=torch_dtype(dtype))
-    pooling = {
-        "word_embedding_dimension": config.hidden_size,
-        "pooling_mode_mean_tokens": True,
-    }
+    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
     write_json(folder / "modules.json", listed_modules(["Transformer", "Pooling", "Normalize"]))
     write_json(folder / "1_Pooling" / "config.json", pooling)
     write_json(folder / "2_Normalize" / "config.json", {})
@@ -154,6 +152,13 @@ def peer_vectors(peer: Any, texts: list[str], *, batch_size: int) -> Vectors:
         texts, batch_size=batch_size, show_progress_bar=False, normalize_embeddings=True
     )
     return vectors
+
+
+def unit(vectors: Vectors) -> NDArray[np.float64]:
+    """Return vectors (N, D) with length 1, which those of 16 bits have to their rounding only."""
+    wide = vectors.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.asarray(wide / lengths)
 
 
 def cross_encoder(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:

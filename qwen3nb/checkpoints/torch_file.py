@@ -17,9 +17,9 @@ import zipfile
 from bisect import bisect
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from qwen3nb.checkpoints.types import CheckpointError, TensorEntry, check_name, weight_size
+from qwen3nb.checkpoints.types import CheckpointError, TensorEntry, check_name, open_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,9 +74,9 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
             could run code; not a flat state dict; or a tensor that claims more values
             than its storage holds.
     """
-    size = weight_size(file)
     try:
-        spans = _checked_members(file, size)
+        with open_weights(file) as (handle, size):
+            spans = _checked_members(file, handle, size)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
         raise _not_written_by_torch(file, str(error)) from None
     state = _load_without_data(file)
@@ -93,35 +93,34 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
     return entries
 
 
-def _checked_members(file: Path, size: int) -> list[tuple[int, int]]:
+def _checked_members(file: Path, handle: BinaryIO, size: int) -> list[tuple[int, int]]:
     """Check the zip and its pickle before PyTorch opens them; return where each member lies."""
-    with file.open("rb") as handle:
-        handle.seek(max(size - 22, 0))
-        end = handle.read(22)
-        if not end.startswith(b"PK\5\6") or len(end) < 22:
-            raise _not_written_by_torch(file, "it does not end as a zip")
-        if (length := int.from_bytes(end[12:16], "little")) > _DIRECTORY_LIMIT:
-            raise CheckpointError(
-                f"{file}: its list of members has {length:,} bytes, expected at most "
-                f"{_DIRECTORY_LIMIT:,}; no model needs that; save it as safetensors"
-            )
-        with zipfile.ZipFile(handle) as archive:
-            infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
-            stops = [*(info.header_offset for info in infos), archive.start_dir]
-            members: dict[str, zipfile.ZipInfo] = {}
-            for info, stop in zip(infos, stops[1:], strict=True):
-                name = info.filename.partition("/")[2]
-                if info.compress_type or info.compress_size != info.file_size:
-                    raise _not_written_by_torch(file, "it is compressed")
-                if not name or name in members:
-                    why = "twice" if name else "outside its folder"
-                    raise _not_written_by_torch(file, f"it contains {info.filename!r:.80} {why}")
-                if info.header_offset + _HEADER + len(info.filename) + info.file_size > stop:
-                    raise _not_written_by_torch(file, f"{info.filename!r:.80} overlaps another")
-                members[name] = info
-            if stops[0]:
-                raise _not_written_by_torch(file, "something is in front of its members")
-            _check_pickle(file, archive, members)
+    handle.seek(max(size - 22, 0))
+    end = handle.read(22)
+    if not end.startswith(b"PK\5\6") or len(end) < 22:
+        raise _not_written_by_torch(file, "it does not end as a zip")
+    if (length := int.from_bytes(end[12:16], "little")) > _DIRECTORY_LIMIT:
+        raise CheckpointError(
+            f"{file}: its list of members has {length:,} bytes, expected at most "
+            f"{_DIRECTORY_LIMIT:,}; no model needs that; save it as safetensors"
+        )
+    with zipfile.ZipFile(handle) as archive:
+        infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+        stops = [*(info.header_offset for info in infos), archive.start_dir]
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info, stop in zip(infos, stops[1:], strict=True):
+            name = info.filename.partition("/")[2]
+            if info.compress_type or info.compress_size != info.file_size:
+                raise _not_written_by_torch(file, "it is compressed")
+            if not name or name in members:
+                why = "twice" if name else "outside its folder"
+                raise _not_written_by_torch(file, f"it contains {info.filename!r:.80} {why}")
+            if info.header_offset + _HEADER + len(info.filename) + info.file_size > stop:
+                raise _not_written_by_torch(file, f"{info.filename!r:.80} overlaps another")
+            members[name] = info
+        if stops[0]:
+            raise _not_written_by_torch(file, "something is in front of its members")
+        _check_pickle(file, archive, members)
     return list(pairwise(stops))
 
 

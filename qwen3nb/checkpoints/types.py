@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
 ITEM_SIZES = {
@@ -48,8 +52,9 @@ def check_name(file: Path, name: object) -> str:
     return name
 
 
-def weight_size(file: Path) -> int:
-    """Return the size of a weight file in bytes.
+@contextmanager
+def open_weights(file: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a weight file for the block, at its first byte; give its size in bytes, too.
 
     Raises:
         CheckpointError: not a regular file, or a git-LFS pointer or an HTML page in its place.
@@ -58,8 +63,9 @@ def weight_size(file: Path) -> int:
         raise CheckpointError(f"{file}: no such file, or not a regular file")
     with file.open("rb") as handle:
         head = handle.read(8)
-    if head.startswith(b"version "):
-        raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
-    if head.lstrip().lower().startswith((b"<!doc", b"<html")):
-        raise CheckpointError(f"{file}: an HTML page, not weights; download it again")
-    return file.stat().st_size
+        if head.startswith(b"version "):
+            raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
+        if head.lstrip().lower().startswith((b"<!doc", b"<html")):
+            raise CheckpointError(f"{file}: an HTML page, not weights; download it again")
+        handle.seek(0)
+        yield handle, os.fstat(handle.fileno()).st_size

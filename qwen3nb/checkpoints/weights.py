@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from qwen3nb.checkpoints.types import (
     CheckpointError,
     TensorEntry,
     check_name,
-    weight_size,
+    open_weights,
 )
 from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
 from qwen3nb.utils.strict_json import parse_json
@@ -73,22 +73,17 @@ class Weights:
             CheckpointError: the dtype is not one of `FLOATS` (integers and unscaled 8-bit floats
                 are not weights), or a value is NaN or infinite.
         """
-        import torch
-
-        entry = self.tensors[name]
-        check_float(entry)
-        dtype = torch_dtypes()[entry.dtype]
-        buffer = bytearray(entry.stop - entry.start)
-        with entry.file.open("rb") as file:
-            file.seek(entry.start)
-            if file.readinto(buffer) != len(buffer):
-                raise truncated_error(entry)
-        if not buffer:
-            return torch.empty(entry.shape, dtype=dtype)
-        tensor = torch.frombuffer(buffer, dtype=dtype).reshape(entry.shape)
-        if not tensor.isfinite().all():
-            raise not_finite_error(entry)
+        ((_, tensor),) = self.read_each([name])
         return tensor
+
+    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+        """Yield weights by their names, file by file; each file is opened once. See `read`."""
+        wanted = set(names)
+        for path in sorted({self.tensors[name].file for name in wanted}):
+            with path.open("rb") as file:
+                for name, entry in self.tensors.items():
+                    if name in wanted and entry.file == path:
+                        yield name, _values(file, entry)
 
     def _hashes(self) -> dict[str, str]:
         """Return the SHA-256 of each tensor's bytes; every file is opened once."""
@@ -99,6 +94,23 @@ class Weights:
                     if entry.file == path:
                         hashes[name] = _hash(file, entry)
         return hashes
+
+
+def _values(file: Any, entry: TensorEntry) -> Tensor:
+    import torch
+
+    check_float(entry)
+    dtype = torch_dtypes()[entry.dtype]
+    buffer = bytearray(entry.stop - entry.start)
+    file.seek(entry.start)
+    if file.readinto(buffer) != len(buffer):
+        raise truncated_error(entry)
+    if not buffer:
+        return torch.empty(entry.shape, dtype=dtype)
+    tensor = torch.frombuffer(buffer, dtype=dtype).reshape(entry.shape)
+    if not tensor.isfinite().all():
+        raise not_finite_error(entry)
+    return tensor
 
 
 def sha256_of(entry: TensorEntry) -> str:
@@ -145,8 +157,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
             (HTML pages and git-LFS pointers are recognised), has an unknown dtype, or
             declares byte ranges that do not match the shapes or the file.
     """
-    size = weight_size(file)
-    with file.open("rb") as handle:
+    with open_weights(file) as (handle, size):
         length = int.from_bytes(handle.read(8), "little")
         if not 2 <= length <= size - 8:
             raise CheckpointError(

@@ -253,7 +253,9 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
 
 
 @contextmanager
-def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterator[None]:
+def hub_access(
+    needed: Iterable[Need], reachable: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Guard the requests of the hub's libraries; without a hub, keep them to their own caches.
 
     They would ask several times for every file, though it is there. If all that is ``needed`` is in
@@ -265,7 +267,7 @@ def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterato
     if all(is_filled(each.id) for each in needed):
         yield
         return
-    if reachable():
+    if (reachable or hub_reachable)():
         with hub_session():
             yield
         return

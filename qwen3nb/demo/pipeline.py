@@ -229,7 +229,7 @@ def _extract(demo: Path) -> None:
 
     Every second contrastive checkpoint, the last among them, shows the same curve in less time.
     """
-    from qwen3nb.report.card.extract import extract
+    from qwen3nb.report.card.card import extract
 
     train, contrastive = demo / "train", demo / "contrastive"
     average = train / "average"

@@ -15,14 +15,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
-from qwen3nb.hub.session import hub_reachable, hub_session
+from qwen3nb.hub.session import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
@@ -52,7 +52,7 @@ _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an
 
 
 class EvaluationError(RuntimeError):
-    """Some tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
+    """Tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
 
     def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
         super().__init__(message)
@@ -84,11 +84,6 @@ class Run:
     def folder(self) -> Path:
         """The folder of the records."""
         return Path(self.output) if self.output else paths.results()
-
-    @cached_property
-    def reachable(self) -> Callable[[], bool]:
-        """Whether the hub answers; it is asked once."""
-        return cache(hub_reachable)
 
     def is_complete(self, record: Result) -> bool:
         """Whether a record has all that this run keeps: with ``runs``, a search has its run."""
@@ -168,9 +163,9 @@ class EvaluationRun:
         for name in ("reused", "skipped", "failures"):
             if part := getattr(self, name):
                 counts.append(f"{len(part)} {name.replace('failures', 'failed')}")
-        lines = [f"  {result!r}" for result in self]
+        lines = [f"<EvaluationRun: {', '.join(counts)}>", *(f"  {result!r}" for result in self)]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
-        return "\n".join([f"<EvaluationRun: {', '.join(counts)}>", *lines, *self.failure_lines()])
+        return "\n".join([*lines, *self.failure_lines()])
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -207,7 +202,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
 
     Args:
         jobs: names, each with a function that finds models and their items.
-        run: how.
+        run: how the evaluation is run.
         label: label of the model, or of the data.
         kind: plural noun for the items.
 
@@ -274,10 +269,9 @@ def _evaluated(model: Any, item: Item, run: Run, earlier: Result | None) -> Resu
 
 
 class Work:
-    """Measure the work of a model for a record, from the creation of this object."""
+    """The work of a model, measured from the creation of this object."""
 
     def __init__(self, model: Any) -> None:
-        """Start measuring; the model counts its work in ``stats``."""
         self.model = model
         self._before = asdict(model.stats)
         self._started = time.perf_counter()
@@ -323,7 +317,7 @@ def assemble(
     metrics: dict[str, Aggregate] | None = None,
     parts: tuple[Part, ...] = (),
 ) -> Result:
-    """Assemble the record of one model on one task, without saving it.
+    """Return the record of one model on one task, which is not saved.
 
     Args:
         work: of the model, created before the evaluation started.
@@ -380,9 +374,8 @@ def record_path(model: Any, item: Item, run: Run) -> Path:
 def stored(model: Any, item: Item, run: Run) -> Result | None:
     """Return the record of a model on an item if it can be reused, else None.
 
-    A record is reused if it has the model's identity, was made with the installed versions, is of
-    the ``same`` data, and has all metrics of the item. A record that cannot be read, or that was
-    changed after it was written, counts as missing: it is made again and replaced.
+    It must have the model's identity, the installed versions, the ``same`` data and all metrics of
+    the item. One that cannot be read, or was changed after it was written, counts as missing.
     """
     file = record_path(model, item, run)
     try:
@@ -402,14 +395,12 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
     return result
 
 
-# Runs and qrels of searches, in TREC format, for programs that score runs. The record names them
-# with their digests (`qwen3nb.records.side_files`). They hold the queries of the record under its
-# ids, so that a program with the definitions of trec_eval gets the record's score of every query. A
-# query for which nothing was retrieved has no line in a run, and scores 0.
-
-
 def with_runs(result: Result, run: Run, ranked: Ranked, qrels: Qrels) -> Result:
     """Write the run and the qrels of a search, if kept; return the record that names them.
+
+    They are in TREC format, with the query ids of the record: a program with the definitions of
+    trec_eval gets the record's score of every query. One for which nothing was retrieved has no
+    line in the run, and scores 0.
 
     Raises:
         DataError: an id is empty or has white space, which TREC's formats cannot express.

@@ -11,7 +11,7 @@ the mean over these parts, as in MTEB, and its interval combines theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -133,6 +133,11 @@ def aggregate(
     """
     samples = [sample_of(per_query, columns, part) for part in parts or ("",)]
     return aggregate_samples(samples, how=how, columns=columns, parts=parts)
+
+
+def numbered(values: Iterable[float], *, digits: int = 5) -> dict[str, float]:
+    """Return a column of values that have no ids: by their position, as in ``00042``."""
+    return {f"{index:0{digits}d}": float(value) for index, value in enumerate(values)}
 
 
 def means(per_query: Mapping[str, Mapping[str, float]]) -> dict[str, Aggregate]:

@@ -35,10 +35,11 @@ from qwen3nb.report.leaderboard.board import (
     cost_table,
     headline_table,
     leaderboard,
+    rank_figure,
+    standings,
     task_tables,
 )
 from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
-from qwen3nb.report.leaderboard.ranking import rank_figure, standings
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.format import not_shown
 from qwen3nb.report.render.latex import latex_text

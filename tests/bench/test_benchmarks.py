@@ -1,8 +1,8 @@
-"""The scripts of benchmarks/, each with little to measure; calibration has a file of its own."""
+"""The scripts of benchmarks/, each with little to measure."""
 
+import json
 import math
-import subprocess
-import sys
+import runpy
 
 import numpy as np
 import pytest
@@ -10,25 +10,66 @@ from helpers import REPOSITORY
 
 from benchmarks import extraction, search
 from benchmarks.cache import bench_cache
+from benchmarks.calibration import (
+    calibrate,
+    calibrate_scores,
+    calibrate_seeds,
+    simulate,
+    table,
+)
+from benchmarks.options import command
 from benchmarks.pairs import bench_statistics
 from benchmarks.records import RecordSet, bench_records, shown, write_records
+from qwen3nb.analysis.calibration import read_calibration
+from qwen3nb.bench.harness import ChildTiming, in_child, timed
+from qwen3nb.metrics.intervals import INTERVALS
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.store import load_results, verify
+from qwen3nb.utils.hardware import peak_memory
 
 SCRIPTS = sorted(
     file.stem for file in (REPOSITORY / "benchmarks").glob("[a-z]*.py") if file.stem != "options"
 )
+SHOWN = INTERVALS["widened"]
+USUAL = ("search", "normal")
+SYMMETRIC = (*USUAL, "rare wins", "accuracy")  # under the null hypothesis of the test
 
 
-@pytest.mark.integration
+@pytest.mark.filterwarnings("ignore:'benchmarks:RuntimeWarning")  # it is imported already
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_lists_its_options(name):
-    script = REPOSITORY / "benchmarks" / f"{name}.py"
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
-    assert done.returncode == 0, done.stderr
-    assert "--json" in done.stdout
-    assert f"`{name}.py`" in script.with_name("README.md").read_text()
+def test_a_script_lists_its_options(name, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+    assert "--json" in capsys.readouterr().out
+    assert f"`{name}.py`" in (REPOSITORY / "benchmarks" / "README.md").read_text()
+
+
+def test_a_command_has_the_arguments_of_its_function(monkeypatch, capsys):
+    def bench(*, rounds: int = 3, sizes: tuple[int, ...] = (1, 2), fast: bool = True, to: str = ""):
+        """Measure."""
+        return {"rounds": rounds, "sizes": sizes, "fast": fast, "to": to}
+
+    given = ["bench.py", "--rounds", "5", "--sizes", "7", "--fast", "false", "--json"]
+    monkeypatch.setattr("sys.argv", given)
+    command(bench, str)
+    expected = {"rounds": 5, "sizes": [7], "fast": False, "to": ""}
+    assert json.loads(capsys.readouterr().out) == expected
+    monkeypatch.setattr("sys.argv", given[:3])
+    command(bench, lambda result: f"rounds {result['rounds']}")
+    assert capsys.readouterr().out == "rounds 5\n"
+
+
+def one_child(*apart):
+    """`in_child` with one kind of call in a process of its own, as all are, the others in this."""
+
+    def measure(prepare, *arguments):
+        if apart == arguments[: len(apart)]:
+            return in_child(prepare, *arguments)
+        output, took = timed(prepare(*arguments))
+        return ChildTiming(took.seconds, took.cpu, output, peak_memory(), 1, 1)
+
+    return measure
 
 
 def test_the_cache_is_measured_next_to_a_plain_file_and_as_it_grows():
@@ -43,7 +84,7 @@ def test_the_cache_is_measured_next_to_a_plain_file_and_as_it_grows():
 
 
 @pytest.mark.integration
-def test_searches_agree_with_exact_scores(one_child, monkeypatch):
+def test_searches_agree_with_exact_scores(monkeypatch):
     monkeypatch.setattr(search, "in_child", one_child("numpy"))
     done = search.bench_search(documents=3000, dimension=32, queries=20, k=5)
     assert {each.method for each in done.timings} >= {"naive", "torch", "numpy", "encode_to_file"}
@@ -62,12 +103,6 @@ def test_blocks_and_a_file_find_what_held_vectors_find(tmp_path, monkeypatch):
     for method in ("held", "blocks", "file"):
         search.encode_and_search(method, tmp_path, 5, 60, model)
         assert search._agreement(tmp_path, method, "held") == 1
-    timings = (
-        search.SearchTiming("held", 60, 2.0, 50.0, 1.0),
-        search.SearchTiming("blocks", 60, 1.0, 5.0, 1.0),
-    )
-    row = search.SearchBench("t", timings).table().splitlines()[-1]
-    assert row.split() == ["blocks", "60", "1.00", "0.50", "5", "0.10", "100.0%"]
 
 
 def test_synthetic_records_hold(tmp_path):
@@ -106,7 +141,7 @@ def test_all_pairs_at_once_are_faster_and_equal_within_the_resampling_error():
 
 
 @pytest.mark.integration
-def test_extractions_give_the_values_of_a_naive_script(monkeypatch, one_child, tmp_path):
+def test_extractions_give_the_values_of_a_naive_script(monkeypatch, tmp_path):
     monkeypatch.setattr(extraction, "in_child", one_child("extract", "qwen3nb"))
     rows = extraction.bench_extraction(size="tiny", repeats=1, folder=str(tmp_path))
     methods = {(row["task"], row["method"]) for row in rows}
@@ -117,3 +152,38 @@ def test_extractions_give_the_values_of_a_naive_script(monkeypatch, one_child, t
     assert "x naive" in extraction.shown(rows)
     with pytest.raises(ValueError, match="unknown size 'small'"):
         extraction.bench_extraction(size="small")
+
+
+def test_false_positives_and_coverage_of_300_queries():
+    shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
+    assert {share.verdict for share in shares if share.process in USUAL} == {"holds"}
+    assert {share.process for share in shares} == {*SYMMETRIC, "large wins", "noisy wins"}
+    assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
+    assert "| holds |" in table(shares)
+
+
+def test_intervals_over_seeds_hold_from_two_seeds_on():
+    narrow, fine = calibrate_seeds(seeds=(1, 2), queries=100, noise=0.005, simulations=300, seed=1)
+    assert (narrow.verdict, fine.verdict) == ("anti-conservative", "holds")
+
+
+@pytest.mark.integration
+def test_coverage_of_scores_with_twenty_queries():
+    """1,000 samples per distribution, at another seed than the stored ones."""
+    shares = calibrate_scores(sizes=(20,), simulations=1000, n_resamples=200, seed=4)
+    held = {(s.process, s.method): s.share for s in shares}
+    assert held["hard nDCG@10", SHOWN] > held["hard nDCG@10", "percentile bootstrap"] + 0.04
+    assert min(v for (_, method), v in held.items() if method == SHOWN) >= 0.93
+
+
+def test_a_run_writes_what_the_page_reads_and_a_seed_gives_the_same(tmp_path, monkeypatch):
+    def few(*, seed, simulations):
+        shares = calibrate(sizes=(20,), simulations=100, n_resamples=50, seed=seed)
+        return shares + calibrate_scores(sizes=(20,), simulations=20, n_resamples=40, seed=seed)
+
+    monkeypatch.setattr("benchmarks.calibration.calibrate", few)
+    for name in ("calibrate_equivalence", "calibrate_scores", "calibrate_seeds"):
+        monkeypatch.setattr(f"benchmarks.calibration.{name}", lambda **_: [])
+    shares = simulate(seed=3, simulations=1, out=str(tmp_path / "shares.json"))
+    assert read_calibration(tmp_path / "shares.json") == shares == few(seed=3, simulations=1)
+    assert {each.simulations for each in shares if each.kind == "score coverage"} == {100, 25}

@@ -61,10 +61,8 @@ def test_the_command_compares_each_run_with_the_peers(cli, monkeypatch, encoder_
     assert "equal, largest difference 4e-05" in done.output
     assert "end of Python" in done.output
     assert "limit: encoding" in done.output
-    document = cli(
-        "bench", "eval", "--model", encoder_folder, "--task", TASK, "--json", "--no-page"
-    )
-    timings = json.loads(document.stdout)["results"]["timings"]
+    done = cli("bench", "eval", "--model", encoder_folder, "--task", TASK, "--json", "--no-page")
+    timings = json.loads(done.stdout)["results"]["timings"]
     ways = [each["way"] for each in timings]
     assert (ways.count(evaluation.PEER), ways.count(evaluation.PAGE)) == (3, 0)
 
@@ -75,17 +73,13 @@ def test_ratios_are_to_the_peer_that_does_the_same():
         scores = {TASK: cpu / 1e4}
         return EvaluationTiming(way, run, seconds=cpu / 2, cpu=cpu, scores=scores, parts=parts)
 
-    bench = evaluation.EvaluationBench(
-        "tiny",
-        (TASK,),
-        (
-            timing(evaluation.OURS, evaluation._FIRST, 10.0),
-            timing(evaluation.PEER, evaluation._FIRST, 20.0),
-            timing(evaluation.OURS, evaluation._SECOND, 1.0),
-            timing(evaluation.PEER, evaluation._SECOND, 18.0),
-        ),
-    )
-    assert not bench.equal
+    runs = [(evaluation._FIRST, 10.0, 20.0), (evaluation._SECOND, 1.0, 18.0)]
+    timings = [
+        timing(way, run, cpu)
+        for run, *both in runs
+        for way, cpu in zip((evaluation.OURS, evaluation.PEER), both, strict=True)
+    ]
+    bench = evaluation.EvaluationBench("tiny", (TASK,), tuple(timings))
     assert bench.timings[0].encoding_share == 0.8
     first, second = (bench.table().splitlines()[row] for row in (2, 4))
     assert first.split()[-5:] == ["5.0", "2.00x", "10.0", "2.00x", "20%"]

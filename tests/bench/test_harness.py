@@ -1,10 +1,7 @@
-"""Methods take turns, processes of their own, options from a signature."""
-
-import json
+"""Methods take turns, processes of their own, tables of times."""
 
 import pytest
 
-from benchmarks.options import command
 from qwen3nb.bench import harness
 from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
 
@@ -42,25 +39,6 @@ def test_a_child_measures_the_call_alone():
     assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
     with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
         in_child(hold, 64)
-
-
-def test_a_command_has_the_arguments_of_its_function(monkeypatch, capsys):
-    def bench(*, rounds: int = 3, sizes: tuple[int, ...] = (1, 2), fast: bool = True, to: str = ""):
-        """Measure."""
-        return {"rounds": rounds, "sizes": sizes, "fast": fast, "to": to}
-
-    given = ["bench.py", "--rounds", "5", "--sizes", "7", "--fast", "false", "--json"]
-    monkeypatch.setattr("sys.argv", given)
-    command(bench, str)
-    assert json.loads(capsys.readouterr().out) == {
-        "rounds": 5,
-        "sizes": [7],
-        "fast": False,
-        "to": "",
-    }
-    monkeypatch.setattr("sys.argv", given[:3])
-    command(bench, lambda result: f"rounds {result['rounds']}")
-    assert capsys.readouterr().out == "rounds 5\n"
 
 
 def test_a_table_has_a_column_per_key():

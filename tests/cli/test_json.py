@@ -7,7 +7,9 @@ import pytest
 from helpers.command_tree import having, named
 from helpers.records import make, own
 
-# Of these a program reads the answer; what writes files a program reads writes them as JSON.
+from qwen3nb.evaluation.studies import reproduce
+
+# A program reads the answer of these; what writes files that a program reads writes them as JSON.
 WITH_JSON = """
 analyze, average, bench encode, bench eval, bench gpu, bench precision,
 bench rerank, cache info, cache prune, cache verify, compare, extract, fetch, push, quick,
@@ -31,42 +33,51 @@ def test_these_commands_have_it(checkout):
     assert having("--json") == named(WITH_JSON)
 
 
-def test_verify(answer, home):
-    make("a").save()
-    file = make("b").save()
-    assert answer("verify") == {"records": 2, "problems": {}}
+def test_verify_says_which_file_does_not_hold(answer, cli, home):
+    assert cli("verify").stdout == "no records yet; `qwen3nb eval` makes some\n"
+    file = make("m").save()
+    empty = cli("verify", file.parent)
+    assert (empty.exit_code, "seed_0 has no records; expected" in empty.output) == (2, True)
+    assert cli("verify").stdout.strip() == "1 of 1 records hold"
+    assert answer("verify") == {"records": 1, "problems": {}}
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
     file.write_text(json.dumps(value))
+    done = cli("verify")
+    assert done.exit_code == cli("verify", file).exit_code == 1
+    assert str(file) in done.output
+    assert "0 of 1 records hold" in done.output
     problems = answer("verify", code=1)["problems"]
     assert list(problems) == [str(file)]
     assert all(isinstance(each, str) for each in problems[str(file)])
 
 
-def test_compare(answer, home):
+def test_results_lists_records_and_writes_their_scores(answer, cli, home):
+    for label in ("one", "two"):
+        make(label, [0.25, 0.5], task="PyDocsSampleRetrieval").save(home / "results")
+    shown = cli("results").output
+    assert all(each in shown for each in ("one", "two", "0.375", "2 queries"))
+    (row,) = answer("results", "--model", "two")
+    assert (row["model"], row["value"]) == ("two", 0.375)
+    done = cli("results", "--to", home / "scores.csv", "--model", "one", "--tier", "smoke")
+    assert done.output.endswith("scores.csv: the scores of 1 records\n")
+    assert len((home / "scores.csv").read_text().splitlines()) == 3
+
+
+def test_compare_and_analyze(answer, home, tmp_path):
     for record in (own("now", 0.4), own("new", 0.6, seed=1)):
         record.save()
     assert answer("compare", "--baseline", "now", "--resamples", 100)["task"] == "mine-1a"
-
-
-def test_results(answer, home):
-    make("a", scores=(0.5, 1.0)).save()
-    (record,) = answer("results", "--model", "a")
-    assert (record["model"], record["value"]) == ("a", 0.75)
-
-
-def test_tasks(answer, home):
-    listed = answer("tasks", "--tier", "smoke")
-    assert {"AuthorSTS", "PyDocsSampleRetrieval"} <= {each["task"] for each in listed}
-    assert all(each["minutes"] is None for each in listed)
+    (tmp_path / "outputs").mkdir()
+    result = answer("analyze", "--outputs", tmp_path / "outputs")
+    assert result["verdict"]["by_point"] == "NO RESULT"
 
 
 def test_the_cache(answer, cli, tmp_path):
     (tmp_path / "texts.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
     files = ("--input", tmp_path / "texts.jsonl", "--out", tmp_path / "v.npy")
     assert cli("encode", "--model", "random:9", *files).exit_code == 0
-    before = answer("cache", "info")
-    (model,) = [each for each in before["models"] if each["label"] == "random-9"]
+    (model,) = [each for each in answer("cache", "info")["models"] if each["label"] == "random-9"]
     assert (model["texts"], model["bytes"] > 0) == (2, True)
     assert answer("cache", "verify")["damaged"] == {}
     would = answer("cache", "prune", "--model", "random-9", "--dry-run")
@@ -100,7 +111,10 @@ def test_making_a_model(answer, checkpoint, tmp_path):
     assert checked["verdict"] == "FAILED"
 
 
-def test_fetch(answer, monkeypatch):
+def test_tasks_and_what_is_fetched_for_them(answer, home, monkeypatch):
+    listed = answer("tasks", "--tier", "smoke")
+    assert {"AuthorSTS", "PyDocsSampleRetrieval"} <= {each["task"] for each in listed}
+    assert all(each["minutes"] is None for each in listed)
     monkeypatch.setattr(
         "qwen3nb.datasets.mirror.sizes", lambda needed, say: ((each, "1 MB") for each in needed)
     )
@@ -109,17 +123,9 @@ def test_fetch(answer, monkeypatch):
 
 
 def test_reproduce(answer, home, monkeypatch):
-    from qwen3nb.evaluation.studies import reproduce
-
     undone = lambda scores, **_: [reproduce.Reproduction(scores[0], None, None, "no data")]  # noqa: E731
     monkeypatch.setattr(reproduce, "unavailable", lambda scores: ())
     monkeypatch.setattr(reproduce, "reproduce", undone)
     (score,) = answer("reproduce", "--model", "all-MiniLM-L6-v2")
     assert (score["model"], score["ours"]) == ("all-MiniLM-L6-v2", None)
     assert (score["value"] > 0, score["reason"]) == (True, "no data")
-
-
-def test_analyze(answer, home, tmp_path):
-    (tmp_path / "outputs").mkdir()
-    result = answer("analyze", "--outputs", tmp_path / "outputs")
-    assert result["verdict"]["by_point"] == "NO RESULT"

@@ -24,11 +24,12 @@ CELL = (
 
 @pytest.fixture
 def runs(checkout, monkeypatch):
-    """What would have run: name of the notebook, parameters, whether fresh, name of the page."""
+    """What would have run: notebook, parameters, whether fresh, name of the page, its folders."""
     calls = []
 
     def run_notebook(notebook, parameters, *, fresh, name):
-        calls.append((str(notebook).rpartition("/")[2], parameters, fresh, name))
+        call = str(notebook).rpartition("/")[2], parameters, fresh, name
+        calls.append((call, (paths.results(), paths.book_runs())))
         return checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
@@ -36,31 +37,16 @@ def runs(checkout, monkeypatch):
     return calls
 
 
-def options(text):
-    """The options that a help text lists, without their common spellings."""
-    lines = [line.split() for line in text.split("Options:")[1].splitlines()]
-    return {word for words in lines if words for word in words[:3] if re.match("--[^,]+$", word)}
-
-
-def spelled(name):
-    return f"--{name.replace('_', '-')}"
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_options_are_the_parameters(cli, checkout, path):
     done = cli("run", path.stem, "--help")
     assert done.exit_code == 0, done.output
+    lines = [line.split() for line in done.output.split("Options:")[1].splitlines()]
+    listed = {word for words in lines for word in words[:3] if re.match("--[^,]+$", word)}
     declared = read_parameters(path)
-    expected = {spelled(name) for name in declared}
-    expected |= {f"--no-{spelled(n)[2:]}" for n, p in declared.items() if p.type == "bool"}
+    names = [*declared, *(f"no-{name}" for name, each in declared.items() if each.type == "bool")]
     own = {"--help", "--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
-    assert options(done.output) - own == expected - {"--fresh"}
-
-
-def test_eval_has_options_of_its_own(cli, checkout):
-    listed = options(cli("eval", "--help").output)
-    own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--rehearse"}
-    assert {"--types", "--languages", "--benchmark", *own} <= listed
+    assert listed - own == {f"--{name.replace('_', '-')}" for name in names} - {"--fresh"}
 
 
 def test_help_shows_comment_default_and_choices(cli, checkout):
@@ -74,57 +60,54 @@ def test_help_shows_comment_default_and_choices(cli, checkout):
 
 
 @pytest.mark.parametrize(
-    ("line", "notebook", "given", "fresh", "page"),
+    ("line", "expected"),
     [
         (
             "run small --max-length 7 --no-verify --half 1 -p note x",
-            "small.ipynb",
-            {"max_length": 7, "verify": False, "half": 1.0, "note": "x"},
-            False,
-            "",
+            (
+                "small.ipynb",
+                {"max_length": 7, "verify": False, "half": 1.0, "note": "x"},
+                False,
+                "",
+            ),
         ),
-        ("run small --page short", "small.ipynb", {}, False, "short"),
-        ("run -p note x --fresh small", "small.ipynb", {"note": "x"}, True, ""),
-        ("run {small} --fresh -p note y", "small.ipynb", {"note": "y"}, True, ""),
-        ("run calibration --fresh", "calibration.ipynb", {}, True, ""),
+        ("run small --page short", ("small.ipynb", {}, False, "short")),
+        ("run -p note x --fresh small", ("small.ipynb", {"note": "x"}, True, "")),
+        ("run {small} --fresh -p note y", ("small.ipynb", {"note": "y"}, True, "")),
+        ("run calibration --fresh", ("calibration.ipynb", {}, True, "")),
+        (
+            "run two --model x --checkpoint y --out z",
+            ("two.ipynb", {"checkpoint": "y", "model": "x", "out": "z"}, False, ""),
+        ),
         (
             "eval --checkpoint bm25 --types STS --fresh --append-eos --batch-size 8",
-            "eval",
-            {"checkpoint": "bm25", "types": "STS", "append_eos": True, "batch_size": 8},
-            True,
-            "",
+            (
+                "eval",
+                {"checkpoint": "bm25", "types": "STS", "append_eos": True, "batch_size": 8},
+                True,
+                "",
+            ),
         ),
     ],
 )
-def test_only_given_parameters_are_passed_with_their_types(
-    cli, checkout, runs, line, notebook, given, fresh, page
-):
+def test_only_given_parameters_are_passed_with_their_types(cli, checkout, runs, line, expected):
+    two = 'checkpoint: str = "a"  # one\nmodel: str = "b"  # another\nout: str = ""  # text\n'
+    save(notebook_of("pass", parameters=f'{two}output_dir: str = ""  # text'), "two")
     small = checkout / "notebooks" / "small.ipynb"
     done = cli(*line.format(small=small).split())
     assert done.exit_code == 0, done.output
-    assert runs == [(notebook, given, fresh, page)]
+    assert [call for call, _ in runs] == [expected]
 
 
-def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout, monkeypatch):
-    calls = []
-
-    def run_notebook(notebook, parameters, *, fresh, name):
-        calls.append((parameters, paths.results(), paths.book_runs()))
-        return checkout / "page.ipynb"
-
-    monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
+def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout, runs):
     for options in ((), ("--limit", 5)):
         assert cli("eval", "--checkpoint", "bm25", "--rehearse", *options).exit_code == 0
     folder = checkout / "results" / "rehearsal"
     apart = (folder, folder / "book" / "runs")
-    assert calls == [
-        ({"checkpoint": "bm25", "limit": 16}, *apart),
-        ({"checkpoint": "bm25", "limit": 5}, *apart),
+    assert runs == [
+        (("eval", {"checkpoint": "bm25", "limit": limit}, False, ""), apart) for limit in (16, 5)
     ]
     assert paths.results() == checkout / "results"  # and after the command, all is as before
-    done = cli("eval", "--rehearse", "--output-dir", "x")
-    assert done.exit_code == 2
-    assert "give no --out" in done.output
 
 
 @pytest.mark.parametrize(
@@ -139,9 +122,8 @@ def test_parameters_come_from_a_file_and_options_override_them(cli, checkout, ru
     (checkout / name).write_text(text)
     assert cli("eval", "--config", checkout / name).exit_code == 0
     assert cli("eval", "--config", checkout / name, "--limit", 8).exit_code == 0
-    assert [given for _, given, *_ in runs] == [
-        {"checkpoint": "bm25", "limit": 7},
-        {"checkpoint": "bm25", "limit": 8},
+    assert [call[1] for call, _ in runs] == [
+        {"checkpoint": "bm25", "limit": limit} for limit in (7, 8)
     ]
 
 
@@ -160,10 +142,13 @@ def test_parameters_come_from_a_file_and_options_override_them(cli, checkout, ru
         ("eval --config {home}/a.yaml", "a.yaml"),
         ("eval --config {home}/b.toml", "b.toml"),
         ("eval --config {home}/c.yaml", "c.yaml"),
+        ("sweep --notebook smal", "no notebook 'smal'"),
+        ("sweep --model bm25 --notebook small --max-length 7", "max_length is 7, which bm25 has"),
+        ("sweep --model bm25 --notebook small --prefix x", "unknown parameter 'prefix': none of"),
     ],
 )
 def test_what_no_notebook_takes_is_refused(cli, checkout, line, message):
-    save(notebook_of("pass", parameters=CELL), "small")
+    save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
     (checkout / "notebooks" / "broken.ipynb").write_text("{")
     for name, text in (("a.yaml", "- 1"), ("b.toml", "x ="), ("c.yaml", "a: [")):
         (checkout / name).write_text(text)
@@ -173,62 +158,48 @@ def test_what_no_notebook_takes_is_refused(cli, checkout, line, message):
     assert isinstance(done.exception, SystemExit)
 
 
-def test_a_parameter_of_a_common_spelling_keeps_it(cli, checkout, runs):
-    two = 'checkpoint: str = "a"  # one\nmodel: str = "b"  # another\nout: str = ""  # text\n'
-    save(notebook_of("pass", parameters=f'{two}output_dir: str = ""  # text'), "two")
-    done = cli("run", "two", "--model", "x", "--checkpoint", "y", "--out", "z")
-    assert done.exit_code == 0, done.output
-    assert runs == [("two.ipynb", {"checkpoint": "y", "model": "x", "out": "z"}, False, "")]
-
-
-def test_without_notebooks_the_message_says_where_they_were_looked_for(cli, home):
-    done = cli("eval", "--help")
-    assert done.exit_code == 2
-    assert str(home / "notebooks") in done.output
-
-
-def test_the_group_lists_the_notebooks_with_their_titles(cli, checkout):
-    done = cli("run", "--help")
-    assert all(path.stem in done.output for path in NOTEBOOKS)
-    assert "Evaluation of one model" in done.output
-
-
 def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
-    done = cli(
-        "sweep", "--model", "e5-base-v2", "--notebook", "small", "--max-length", 7, "--dry-run"
-    )
-    assert done.stdout == "would run  small-e5-base-v2-smoke-max-length-7\n"
-    done = cli("sweep", "--model", "bm25", "--notebook", "small", "--max-length", 7)
-    assert "max_length is 7, which bm25 has no use for; leave it at 0" in done.output
-    assert done.exit_code == 2
-    done = cli("sweep", "--model", "bm25", "--notebook", "small", "--prefix", "x", "--dry-run")
-    assert "unknown parameter 'prefix': none of small" in done.output
+    given = ("--model", "e5-base-v2", "--notebook", "small", "--max-length", 7)
+    planned = "would run  small-e5-base-v2-smoke-max-length-7\n"
+    assert cli("sweep", *given, "--dry-run").stdout == planned
 
 
-def page_of(checkout, *, finished, scores=(), conclusion="", reused=("PyDocsSampleRetrieval",)):
-    """A page of `eval` with scores and a conclusion, finished at a time."""
-    node = notebook_of("scores", "conclusion")
-    trace = RunTrace(tuple(scores), reused, {})
-    sentence = Conclusion(conclusion)
-    for cell, data in (
-        (node.cells[-2], trace._repr_mimebundle_() if scores else {}),
-        (node.cells[-1], {"text/html": sentence._repr_html_(), "text/plain": repr(sentence)}),
-    ):
-        cell.outputs = [nbformat.v4.new_output("display_data", data)]
-    node.metadata["qwen3nb"] = {"finished": finished}
-    page = checkout / "page.ipynb"
-    nbformat.write(node, page)
-    return page
+def test_the_group_lists_the_notebooks_and_where_they_were_looked_for(cli, home, request):
+    done = cli("eval", "--help")
+    assert (done.exit_code, str(home / "notebooks") in done.output) == (2, True)
+    request.getfixturevalue("checkout")
+    shown = cli("run", "--help").output
+    assert all(path.stem in shown for path in NOTEBOOKS)
+    assert "Evaluation of one model" in shown
 
 
-def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, checkout, runs):
+@pytest.fixture
+def page_of(checkout, runs):
+    """Write the page of the run, with scores and a conclusion, finished at a time."""
+
+    def write(finished, *, scores=(), conclusion="", reused=("PyDocsSampleRetrieval",)):
+        node = notebook_of("scores", "conclusion")
+        trace = RunTrace(tuple(scores), reused, {})
+        sentence = Conclusion(conclusion)
+        for cell, data in (
+            (node.cells[-2], trace._repr_mimebundle_() if scores else {}),
+            (node.cells[-1], {"text/html": sentence._repr_html_(), "text/plain": repr(sentence)}),
+        ):
+            cell.outputs = [nbformat.v4.new_output("display_data", data)]
+        node.metadata["qwen3nb"] = {"finished": finished}
+        nbformat.write(node, checkout / "page.ipynb")
+        return checkout / "page.ipynb"
+
+    return write
+
+
+def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, page_of):
+    old, new = "2026-01-02T03:04:05+00:00", "2999-01-01T00:00:00+00:00"
     scores = against_baseline(
         [make("m", scores=noisy(0.7))], [make("bm25", scores=noisy(0.5, seed=1))]
     )
-    page = page_of(
-        checkout, finished="2999-01-01T00:00:00+00:00", scores=scores, conclusion="m is better."
-    )
+    page = page_of(new, scores=scores, conclusion="m is better.")
     shown = cli("eval", "--checkpoint", "bm25").output
     order = [
         "Retrieval",
@@ -242,21 +213,11 @@ def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, checkout
     positions = [shown.index(each) for each in order]
     assert positions == sorted(positions)
     assert f"{scores[0].difference:+.3f}" in shown
-
-
-def test_every_score_of_a_reused_page_is_reused(cli, checkout, runs):
-    scores = against_baseline([make("m", scores=noisy(0.7))], [])
-    page_of(checkout, finished="2026-01-02T03:04:05+00:00", scores=scores, reused=())
-    row = next(
-        line
-        for line in cli("eval", "--checkpoint", "bm25").output.splitlines()
-        if line.lstrip().startswith("Retrieval")
-    )
+    page_of(old, scores=scores, reused=())  # of a page that is reused, every score is
+    lines = cli("eval", "--checkpoint", "bm25").output.splitlines()
+    row = next(line for line in lines if line.lstrip().startswith("Retrieval"))
     assert row.split()[-1] == "reused"
-
-
-def test_a_reused_page_says_since_when(cli, checkout, runs):
-    page_of(checkout, finished="2026-01-02T03:04:05+00:00", conclusion="Something holds.")
+    page_of(old, conclusion="Something holds.")
     shown = cli("run", "probes", "--checkpoint", "random").output
     assert "Something holds." in shown
     assert "reused: nothing has changed since 2026-01-02 03:04 UTC" in shown

@@ -46,9 +46,6 @@ def test_pairs_in_scores_out_in_order(folder, scored):
     assert [row["p_yes"] for row in rows] == expected.p_yes.tolist()
     assert rows[0].keys() == {"p_yes", "log_odds", "truncated"}
     assert {row["truncated"] for row in rows} == {False}
-
-
-def test_a_query_too_long_is_cut_and_counted(scored):
     long = "fox " * 900
     done, _ = scored([line(long, "a dog"), line("fox", "a dog"), line(long, "a fox")])
     assert "3 pairs, 0 documents and 1 queries cut to 512 tokens" in done.output
@@ -58,7 +55,7 @@ def test_a_query_too_long_is_cut_and_counted(scored):
     ("broken", "message"),
     [('{"query": "q"}', ":2: field 'document' is None"), ("{", ":2: not JSON")],
 )
-def test_pairs_that_are_none_are_told_in_a_line(scored, broken, message):
+def test_what_is_not_a_pair_is_named_in_a_line(scored, broken, message):
     done, rows = scored([line("q", "d"), broken])
     assert (done.exit_code, message in done.output, rows) == (1, True, [])
     assert "Traceback" not in done.output
@@ -71,29 +68,13 @@ def test_what_failed_is_named_after_what_was_finished(cli, folder, tmp_path, hom
     suite += ("--first", "bm25", "--first", "random:8")
     done = cli(*suite, tmp_path / "empty", beir)
     assert done.exit_code == 1
-    assert "words: nDCG@10 0." in done.output
-    assert "mean of 1 data set: nDCG@10" in done.output
-    assert "1 of 2 data sets failed" in done.output
+    order = ["words: nDCG@10 0.", "mean of 1 data set: nDCG@10", "1 of 2 data sets failed"]
+    positions = [done.output.index(each) for each in order]
+    assert positions == sorted(positions)
     assert "empty: " in done.output
     assert list(home.glob("results/*/seed_0/words.rrf-bm25-random-8-4*.json"))
     again = cli(*suite, beir)
     assert (again.exit_code, "1 of 1 records reused" in again.output) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("rerank-suite --model m", "either data sets or --tier; got neither"),
-        ("rerank-suite --model m --tier fast x", "got both, x and fast"),
-        ("rerank-suite --model m --eval-tier ful", "'smoke', 'pydocs', 'fast'"),
-        ("rerank-outputs", "either OUTPUTS or --adapter"),
-        ("rerank-outputs o --tier fast --data x", "data sets or --tier; got both"),
-    ],
-)
-def test_what_to_evaluate_on_must_be_clear(cli, arguments, message):
-    done = cli(*arguments.split())
-    assert done.exit_code == 2
-    assert message in done.output
 
 
 @pytest.mark.integration

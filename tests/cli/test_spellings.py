@@ -95,9 +95,3 @@ def test_several_models_are_repeated_or_separated_by_commas(
     given = [*(dash + arguments).split()]
     params = commands()[tuple(words.split())].make_context(words, given).params
     assert params["checkpoints" if words == "sweep" else "models"] == expected
-
-
-def test_a_missing_argument_is_named_with_its_option(cli):
-    done = cli("quick")
-    assert done.exit_code == 2
-    assert done.output == "Error: Missing MODEL, or option --model. See `qwen3nb quick -h`.\n"

@@ -24,6 +24,8 @@ reproduce
 rerank-outputs outputs --model m --tier fast
 rerank-suite --model m SciFact
 results
+run leaderboard
+run mine
 sweep --model bm25
 tables --out t
 verify
@@ -65,17 +67,12 @@ def test_outside_a_study_a_command_refuses_with_the_way_out(cli, outside, line):
     assert not (outside.parent / "user").exists()
 
 
-def test_outside_a_study_no_notebook_runs_and_their_help_is_there(cli, outside, checkout):
-    for name in ("leaderboard", "probes"):
-        done = cli("run", name)
-        assert (done.exit_code, "`qwen3nb new my-study`" in done.stderr) == (1, True)
-        declared = read_parameters(checkout / "notebooks" / f"{name}.ipynb")
-        shown = cli("run", name, "--help").stdout
-        assert all(f"--{each.replace('_', '-')}" in shown for each in declared)
+def test_outside_a_study_the_help_of_notebooks_is_there(cli, outside, checkout):
+    declared = read_parameters(checkout / "notebooks" / "probes.ipynb")
+    shown = cli("run", "probes", "--help").stdout
+    assert all(f"--{each.replace('_', '-')}" in shown for each in declared)
     assert "--tier" in cli("eval", "--help").stdout
     assert cli("run", "--help").exit_code == 0
-    assert "`qwen3nb new my-study`" in cli("run", "mine").stderr
-    assert list(outside.iterdir()) == []
 
 
 def test_outside_a_study_what_is_given_is_used(cli, outside):
@@ -87,7 +84,7 @@ def test_outside_a_study_what_is_given_is_used(cli, outside):
 
 
 @pytest.fixture
-def example(cli):
+def example():
     """Call a command that works in a study, with options; the lines of standard error."""
 
     def call(*arguments, **settings):
@@ -103,7 +100,7 @@ def example(cli):
     return call
 
 
-def test_the_study_is_said_before_writing_and_where_one_reads_from_elsewhere(
+def test_the_study_is_named_before_writing_and_where_one_reads_from_elsewhere(
     checkout, example, monkeypatch, tmp_path
 ):
     line = [f"study: {checkout}"]
@@ -128,3 +125,16 @@ def test_the_line_of_a_hostile_folder_is_text(cli, home, monkeypatch):
     monkeypatch.setenv("QWEN3NB_HOME", str(folder))
     done = cli("verify")
     assert done.stderr == f"study: {home}/s\\x1b[31m\n"
+
+
+def test_a_new_study_is_where_its_commands_work(cli, outside, monkeypatch):
+    assert (paths.root(), paths.cache()) == (outside, outside.parent / "user" / "qwen3nb")
+    with pytest.raises(paths.NoStudyError, match="QWEN3NB_HOME"):
+        paths.results()
+    done = cli("new", "my-study", "--title", "T")
+    assert done.exit_code == 0, done.output
+    assert "cd my-study" in done.output
+    study = outside / "my-study"
+    assert paths.is_study(study)
+    monkeypatch.chdir(study / "notebooks")
+    assert (paths.results(), paths.cache()) == (study / "results", study / ".cache")

@@ -1,4 +1,4 @@
-"""Running a notebook: name and key of the page, publication, reuse."""
+"""Running a notebook: its page, what the page shows, reuse, and what a kernel is given."""
 
 import os
 import re
@@ -10,11 +10,16 @@ import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import notebook_of, save
 
-from qwen3nb.execution import notebook as notebooks
-from qwen3nb.execution.notebook import NotebookError, run_notebook
+from qwen3nb.cluster.nodes import sent_environment
+from qwen3nb.execution.notebook import NotebookError, run_key, run_notebook
 from qwen3nb.execution.parameters import check_parameters, declared_parameters
+from qwen3nb.execution.publish import NotebookRun, clean, without_empty_sections
 from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.hub.errors import status_reason
+from qwen3nb.records.record import Environment
 from qwen3nb.records.store import load_results
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 from qwen3nb.utils.secrets import known_secrets
 
 
@@ -28,7 +33,6 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
     assert node.metadata.qwen3nb.parameters == {"x": 5}
     stamp = page.stat().st_mtime_ns
     assert run_notebook(path, {"x": 5}, show_progress=False).stat().st_mtime_ns == stamp
-    assert run_notebook(path, {"x": 6}, show_progress=False).name == "small-x-6.ipynb"
     assert run_notebook(path, {"x": 5}, fresh=True, show_progress=False) == page
     assert page.stat().st_mtime_ns != stamp
     named = run_notebook(path, {"x": 6}, name="small", show_progress=False)
@@ -86,7 +90,7 @@ def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
     declared = declared_parameters(node)
 
     def key(**given):
-        return notebooks.run_key(node, check_parameters(declared, given))
+        return run_key(node, check_parameters(declared, given))
 
     assert key(checkpoint="random") == key(checkpoint="random")
     assert key(checkpoint="random") != key(checkpoint="random", seed=1)
@@ -96,8 +100,127 @@ def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
     make_checkpoint(folder, seed=2)
     assert key(checkpoint=str(folder)) != before
     reader = notebook_of("1", qwen3nb={"reads": "results"})
-    first = notebooks.run_key(reader, {})
+    first = run_key(reader, {})
     file = checkout / "results" / "m" / "seed_0" / "t.json"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    assert notebooks.run_key(reader, {}) != first
+    assert run_key(reader, {}) != first
+
+
+def test_a_page_has_no_widgets_progress_styles_or_cursor_movements():
+    node = notebook_of("a", "b")
+    table = Table(("a",), ((Cell("x"),),), caption="c")
+    glued = "application/papermill.record/text/html"
+    widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "0%"}
+    noise = ("3it/s\r", "\x1b[A\n\x1b[A", " 10%|#\r 100%|##\nreal warning\n")
+    node.cells[2].outputs = [
+        *(
+            nbformat.v4.new_output("display_data", data)
+            for data in (
+                widget,
+                {"text/html": table._repr_html_()},
+                {glued: table._repr_html_()},
+            )
+        ),
+        *(nbformat.v4.new_output("stream", name="stderr", text=text) for text in noise),
+    ]
+    cleaned = clean(node, title="m · smoke")
+    assert cleaned.cells[0].source == "# m · smoke"
+    *shown, warning = cleaned.cells[2].outputs
+    bare = table.to_html()
+    assert [output.data for output in shown] == [{"text/html": bare}, {glued: bare}]
+    assert warning.text == "real warning"
+    assert "remove-cell" in cleaned.cells[1].metadata.tags
+    assert node.cells[0].source == "# A page"
+
+
+def notebook(*cells):
+    """Make a notebook: Markdown from strings, code from pairs of a source and an output."""
+    node = nbformat.v4.new_notebook()
+    for cell in cells:
+        if isinstance(cell, str):
+            node.cells.append(nbformat.v4.new_markdown_cell(cell))
+        else:
+            data = {"text/plain": cell[1]}
+            outputs = [nbformat.v4.new_output("display_data", data)] if cell[1] else []
+            node.cells.append(nbformat.v4.new_code_cell(cell[0], outputs=outputs))
+    return node
+
+
+TABLE, NOTHING, LOAD = ("table", "a table"), ("table", ""), ("rows = load()", "")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kept"),
+    [
+        (["# T", LOAD, "## A", TABLE, "## B", NOTHING], 4),
+        (["# T", "## A\n\nSays what it shows.", NOTHING, "## B", TABLE], 3),
+        (["# T", "## A", LOAD, "## B", TABLE], 5),  # code that shows nothing by design
+        (["# T", "## A", LOAD, NOTHING, "## B", TABLE], 3),
+        (["# T", "## A", NOTHING, TABLE], 4),
+        (["# T", "## A", NOTHING, "Text of its own."], 4),
+        (["# T", "## A", ("table", "None")], 1),
+        (["# T", "## A", "### B", NOTHING, "## C", TABLE], 3),  # nothing is left below A
+        (["# T", "## A", "### B", TABLE, "### C", NOTHING], 4),
+        (["# T", "## A", "Text.", "### B", NOTHING], 3),
+        (["# T", NOTHING], 2),
+        ([TABLE, "## A", TABLE], 3),
+        (["# T", "## A", ("%time x", ""), "## B", TABLE], 5),
+    ],
+)
+def test_a_section_that_shows_nothing_is_not_on_the_page(cells, kept):
+    node = notebook(*cells)
+    assert len(without_empty_sections(node).cells) == kept
+    assert len(node.cells) == len(cells)
+
+
+def test_a_page_says_what_it_was_made_with(home):
+    NotebookRun("p", {}, home / "book" / "runs" / "p.ipynb").succeed(notebook_of("pass"), key="k")
+    ours = nbformat.read(home / "book" / "runs" / "p.ipynb", as_version=4).metadata.qwen3nb
+    assert ours.versions["torch"] == Environment.current().versions["torch"]
+    assert set(ours.versions) >= {"qwen3nb", "transformers", "sentence-transformers", "mteb"}
+    assert ours.commit == ""  # not a checkout
+
+
+@pytest.mark.parametrize(
+    ("notebook", "values", "downloads"),
+    [
+        ("eval", {"checkpoint": "bm25", "tier": "smoke"}, False),
+        ("eval", {"checkpoint": "random", "tier": "pydocs"}, False),
+        ("eval", {"checkpoint": "bm25", "tier": "fast"}, True),
+        ("eval", {"checkpoint": "bm25", "tier": "smoke", "tasks": "SciFact"}, True),
+        ("eval", {"checkpoint": "lab/model", "tier": "smoke"}, True),
+        ("eval", {"checkpoint": "bm25+lab/model", "tier": "smoke"}, True),
+        ("eval", {"checkpoint": "no such model", "tier": "smoke"}, False),
+        ("rerank", {"checkpoint": "bm25", "data": "PyDocsSampleRetrieval"}, False),
+        ("rerank", {"checkpoint": "bm25", "data": "NFCorpus"}, True),
+        ("leaderboard", {"tier": "full"}, False),  # reads records
+    ],
+)
+def test_the_hubs_token_is_for_runs_that_name_something_of_the_hub(
+    home, monkeypatch, notebook, values, downloads
+):
+    monkeypatch.setenv("HF_TOKEN", "made-up-token")
+    monkeypatch.setenv("GH_PAT", "made-up-token")
+    nb = nbformat.read(REPOSITORY / "notebooks" / f"{notebook}.ipynb", as_version=4)
+    environment = NotebookRun(notebook, values, None).environment(nb)
+    assert ("HF_TOKEN" in environment) is downloads
+    assert environment["QWEN3NB_WITHHELD"] == ("" if downloads else "HF_TOKEN")
+    assert "GH_PAT" not in environment
+    assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_a_refused_request_names_the_token_that_the_notebook_does_not_see(monkeypatch):
+    assert "--pass-env" not in status_reason(401)
+    monkeypatch.setenv("QWEN3NB_WITHHELD", "HF_TOKEN")
+    assert status_reason(401).endswith("run it with `--pass-env HF_TOKEN`")
+    assert "--pass-env HF_TOKEN" in status_reason(403)
+    assert "--pass-env" not in status_reason(404)
+
+
+def test_an_admitted_variable_travels_to_the_nodes_of_a_cluster(monkeypatch):
+    for name, value in (("GH_PAT", "p"), ("DB_PASS", "q"), ("QWEN3NB_PASS_ENV", "GH_PAT")):
+        monkeypatch.setenv(name, value)
+    sent = sent_environment()
+    assert (sent["GH_PAT"], sent["QWEN3NB_PASS_ENV"]) == ("p", "GH_PAT")
+    assert "DB_PASS" not in sent

@@ -9,29 +9,27 @@ import pytest
 from helpers.notebooks import call, notebook_of, save
 
 from qwen3nb.execution.papermill_engine import OPTIONS, completed
+from qwen3nb.records.failures import failed_runs
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    "stdin", [{"stdin": subprocess.DEVNULL}, {"input": ""}], ids=["null", "pipe"]
+    ("folder", "stdin"),
+    [
+        ("notebooks", {"stdin": subprocess.DEVNULL}),
+        ("notebooks", {"input": ""}),  # with an empty pipe, papermill alone overwrites the source
+        (".", {}),
+    ],
+    ids=["null", "pipe", "top of the checkout"],
 )
-def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
-    """With an empty pipe as standard input, papermill alone overwrites the source."""
+def test_the_bare_papermill_command_works_as_typed(checkout, folder, stdin):
     save(notebook_of("print('hello', x)"), "small")
     before = (checkout / "notebooks" / "small.ipynb").read_bytes()
-    done = call("small.ipynb", "-p", "x", "7", folder=checkout / "notebooks", **stdin)
+    done = call("small.ipynb", "-p", "x", "7", folder=checkout / folder, **stdin)
     assert done.returncode == 0, done.stderr
     assert "hello 7" in (checkout / "book" / "runs" / "small-x-7.ipynb").read_text()
     assert (checkout / "notebooks" / "small.ipynb").read_bytes() == before
     assert list((checkout / "results" / "partial").iterdir()) == []
-
-
-@pytest.mark.integration
-def test_the_bare_command_works_at_the_top_of_the_checkout(checkout):
-    save(notebook_of("print('hello', x)"), "small")
-    done = call("small.ipynb", "-p", "x", "7", folder=checkout)
-    assert done.returncode == 0, done.stderr
-    assert "hello 7" in (checkout / "book" / "runs" / "small-x-7.ipynb").read_text()
 
 
 @pytest.mark.integration
@@ -53,11 +51,14 @@ def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, arguments)
 
 @pytest.mark.integration
 def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
-    save(notebook_of("print('hi')"), "small")
+    save(notebook_of("print('hi'); 1 / x"), "small")
     folder = checkout / "notebooks"
-    assert call("small.ipynb", "out.ipynb", folder=folder).returncode == 0
-    assert "hi" in (folder / "out.ipynb").read_text()
+    for x, status in ((1, 0), (0, 1)):
+        done = call("small.ipynb", "out.ipynb", "-p", "x", x, folder=folder)
+        assert done.returncode == status
+        assert "hi" in (folder / "out.ipynb").read_text()
     assert not (checkout / "book" / "runs").exists()
+    assert failed_runs() == []
     done = call("small.ipynb", "../book/runs/x.ipynb", folder=folder)
     assert done.returncode != 0
     assert "holds only finished runs" in done.stderr
@@ -108,25 +109,25 @@ def test_an_output_is_added_for_our_notebooks_alone(checkout, monkeypatch, argum
         assert Path(given[-1]).parent == checkout / "results" / "partial"
 
 
-def test_a_notebook_elsewhere_is_left_alone(tmp_path, monkeypatch):
-    (tmp_path / "eval.ipynb").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    assert completed(["eval.ipynb"]) == ["eval.ipynb"]
-
-
 def test_a_bare_name_is_looked_up_in_the_notebooks_of_the_checkout(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
     named = str(checkout / "notebooks" / "eval.ipynb")
     given = completed(["-p", "tier", "full", "eval.ipynb"])
     assert given[:4] == ["-p", "tier", "full", named]
     assert Path(given[4]).parent == checkout / "results" / "partial"
-    assert completed(["eval.ipynb", "out.ipynb"]) == [named, "out.ipynb"]
-    assert completed(["eval.ipynb", "--help-notebook"]) == [named, "--help-notebook"]
     lesson = checkout / "notebooks" / "guide" / "caching.ipynb"
     lesson.parent.mkdir()
     lesson.write_text("{}")
     for written in ("guide/caching.ipynb", "notebooks/guide/caching.ipynb"):
         assert Path(completed([written])[0]).resolve() == lesson
         assert len(completed([written])) == 2
-    assert completed(["missing.ipynb"]) == ["missing.ipynb"]
-    assert completed(["folder/eval.ipynb"]) == ["folder/eval.ipynb"]
+    for arguments, expected in (
+        (["eval.ipynb", "out.ipynb"], [named, "out.ipynb"]),
+        (["eval.ipynb", "--help-notebook"], [named, "--help-notebook"]),
+        (["missing.ipynb"], ["missing.ipynb"]),
+        (["folder/eval.ipynb"], ["folder/eval.ipynb"]),
+    ):
+        assert completed(arguments) == expected
+    (checkout.parent / "eval.ipynb").write_text("{}")
+    monkeypatch.chdir(checkout.parent)
+    assert completed(["eval.ipynb"]) == ["eval.ipynb"]

@@ -4,6 +4,15 @@ import click
 
 from qwen3nb.cli.main import main
 
+# Libraries that neither help nor completion may load.
+HEAVY = set(
+    """
+    IPython asyncio datasets httpx huggingface_hub matplotlib mteb nbformat numpy pandas papermill
+    peft plotly pyarrow pydantic ray requests rich scipy sentence_transformers sklearn sphinx torch
+    tqdm transformers yaml
+    """.split()  # noqa: SIM905 - a list of words reads better as lines
+)
+
 
 def commands(*, groups=False):
     """Every command that runs something, or every group, by its words: ``("cache", "info")``."""

@@ -27,8 +27,3 @@ class Tags(HTMLParser):
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("href", "src")]
         assert not any(name.startswith("on") for name, _ in attrs)
-
-
-def active(text):
-    """The tags of a page that load, run or lead somewhere."""
-    return [tag for tag in Tags(text).tags if tag in ("script", "img", "a")]

@@ -42,7 +42,7 @@ from qwen3nb.records.record import Environment, MTEBScore, Result
 from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import load_results, result_files, verify
 from qwen3nb.utils.atomic_files import sha256_json
-from qwen3nb.utils.files.journal import append
+from qwen3nb.utils.files.journal import Journal, append
 
 _RUN = subprocess.run
 _CHANGING = ("finished", "run", "checksum", "cost")  # of a record
@@ -187,10 +187,11 @@ class _Reranker:
 
 
 def _scored(factor):
-    def score(reranker, collection, run, *, journal, **_):
-        for query in run:
-            journal.add(query, [1.0])
-        return replace(run, scores=run.scores * factor), _NO_CUTS, {}
+    def score(item, reranker, run):
+        ranked = item.first.run
+        for query in ranked:
+            Journal(paths.cache() / "rerank" / "tiny.jsonl").add(query, [1.0])
+        return replace(ranked, scores=ranked.scores * factor), _NO_CUTS, {}
 
     return score
 
@@ -201,7 +202,7 @@ _NO_CUTS = {"pairs": 40, "cut": 0, "queries_cut": 0}
 def rerank(folder, *, factor=-1.0):
     data = TestCollection.from_beir(folder.parent / "words")
     with (
-        mock.patch.object(reranking, "score_candidates", _scored(factor)),
+        mock.patch.object(reranking.RerankItem, "scored", _scored(factor)),
         # A fork of a process that has used threads cannot try a library that needs them.
         mock.patch.dict("os.environ", QWEN3NB_LINEAR="mkl"),
     ):

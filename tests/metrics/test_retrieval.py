@@ -32,7 +32,7 @@ GRADED, ODD = {"a": 2, "b": 1, "c": 1}, {"a": 3, "b": 1, "c": 0}
 LATE = {"b": 0.9, "x": 0.8, "a": 0.7}  # grades 1, 0, 2
 FOUR = {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0}
 LAST = {"x": 4.0, "c": 3.0, "b": 2.0, "a": 1.0}
-ABCD = dict.fromkeys("abcd", 1)
+ABCD, THREE = dict.fromkeys("abcd", 1), {"a": 3.0, "x": 2.0, "b": 1.0}
 LOG3, LOG4, LOG5 = math.log2(3), math.log2(4), math.log2(5)
 
 
@@ -54,25 +54,20 @@ LOG3, LOG4, LOG5 = math.log2(3), math.log2(4), math.log2(5)
         ({"a": -4, "b": 1}, {"a": 2.0, "b": 1.0}, "nDCG@10", 1 / LOG3),
         (ODD, LAST, "nDCGexp@10", (1 / LOG4 + 7 / LOG5) / (7 + 1 / LOG3)),
         # Of four relevant documents, retrieved at ranks 1 and 3:
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MAP@2", 1 / 4),  # divided by all that are relevant
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MAP@3", (1 + 2 / 3) / 4),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "Recall@2", 1 / 4),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "Recall@3", 2 / 4),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "P@10", 2 / 10),  # by k, where fewer are retrieved
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "P@2", 1 / 2),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "MRR@1", 1),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "Judged@10", 2 / 3),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "nDCG@2", 1 / (1 + 1 / LOG3)),
-        (ABCD, {"a": 3.0, "x": 2.0, "b": 1.0}, "nDCG@3", (1 + 1 / 2) / (1 + 1 / LOG3 + 1 / 2)),
+        (ABCD, THREE, "MAP@2", 1 / 4),  # divided by all that are relevant
+        (ABCD, THREE, "MAP@3", (1 + 2 / 3) / 4),
+        (ABCD, THREE, "Recall@2", 1 / 4),
+        (ABCD, THREE, "Recall@3", 2 / 4),
+        (ABCD, THREE, "P@10", 2 / 10),  # by k, where fewer are retrieved
+        (ABCD, THREE, "P@2", 1 / 2),
+        (ABCD, THREE, "MRR@1", 1),
+        (ABCD, THREE, "Judged@10", 2 / 3),
+        (ABCD, THREE, "nDCG@2", 1 / (1 + 1 / LOG3)),
+        (ABCD, THREE, "nDCG@3", (1 + 1 / 2) / (1 + 1 / LOG3 + 1 / 2)),
     ],
 )
 def test_metrics_by_hand(qrels, run, metric, value):
     assert score_run({"q": qrels}, {"q": run}, [metric])[metric]["q"] == pytest.approx(value)
-
-
-def test_gains_differ_only_above_grade_1():
-    both = score_run({"q": {"a": 1, "b": 1}}, {"q": LAST}, ["nDCG@10", "nDCGexp@10"])
-    assert both["nDCG@10"] == both["nDCGexp@10"]
 
 
 def test_a_measure_is_its_name():
@@ -89,10 +84,6 @@ def test_a_metric_that_is_added_in_one_place_is_scored(monkeypatch):
         "Last@2": {"q": 0.0},
         "Last@3": {"q": 1.0},
     }
-
-
-def test_a_judged_query_without_an_answer_scores_zero():
-    assert score_run({"q": {"a": 1}}, {}, ["nDCG@10"]) == {"nDCG@10": {"q": 0.0}}
 
 
 def test_a_query_without_a_relevant_document_has_no_score():
@@ -152,22 +143,6 @@ def test_equal_to_pytrec_eval_with_ties_grades_and_missing_queries(qrels, run):
         assert ours["MRR@10"][query] == pytest.approx(full if full >= 0.1 else 0.0)
 
 
-@given(
-    qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
-    run=st.dictionaries(st.sampled_from("uvw"), SCORES),
-)
-@settings(deadline=None, max_examples=100)
-def test_identities_between_metrics(qrels, run):
-    values = score_run(qrels, run, ["MRR@1", "P@1", *(f"{name}@5" for name in METRICS)])
-    assert values["MRR@1"] == values["P@1"]
-    for per_query in values.values():
-        assert all(0 <= value <= 1 + 1e-12 for value in per_query.values())
-
-
-# In a process of its own: on grades of -2 and below, and on ids with a lone surrogate,
-# pytrec_eval does not raise but dies.
-
-
 def test_ranked_lists_by_hand():
     values = score_rankings([[7, 3, 5], [4, 2], []], [{3, 5}, [4], {1}])
     assert values["MRR@10"] == pytest.approx((1 / 2 + 1 + 0) / 3)
@@ -182,9 +157,6 @@ def test_ranked_lists_by_hand():
         score_rankings([["a", "a"]], [{"a"}])
     with pytest.raises(ValueError, match="query 0: expected at least one relevant"):
         score_rankings([["a"]], [set()])
-
-
-# test_run_arrays.
 
 
 NAMES = st.text("abé1", min_size=1, max_size=3)

@@ -30,8 +30,7 @@ from qwen3nb.records.record import MTEBScore, Part, Result
 from qwen3nb.records.side_files import first_stage_file, run_path
 from qwen3nb.records.store import load_failures, load_results, verify, verify_files
 from qwen3nb.report.comparison.explorer import explore
-from qwen3nb.report.leaderboard.board import headline_task
-from qwen3nb.report.leaderboard.ranking import standings
+from qwen3nb.report.leaderboard.board import headline_task, standings
 from qwen3nb.report.render.home import command_again
 
 FLIPS = int(os.environ.get("FLIPS", "60"))

@@ -18,11 +18,10 @@ from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.compare import lead_figure
 from qwen3nb.report.headline import Finding, findings_html, headline_lead
-from qwen3nb.report.leaderboard.board import record_list
+from qwen3nb.report.leaderboard.board import record_list, standings
 from qwen3nb.report.leaderboard.one_model import main_scores_table, results_table, summarise
 from qwen3nb.report.leaderboard.preflight import plan_by_type_table, plan_table
 from qwen3nb.report.leaderboard.published import OtherScore
-from qwen3nb.report.leaderboard.ranking import standings
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table

@@ -68,7 +68,7 @@ def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **opti
     qwen3nb extract --model runs/ul2/checkpoint-9000 --out encoder --no-normalize
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --onnx
     """
-    from qwen3nb.report.card.extract import extract as run
+    from qwen3nb.report.card.card import extract as run
 
     opt.hide_library_bars()
     done = run(checkpoint, output, **options)

@@ -3,9 +3,8 @@
 Each probe is a plain function on vectors; `probe` runs them all on an encoder. Each result gives
 the number of items it is based on, and an undefined value gives the reason.
 
-Everything about the geometry except the lengths is computed after scaling every vector to length
-1, so that thresholds mean the same for models with and without normalisation. Only the variances
-are centred: a direction shared by all texts must remain visible.
+All of the geometry but the lengths is that of vectors scaled to length 1. Only the variances are
+centred: a direction shared by all texts must remain visible.
 
 Shapes: N texts, D dimensions.
 
@@ -29,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task
 from qwen3nb.datasets.words import Analogy, WordPair, load_analogies, load_word_pairs
-from qwen3nb.metrics.aggregate import Aggregate, aggregate, means
+from qwen3nb.metrics.aggregate import Aggregate, aggregate, means, numbered
 from qwen3nb.models.encoders.base import Encoder
 
 COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
@@ -159,16 +158,12 @@ def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -
         second = _unit_rows([vectors[word] for _, word, _ in covered])
         cosines = (first * second).sum(axis=1).tolist()
     gold = [float(pair[2]) for pair in covered]
-    columns = {"cosine": _numbered(cosines), "gold": _numbered(gold)}
+    columns = {"cosine": numbered(cosines), "gold": numbered(gold)}
     spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"))
     p_value = None
     if spearman.value is not None and len(covered) > 2:
         p_value = float(spearmanr(cosines, gold).pvalue)
     return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
-
-
-def _numbered(values: Iterable[float]) -> dict[str, float]:
-    return {f"{row:06d}": float(value) for row, value in enumerate(values)}
 
 
 def analogies(
@@ -192,7 +187,7 @@ def analogies(
         rows = np.array([[rows_of[word] for word in question] for question in covered])
         for start in range(0, len(rows), _BLOCK):
             hits += _three_cos_add(unit, rows[start : start + _BLOCK], topk).tolist()
-    accuracy = aggregate({"hit": _numbered(hits)}, how="mean", columns=("hit",))
+    accuracy = aggregate({"hit": numbered(hits)}, how="mean", columns=("hit",))
     return Analogies(accuracy, topk, len(covered), len(covered) / len(questions))
 
 
@@ -270,9 +265,9 @@ def linear_probe(
     predicted = model.predict(np.asarray(test)).tolist()
     truth = [number[label] for label in test_labels]
     columns = {
-        "hit": _numbered(one == other for one, other in zip(truth, predicted, strict=True)),
-        "truth": _numbered(truth),
-        "predicted": _numbered(predicted),
+        "hit": numbered(one == other for one, other in zip(truth, predicted, strict=True)),
+        "truth": numbered(truth),
+        "predicted": numbered(predicted),
     }
     return LinearProbe(
         aggregate(columns, how="mean", columns=("hit",)),
@@ -366,9 +361,9 @@ def probe(
 ) -> Probes:
     """Run all probes on an encoder: words from files, the rest on built-in data.
 
-    Words are encoded as they are written, without a prompt. Clustering and classification
-    use the PyDocs sample, labelled by sub-package; the geometry is that of AuthorSTS, whose
-    pairs graded 4 or 5 count as equal in meaning.
+    Words are encoded without a prompt. Clustering and classification use the PyDocs sample,
+    labelled by sub-package; the geometry is that of AuthorSTS, whose pairs graded 4 or 5 count as
+    equal in meaning.
 
     Args:
         encoder: from `load_encoder`.

@@ -12,7 +12,7 @@ import numpy as np
 from qwen3nb.datasets.mirror import load_data, local_data, mirrored
 from qwen3nb.datasets.rows import DataError, named_rows, numbered_json_rows, scored_pair
 from qwen3nb.evaluation.mteb.select import select_tasks
-from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
@@ -67,11 +67,7 @@ class STSScores:
     @classmethod
     def of(cls, pairs: STSPairs, similarities: Sequence[float]) -> STSScores:
         """Correlate the similarity of each pair with its gold score."""
-        names = [f"{index:05d}" for index in range(len(pairs.gold))]
-        per_query = {
-            "cosine": dict(zip(names, similarities, strict=True)),
-            "gold": dict(zip(names, pairs.gold, strict=True)),
-        }
+        per_query = {"cosine": numbered(similarities), "gold": numbered(pairs.gold)}
         spearman, pearson = (
             aggregate(per_query, how=how, columns=("cosine", "gold"))
             for how in ("spearman", "pearson")
@@ -148,8 +144,6 @@ def read_pairs(file: Path) -> STSPairs:
 def evaluate_sts(
     model: Encoder | Path | str,
     data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]],
-    *,
-    seed: int = 0,
 ) -> STSScores:
     """Correlate the cosine similarity of each pair with its gold score.
 
@@ -163,7 +157,6 @@ def evaluate_sts(
         model: an encoder, or its spec.
         data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
             name of a set as for `sts_pairs`, or pairs from either.
-        seed: not used, as no interval draws.
 
     Raises:
         ValueError: unknown set; the message lists the choices.

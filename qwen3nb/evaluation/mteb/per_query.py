@@ -17,12 +17,12 @@ a score such as ``p-MRR``), the record holds MTEB's value, without an interval.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qwen3nb.evaluation.run import SEARCH_TYPES, EvaluationError
-from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
+from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, numbered, reported
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.records.record import Part
 
@@ -176,19 +176,15 @@ def _values(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
     match task.metadata.type:
         case "STS":
             pairs = {"cosine": predicted["cosine_scores"], "gold": part.data["score"]}
-            return {name: _numbered(values, 5) for name, values in pairs.items()}
+            return {name: numbered(values) for name, values in pairs.items()}
         case "Classification":
             count, labels = len(predicted), part.data[task.label_column_name]
             right = (sum(row[i] == label for row in predicted) for i, label in enumerate(labels))
-            return {"accuracy": _numbered((each / count for each in right), 5)}
+            return {"accuracy": numbered(each / count for each in right)}
         case "Clustering":
             levels = scores["v_measures"].values()
-            return {"v_measure": _numbered((value for level in levels for value in level), 2)}
+            return {"v_measure": numbered((value for level in levels for value in level), digits=2)}
     return {}
-
-
-def _numbered(values: Iterable[float], digits: int) -> dict[str, float]:
-    return {f"{index:0{digits}d}": value for index, value in enumerate(values)}
 
 
 def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:

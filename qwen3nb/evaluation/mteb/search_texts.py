@@ -1,8 +1,7 @@
 """The texts behind a record of a search task: its queries, their judgements, its documents.
 
-Records keep ids alone. The texts are read where they are shown, from the data that the task was
-evaluated on, if these are at hand: in the package, in the mirror or in the hub's cache. Nothing is
-downloaded.
+Records keep ids alone. The texts are read from the data that the task was evaluated on, if they are
+in the package, in the mirror or in the hub's cache. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ class DocumentText(NamedTuple):
 
 
 class SearchTexts:
-    """Texts and judgements by the ids that a record has.
-
-    A record of one split and one subset may name its queries with or without them.
-    """
+    """Texts and judgements by the ids that a record has."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
         self._slices = tuple(slices)
@@ -91,9 +87,9 @@ class SearchTexts:
     def _located(self, query: str) -> tuple[Slice | None, str]:
         """Return the slice that a query is of, and its id there."""
         for part in self._slices:
-            if query.startswith(part.prefix) and (part.prefix or len(self._slices) == 1):
+            if query.startswith(part.prefix):
                 return part, query.removeprefix(part.prefix)
-        return (self._slices[0] if len(self._slices) == 1 else None), query
+        return None, query
 
     @cached_property
     def _queries(self) -> dict[str, dict[str, str]]:

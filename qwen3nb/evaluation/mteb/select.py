@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,11 +105,8 @@ def choose_tasks(
 ) -> list[Any]:
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
-    The arguments are those of `select_tasks`; the tier counts if no tasks and no benchmark are
-    given, and the tasks ``all`` are those of MTEB.
-
-    Raises:
-        ValueError: as `select_tasks`.
+    The arguments are those of `select_tasks`, which also says what is refused; the tier counts if
+    no tasks and no benchmark are given, and the tasks ``all`` are those of MTEB.
     """
     return select_tasks(
         names=[] if tasks.strip() == ALL else split_names(tasks),
@@ -153,18 +151,14 @@ def select_tasks(
         origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
         tasks = tier_tasks(tier)
     elif benchmark is not None:
-        known = sorted(each.name for each in mteb.get_benchmarks())
-        if benchmark not in known:
-            raise ValueError(_unknown("benchmark", benchmark, known))
+        _check_known("benchmark", benchmark, (each.name for each in mteb.get_benchmarks()))
         every = mteb.get_benchmark(benchmark).tasks
         tasks = [task for task in every if not names or task.metadata.name in names]
     else:
         tasks = [_named(name) for name in names] or list(mteb.get_tasks())
-    if absent := [each for each in types if each not in {task.metadata.type for task in tasks}]:
-        known = sorted({task.metadata.type for task in mteb.get_tasks()})
-        for each in absent:
-            if each not in known:
-                raise ValueError(_unknown("type", each, known))
+    present = {task.metadata.type for task in tasks}
+    for each in (name for name in types if name not in present):
+        _check_known("type", each, (every.type for every in _metadata()))
     narrowed = bool(languages or splits or subsets)
     tasks = split_groups(tasks) if narrowed else tasks
     tasks = [task for task in tasks if not types or task.metadata.type in types]
@@ -222,17 +216,24 @@ def _named(name: str) -> Any:
     try:
         return mteb.get_task(name)
     except KeyError:
-        known = sorted({task.metadata.name for task in mteb.get_tasks()})
-        raise ValueError(_unknown("task", name, known)) from None
+        _check_known("task", name, (every.name for every in _metadata()))
+        raise
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3)
-    return (
-        f"unknown {what} {name!r}"
-        + (f"; did you mean {' or '.join(near)}?" if near else "")
-        + f" `qwen3nb tasks` lists all {len(known)}"
-    )
+@cache
+def _metadata() -> list[Any]:
+    """The metadata of all tasks of MTEB, which take seconds to list."""
+    return [task.metadata for task in load_library("mteb").get_tasks()]
+
+
+def _check_known(what: str, name: str, names: Iterable[str]) -> None:
+    known = sorted(set(names))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(
+            f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(known)}"
+        ) from None
 
 
 @contextmanager
@@ -263,11 +264,10 @@ def quiet() -> Iterator[None]:
 def limited(task: Any, limit: int) -> Iterator[None]:
     """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
 
-    For search tasks, this limits the queries, and the documents other than those judged for
-    these queries (or listed as their candidates), which are all kept. For other tasks, it
-    limits the rows of the evaluated splits. The draw does not depend on the seed of a run,
-    so every model gets the same data. A limited task is a different, usually easier task: its
-    record has another name, and its scores are comparable only under the same limit.
+    Of search tasks, the queries, and the documents other than those judged for these queries (or
+    listed as their candidates), which are all kept; of others, the rows of the evaluated splits.
+    Every model gets the same data. A limited task is a different, usually easier task: its record
+    has another name, and its scores are comparable only under the same limit.
     """
     if not limit:
         yield

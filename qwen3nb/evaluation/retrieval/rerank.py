@@ -1,23 +1,18 @@
 """Search and rerank, with the first stage as the baseline.
 
-The record of a data set has the per-query scores of the reranked run and of the first
-stage, and the gain. A reranker cannot rank what the first stage missed: the recall of the
-first stage is the ceiling, and an oracle's order of the candidates the upper bound. The run is
-saved next to the record in TREC format, that of the first stage once for all rerankers.
+A record has the per-query scores of the reranked run and of the first stage, and the gain. A
+reranker cannot rank what the first stage missed: the recall of the first stage is the ceiling, and
+an oracle's order of the candidates the upper bound. The run is saved next to the record in TREC
+format, that of the first stage once for all rerankers.
 
-The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of
-the first stage. A second reranker neither loads the data set nor searches it, and needs
-memory for the candidates only, not for millions of other documents.
-
-Queries are scored one by one and journaled, so an interrupted run resumes where it stopped. A
-query that leaves no room for a document is truncated after the document; the record
-counts such queries (``queries_cut``) and names the longest.
+The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of the
+first stage: a second reranker neither loads the data set nor searches it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +35,6 @@ from qwen3nb.evaluation.retrieval.first_stage import (
     stored_stage,
 )
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
-from qwen3nb.hub.session import hub_reachable
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
@@ -70,7 +64,7 @@ from qwen3nb.utils.progress import tqdm
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
-_PLAIN = ("revision", "size", "limit", "parts")  # fields of `Candidates` that are kept as they are
+_PLAIN = ("revision", "size", "limit", "parts")  # fields of `RerankItem` that are kept as they are
 _FORMAT = 1  # of kept candidates; increase when their content changes
 
 
@@ -87,8 +81,7 @@ def rerank(
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
 
-    The first stage of an MTEB task is kept with the candidates, for this and other rerankers. Its
-    run is saved once in ``first_stages``, and records name it with its digest.
+    The first stage's run is saved once in ``first_stages``; records name it with its digest.
 
     Args:
         reranker: from `load_reranker`, or its model spec.
@@ -126,8 +119,8 @@ def rerank(
     def find(part: DataSet | Exception, stage: First) -> Iterator[tuple[Any, RerankItem]]:
         if isinstance(part, Exception):
             raise part
-        loaded = load_candidates(part, stage, depth=depth, limit=limit, reachable=run.reachable)
-        yield from ((model, RerankItem(each)) for each in loaded)
+        loaded = load_candidates(part, stage, depth=depth, limit=limit)
+        yield from ((model, each) for each in loaded)
 
     jobs: list[Any] = []
     for spec, stage in wanted:
@@ -156,29 +149,10 @@ class DataSet:
         return hasattr(self.data, "metadata")
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """A test collection without the documents that the first stage did not retrieve."""
-
-    collection: TestCollection  # queries, qrels, and the texts of the candidates
-    first: FirstStage  # the first stage with its run
-    revision: str  # revision of the whole collection
-    size: dict[str, int]  # numbers of documents and queries of the whole collection
-    limit: int = 0  # the limit that the collection was reduced by, or 0
-    parts: int = 0  # number of collections in its group, or 0
-
-
 def load_candidates(
-    part: DataSet,
-    first: First = "bm25",
-    *,
-    depth: int = 100,
-    limit: int = 0,
-    reachable: Callable[[], bool] = hub_reachable,
-) -> list[Candidates]:
+    part: DataSet, first: First = "bm25", *, depth: int = 100, limit: int = 0
+) -> list[RerankItem]:
     """Load and search one part, unless its candidates are kept; one item per collection.
-
-    For ``limit`` see `limited_collection`; ``reachable`` is `hub_reachable`, perhaps remembered.
 
     Raises:
         DataError: no such first stage, or data that are malformed.
@@ -199,7 +173,7 @@ def load_candidates(
         file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
         if (kept := _read(file)) is not None:
             return kept
-    with hub_access(needs([part.data]) if part.is_task else [], reachable):
+    with hub_access(needs([part.data]) if part.is_task else []):
         collections = _loaded(part)
         parts = part.parts or (len(collections) if collections[0].group else 0)
         searched = []
@@ -209,7 +183,7 @@ def load_candidates(
             size = {"documents": len(collection.documents), "queries": len(collection.queries)}
             texts = {name: collection.documents[name] for name in stage.run.retrieved()}
             cut = replace(collection, documents=texts, candidates=None)
-            searched.append(Candidates(cut, stage, collection.revision, size, limit, parts))
+            searched.append(RerankItem(cut, stage, collection.revision, size, limit, parts))
     if file is not None:
         _write(file, searched)
     return searched
@@ -282,7 +256,7 @@ def _loaded(part: DataSet) -> list[TestCollection]:
     return [replace(each, group=part.group or each.group) for each in collections]
 
 
-def _write(file: Path, kept: list[Candidates]) -> None:
+def _write(file: Path, kept: list[RerankItem]) -> None:
     """Write the candidates; their runs are kept by `first_stage`."""
     names = [each.name for each in fields(TestCollection)]
     rows = [
@@ -297,7 +271,7 @@ def _write(file: Path, kept: list[Candidates]) -> None:
     write_json(file, {"digest": sha256_json(rows), "collections": rows}, indent=None)
 
 
-def _read(file: Path) -> list[Candidates] | None:
+def _read(file: Path) -> list[RerankItem] | None:
     """Read the candidates; None if they are damaged, or without their run."""
     try:
         content = read_json(file)
@@ -312,42 +286,48 @@ def _read(file: Path) -> list[Candidates] | None:
         stage = stored_stage(row["label"], row["recipe"], collection.queries)
         if stage is None:
             return None
-        kept.append(Candidates(collection, stage, **{name: row[name] for name in _PLAIN}))
+        kept.append(RerankItem(collection, stage, **{name: row[name] for name in _PLAIN}))
     return kept
 
 
 @dataclass(frozen=True)
 class RerankItem:
-    """The candidates of one collection."""
+    """A test collection without the documents that the first stage did not retrieve."""
 
-    candidates: Candidates
+    collection: TestCollection  # queries, qrels, and the texts of the candidates
+    first: FirstStage  # the first stage with its run
+    revision: str  # revision of the whole collection
+    size: dict[str, int]  # numbers of documents and queries of the whole collection
+    limit: int = 0  # the limit that the collection was reduced by, or 0
+    parts: int = 0  # number of collections in its group, or 0
 
     @property
     def name(self) -> str:
         """Name of the collection."""
-        return self.candidates.collection.name
+        return self.collection.name
 
     @property
     def key(self) -> str:
         """Name of the collection, its first stage and depth, and the limit."""
-        return self._task().key
+        return self.task.key
 
     @property
     def measures(self) -> tuple[str, ...]:
         """The metrics of rerankings."""
         return RECORDED["reranking"]
 
-    def _task(self, cut: dict[str, int] | None = None) -> TaskInfo:
-        each, collection, first = self.candidates, self.candidates.collection, self.candidates.first
+    @property
+    def task(self) -> TaskInfo:
+        """The task of the record, with what is odd about the data."""
         return TaskInfo(
-            name=f"{collection.name}.{first.label}-{first.recipe['depth']}",
+            name=f"{self.name}.{self.first.label}-{self.first.recipe['depth']}",
             type="Reranking",
-            dataset=collection.name,
-            revision=each.revision,
-            main_metric="MRR@10" if collection.name in _MSMARCO else "nDCG@10",
-            size=each.size,
-            selection=f"limit{each.limit}" if each.limit else "",
-            counts={**collection.counts, **first.counts, **(cut or {})},
+            dataset=self.name,
+            revision=self.revision,
+            main_metric="MRR@10" if self.name in _MSMARCO else "nDCG@10",
+            size=self.size,
+            selection=f"limit{self.limit}" if self.limit else "",
+            counts={**self.collection.counts, **self.first.counts},
         )
 
     def same(self, record: Result, folder: Path) -> bool:
@@ -355,41 +335,34 @@ class RerankItem:
         file = record.path(folder)
         runs = (reranked_run_file(file, record.config), first_run_file(file, record.config))
         return (
-            record.config.get("first") == self.candidates.first.recipe
+            record.config.get("first") == self.first.recipe
             and all(run.is_file() for run in runs)
             and not any(run_problems(file, record))
         )
 
     def evaluate(self, model: Reranker, run: Run, earlier: Result | None) -> Result:
         """Return the record of a reranker; the runs are written."""
-        each, collection, first = self.candidates, self.candidates.collection, self.candidates.first
         if earlier is not None:
-            return with_qrels(earlier, run, collection.qrels)
+            return with_qrels(earlier, run, self.collection.qrels)
         work = Work(model)
-        journal = f"{model.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
-        ranked, counts, longest = score_candidates(
-            model,
-            collection,
-            first.run,
-            journal=Journal(paths.cache() / "rerank" / journal),
-            fresh=run.fresh,
-            show_progress=run.show_progress,
-        )
+        ranked, counts, longest = self.scored(model, run)
         cut = {
             "pairs whose document was cut to the maximum length": counts["cut"],
             "queries cut to leave room for a document": counts["queries_cut"],
         }
+        task = self.task
+        odd = {**task.counts, **{name: count for name, count in cut.items() if count}}
         result = assemble(
             work,
-            self._task({name: count for name, count in cut.items() if count}),
+            replace(task, counts=odd),
             self._per_query(ranked),
             run,
             config={
-                "collection": collection.name,
-                "group": collection.group,
-                "parts": each.parts,
-                "limit": each.limit,
-                "first": first.recipe,
+                "collection": self.name,
+                "group": self.collection.group,
+                "parts": self.parts,
+                "limit": self.limit,
+                "first": self.first.recipe,
                 "counts": counts,
                 "longest_query": longest,
             },
@@ -398,19 +371,63 @@ class RerankItem:
         digest = run_digest(file, ranked, tag=model.label)
         own = write_run(run_path(file, digest), ranked, tag=model.label)
         # The first reranker writes the first stage's run, under a name that has its digest.
-        shared = first_stage_file(run.folder, f"{self.key}-{first.digest[:16]}.trec")
-        if not shared.is_file() or sha256_file(shared) != first.digest:
-            write_run(shared, first.run, tag=first.label)
+        shared = first_stage_file(run.folder, f"{task.key}-{self.first.digest[:16]}.trec")
+        if not shared.is_file() or sha256_file(shared) != self.first.digest:
+            write_run(shared, self.first.run, tag=self.first.label)
         named = {
             "runs": {own.name: digest},
             "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
         }
-        return with_qrels(replace(result, config=result.config | named), run, collection.qrels)
+        result = replace(result, config=result.config | named)
+        return with_qrels(result, run, self.collection.qrels)
+
+    def scored(
+        self, reranker: Reranker, run: Run
+    ) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
+        """Return the run of log-odds, the numbers of pairs, cuts and ties, and the longest query.
+
+        Each query is journaled when it is scored: an interrupted run loses one at most, and a
+        ``fresh`` run scores all again. Of queries cut to leave room for a document, the longest is
+        named with its tokens.
+        """
+        collection, candidates, stats = self.collection, self.first.run.by_name(), reranker.stats
+        name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
+        journal = Journal(paths.cache() / "rerank" / name)
+        log_odds: list[NDArray[np.float64]] = []
+        counts = dict.fromkeys(("pairs", *_COUNTS), 0)
+        longest: dict[str, Any] = {}
+        bar = tqdm(
+            candidates.queries,
+            desc=f"{reranker.label}: {collection.name}",
+            unit="query",
+            disable=not run.show_progress,
+            leave=False,
+        )
+        for query in bar:
+            documents, text = candidates.listed(query), collection.queries[query]
+            texts = [collection.documents[document] for document in documents]
+            key = sha256_json([text, documents, texts])
+            done: dict[str, Any] | None = None if run.fresh else journal.get(key)
+            if done is None:
+                before = {name: getattr(stats, name) for name in _COUNTS}
+                scores = reranker.score(text, texts).log_odds.tolist()
+                counted = {name: getattr(stats, name) - before[name] for name in _COUNTS}
+                done = {"log_odds": scores, **counted}
+                journal.add(key, done)
+            log_odds.append(np.array(done["log_odds"], dtype=np.float64))
+            counts["pairs"] += len(log_odds[-1])
+            for each in _COUNTS:
+                counts[each] += done.get(each, 0)
+            tokens = reranker.query_length(text) if done.get("queries_cut") else 0
+            if tokens > longest.get("tokens", 0):
+                longest = {"query": query, "tokens": tokens}
+        scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
+        return scored, counts, longest
 
     def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
         """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
-        qrels, base = self.candidates.collection.qrels, self.candidates.first.run
-        recall = f"Recall@{self.candidates.first.recipe['depth']}"
+        qrels, base = self.collection.qrels, self.first.run
+        recall = f"Recall@{self.first.recipe['depth']}"
         grades = (qrels[query].get(name, 0) for query in base for name in base.listed(query))
         oracle = replace(base, scores=np.fromiter(grades, np.float64, len(base.scores)))
         columns = dict(score_run(qrels, reranked, self.measures, zeros=True))
@@ -424,58 +441,6 @@ class RerankItem:
             columns[f"oracle {metric}"] = best[metric]
         columns[f"first {recall}"] = first[recall]
         return columns
-
-
-def score_candidates(
-    reranker: Reranker,
-    collection: TestCollection,
-    first: RunArrays,
-    *,
-    journal: Journal,
-    fresh: bool = False,
-    show_progress: bool = True,
-) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
-    """Score all candidates of a first stage's run.
-
-    Each query is journaled when it is scored, so an interrupted run loses one query at most; with
-    ``fresh``, all are scored again. Memory holds the log-odds of all pairs as one array, and the
-    texts and scores of one query.
-
-    Returns:
-        The run of log-odds; the number of pairs, and of truncations and ties among them; the
-        longest query that was cut, with its tokens, or an empty mapping.
-    """
-    candidates, stats = first.by_name(), reranker.stats
-    log_odds: list[NDArray[np.float64]] = []
-    counts = dict.fromkeys(("pairs", *_COUNTS), 0)
-    longest: dict[str, Any] = {}
-    bar = tqdm(
-        candidates.queries,
-        desc=f"{reranker.label}: {collection.name}",
-        unit="query",
-        disable=not show_progress,
-        leave=False,
-    )
-    for query in bar:
-        documents, text = candidates.listed(query), collection.queries[query]
-        texts = [collection.documents[document] for document in documents]
-        key = sha256_json([text, documents, texts])
-        done: dict[str, Any] | None = None if fresh else journal.get(key)
-        if done is None:
-            before = {name: getattr(stats, name) for name in _COUNTS}
-            scores = reranker.score(text, texts).log_odds.tolist()
-            counted = {name: getattr(stats, name) - before[name] for name in _COUNTS}
-            done = {"log_odds": scores, **counted}
-            journal.add(key, done)
-        log_odds.append(np.array(done["log_odds"], dtype=np.float64))
-        counts["pairs"] += len(log_odds[-1])
-        for each in _COUNTS:
-            counts[each] += done.get(each, 0)
-        tokens = reranker.query_length(text) if done.get("queries_cut") else 0
-        if tokens > longest.get("tokens", 0):
-            longest = {"query": query, "tokens": tokens}
-    scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
-    return scored, counts, longest
 
 
 def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
@@ -506,9 +471,8 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row per data set, with every metric of the records, and the mean of each metric.
 
-    A group (CQADupStack) counts once, with the mean of its parts, or None unless all of them are
-    there. If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for
-    BEIR.
+    A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing. A
+    second mean leaves MS MARCO out, if it is one of several, as is usual for BEIR.
     """
     parts: dict[str, list[Result]] = {}
     for result in results:

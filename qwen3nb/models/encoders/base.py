@@ -36,7 +36,7 @@ from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.progress import EncodingProgress
-from qwen3nb.models.kinds.prompts import ROLES, prompt_for, sentence_settings
+from qwen3nb.models.kinds.prompts import FILE, ROLES, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
@@ -391,7 +391,7 @@ def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> di
     if given is not None or source.folder is None:
         return {"normalize": unit}
     usual = "cosine" if unit else "dot"
-    fields = sentence_settings(source.folder)
+    fields = source.folder.object(FILE)
     cosine = "cosine" if fields or source.kind.cosine else usual
     stored = fields.get("similarity_fn_name") or cosine
     if stored not in ("cosine", "dot"):

@@ -43,9 +43,12 @@ from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.markdown import code, escaped
+from qwen3nb.utils.secrets import known_secrets
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
+
+    from qwen3nb.extraction.extract import Extraction
 
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # MTEB's names of metrics, those in the first row with a cut-off.
@@ -122,6 +125,50 @@ def card_text(
     stated = stated_facts(source_folder(provenance), facts, license=license)
     front = front_matter(folder, _of_model(folder, results), stated, name=provenance["label"])
     return f"---\n{front}\n---\n\n{body}"
+
+
+def extract(
+    checkpoint: Path | str,
+    output: Path | str,
+    *,
+    facts: Path | str | None = None,
+    license: str = "",
+    hub_id: str = "",
+    **options: Any,
+) -> Extraction:
+    """Write the encoder of ``checkpoint`` to the directory ``output``, verified and described.
+
+    Its README is the whole model card; `qwen3nb card` writes it again once there are results.
+
+    Args:
+        checkpoint: a folder with ``config.json``, weights and a tokenizer.
+        output: the directory to create; an earlier export is replaced after verification.
+        facts: a TOML file with what only the authors know; see
+            `qwen3nb.report.card.facts.Facts`.
+        license: the licence if neither the facts nor the files of the training state one.
+        hub_id: the model's id on the hub, for the card's examples.
+        options: of `qwen3nb.extraction.extract.extract_encoder`: ``label``, ``allow``,
+            ``onnx``, ``show_progress``, and those of `qwen3nb.extraction.export.ExportOptions`,
+            such as ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``,
+            ``append_eos``.
+
+    Raises:
+        CheckpointError: the checkpoint is invalid, or the export does not reproduce its
+            source. ``output`` is then left unchanged.
+        ValueError: an unknown choice, or an invalid fact.
+    """
+    from qwen3nb.extraction.extract import extract_encoder  # loads torch
+
+    file = None if facts is None else Path(facts)
+    stated_facts(None, file, license=license)  # refused before anything is written
+    name = loaded_name(Path(output), hub_id)
+
+    def described(folder: Path) -> str:
+        card = card_text(folder, [], facts=file, license=license, hub_id=hub_id, name=name)
+        known_secrets().refuse(card, where=str(Path(output) / "README.md"))
+        return card
+
+    return extract_encoder(checkpoint, output, describe=described, **options)
 
 
 def loaded_name(folder: Path, hub_id: str) -> str:
@@ -255,10 +302,19 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
     from huggingface_hub import EvalResult
 
     for result in results:
-        task = result.task
-        for subset, split, metric, value in _scores(result):
+        task, main = result.task, result.task.main_metric
+        scores = [(part.subset, part.split, main, part.score) for part in result.parts]
+        if not scores:
+            subset, split = (
+                names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)
+            )
+            listed = {main: result.main} | result.metrics  # the main one first
+            scores = [(subset, split, metric, score) for metric, score in listed.items()]
+        for subset, split, metric, score in scores:
+            if score.value is None:
+                continue
             # MTEB's name of a metric; one that MTEB itself has reported stays as it is.
-            own = task.mteb.metric if task.mteb and metric == task.main_metric else ""
+            own = task.mteb.metric if task.mteb and metric == main else ""
             name, _, cut = metric.partition("@")
             named = f"{_AT[name]}_at_{cut}" if cut.isdecimal() and name in _AT else ""
             theirs = own or named or _NAMES.get(metric, metric)
@@ -273,25 +329,10 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
                 dataset_revision=task.revision,
                 metric_type=theirs,
                 metric_name=theirs,
-                metric_value=value,
+                metric_value=score.value,
                 source_name="MTEB" if task.mteb else None,
                 source_url="https://github.com/embeddings-benchmark/mteb" if task.mteb else None,
             )
-
-
-def _scores(result: Result) -> Iterator[tuple[str | None, str | None, str, float]]:
-    """Yield subset, split, metric and value of each score, the main one first."""
-    task = result.task
-    for part in result.parts:
-        if part.score.value is not None:
-            yield part.subset, part.split, task.main_metric, part.score.value
-    if not result.parts:
-        subset, split = (
-            names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)
-        )
-        for metric, score in ({task.main_metric: result.main} | result.metrics).items():
-            if score.value is not None:
-                yield subset, split, metric, score.value
 
 
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:

@@ -54,10 +54,9 @@ def query_table(
     for result in sorted(searched, key=lambda each: each.task.size["documents"]):
         if not _affordable(model, result.task.size["documents"]):
             return None
-        for each in data:
-            collection = _collection(each, result, limit)
-            if collection is not None:
-                return _query_table(model, collection, result, query)
+        collections = (_collection(each, result, limit) for each in data)
+        if (collection := next(filter(None, collections), None)) is not None:
+            return _query_table(model, collection, result, query)
     return None
 
 
@@ -71,15 +70,12 @@ def _affordable(model: Any, documents: int) -> bool:
 def _collection(source: Any, result: Result, limit: int) -> TestCollection | None:
     """Return the test collection of a record, if ``source`` has it and its data are here."""
     if isinstance(source, str):
-        collections = find_collections(source)
-    elif task_key(source, limit=limit) == result.task.key and _here(source):
-        with _loaded(source, limit):
-            collections = find_collections(source)
-            named = [replace(each, name=result.task.key) for each in collections]
-            return named[0] if len(named) == 1 else None
-    else:
+        return next((c for c in find_collections(source) if c.name == result.task.key), None)
+    if task_key(source, limit=limit) != result.task.key or not _here(source):
         return None
-    return next((each for each in collections if each.name == result.task.key), None)
+    with _loaded(source, limit):
+        named = [replace(each, name=result.task.key) for each in find_collections(source)]
+        return named[0] if len(named) == 1 else None
 
 
 def _here(task: Any) -> bool:
@@ -116,8 +112,7 @@ def _scores(model: Any, collection: TestCollection, text: str) -> dict[str, floa
         close = model.similarity(model.encode([text], role="query"), rows)[0]
         return dict(zip(documents, close.tolist(), strict=True))
     model.index([{"id": name, "text": each} for name, each in documents.items()])
-    ranked = model.search([{"id": "q", "text": text}], top_k=len(documents))["q"]
-    return {name: float(score) for name, score in ranked.items()}
+    return dict(model.search([{"id": "q", "text": text}], top_k=len(documents))["q"])
 
 
 def _query_table(model: Any, collection: TestCollection, result: Result, query: str) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,12 +17,21 @@ from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import effect_text, plural, short_task
 from qwen3nb.report.render.home import task_anchor
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
+
+_COLUMNS = (
+    "task\nmetric",
+    "score\n95 % interval",
+    "Δ to the baseline\n95 % interval",
+    "baseline\nscore",
+    "p\ncorrected",
+    "n",
+)
 
 
 def scores_table(
@@ -36,12 +46,13 @@ def scores_table(
     tables = []
     for kind in sorted({each.type for each in scores}):
         own = [each for each in scores if each.type == kind]
-        plural = "s" if len(own) > 1 else ""
-        tables.append((f"{kind} ({len(own)} task{plural})", _table(own, f"scores-{kind}", kind)))
+        title = f"{kind} ({plural(len(own), 'task')})"
+        tables.append((title, _table(own, f"scores-{kind}", kind)))
     if skipped:
         caption = "Tasks that the model cannot do."
         rows = map(_skipped, skipped, skipped.values())
-        tables.append(("Not applicable", Table.of(rows, name="scores-none", caption=caption)))
+        table = Table.of(rows, _COLUMNS, name="scores-none", caption=caption)
+        tables.append(("Not applicable", table))
     return Sections(tuple(tables))
 
 
@@ -62,49 +73,33 @@ def _table(
         )
     model = scores[0].model if scores else "the model"
     tasks = f"the {kind} tasks" if kind else "every task"
+    rows = [*map(_row, scores), *(_skipped(*each) for each in (skipped or {}).items())]
     return Table.of(
-        [*map(_row, scores), *(_skipped(*each) for each in (skipped or {}).items())],
+        rows,
+        _COLUMNS if rows else (),
         note=f"{note}.",
         name=name,
         caption=f"Scores of {model} on {tasks}, each with its paired difference from a baseline.",
     )
 
 
-def _row(each: AgainstBaseline) -> dict[str, Any]:
+def _row(each: AgainstBaseline) -> tuple[Any, ...]:
     link = "" if each.type == MEAN else f"#{task_anchor(each.task)}"
-    row = {
-        "task\nmetric": (short_task(each.task), each.metric),
-        "score\n95 % interval": number(each.score, link=link),
-        "Δ to the baseline\n95 % interval": (None, each.why),
-        "baseline\nscore": each.reference or None,
-        "p\ncorrected": None,
-        "n": Cell(f"{each.score.n} {each.unit}", value=each.score.n),
-    }
-    if each.difference is None:
-        return row
-    return row | {
-        "Δ to the baseline\n95 % interval": number(
-            each.difference,
-            "+.3f",
-            interval=each.interval,
-            detail="(no interval)",
-            strong=each.significant,
-        ),
-        "baseline\nscore": (each.reference, number_text(each.other)),
-        "p\ncorrected": Cell(
-            p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value
-        ),
-    }
+    change: Any = (None, each.why)
+    baseline: Any = each.reference or None
+    p: Any = None
+    if each.difference is not None:
+        ends: dict[str, Any] = {"interval": each.interval, "detail": "(no interval)"}
+        change = number(each.difference, "+.3f", strong=each.significant, **ends)
+        baseline = (each.reference, number_text(each.other))
+        p = Cell(p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value)
+    n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
+    task = (short_task(each.task), each.metric)
+    return task, number(each.score, link=link), change, baseline, p, n
 
 
-def _skipped(task: str, reason: str) -> dict[str, Any]:
-    return {
-        "task\nmetric": short_task(task),
-        "score\n95 % interval": ("not applicable", reason),
-        **dict.fromkeys(
-            ("Δ to the baseline\n95 % interval", "baseline\nscore", "p\ncorrected", "n")
-        ),
-    }
+def _skipped(task: str, reason: str) -> tuple[Any, ...]:
+    return short_task(task), ("not applicable", reason), *[None] * 4
 
 
 def terminal_table(
@@ -146,13 +141,18 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
     """Return a row of a forest plot per task with a difference; significant ones are filled."""
     compared = [each for each in scores if each.difference is not None]
     one = len({each.baseline for each in compared}) == 1
-    rows = []
-    for each in compared:
-        low, high = each.interval or (None, None)
-        note = "" if one else f"to {each.reference}"
-        label, clear = short_task(each.task), each.significant
-        rows.append(ForestRow(label, each.difference, low, high, note=note, clear=clear))
-    return rows
+    return [
+        ForestRow(
+            short_task(each.task),
+            each.difference,
+            low,
+            high,
+            note="" if one else f"to {each.reference}",
+            clear=each.significant,
+        )
+        for each in compared
+        for low, high in [each.interval or (None, None)]
+    ]
 
 
 def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
@@ -204,29 +204,26 @@ def _one_task(each: AgainstBaseline) -> str:
 
 
 def _effect(each: AgainstBaseline) -> str:
-    p = "" if each.p_value is None else f", p {p_value_text(each.p_value, relation=True)}"
-    ends = interval_text(each.interval, absent="(no interval)")
-    return f"{each.difference:+.3f} {ends}{p}, n = {each.score.n}"
+    change = each.difference or 0.0
+    effect = effect_text(change, each.interval, each.p_value, absent="(no interval)")
+    return f"{effect}, n = {each.score.n}"
 
 
 def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
-    sides = {
-        verdict: [each for each in own if each.verdict == verdict]
-        for verdict in ("better", "worse", "not shown")
-    }
-    better, worse, open_ones = (len(each) for each in sides.values())
-    n = len(own)
-    first, second = ("better", "worse") if better >= worse else ("worse", "better")
-    largest = max(sides[first] or own, key=lambda each: abs(each.difference or 0.0))
+    n, counts = len(own), Counter(each.verdict for each in own)
+    open_ones = counts["not shown"]
+    first, second = sorted(("better", "worse"), key=lambda verdict: -counts[verdict])
+    sides = [each for each in own if each.verdict == first] or own
+    largest = max(sides, key=lambda each: abs(each.difference or 0.0))
     which = f"(the largest, on {short_task(largest.task)}: {_effect(largest)})."
-    if not better and not worse:
+    if open_ones == n:
         tasks = "either of the two" if n == 2 else f"any of the {n}"
         words = f"No difference between {model} and {baseline} is shown on {tasks} tasks compared"
         return f"{words} with it {which}"
-    count = len(sides[first])
+    count = counts[first]
     tasks = f"{count} of {n}" if count < n else "both" if n == 2 else f"all {n}"
     text = f"{model} is {first} than {baseline} on {tasks} tasks compared with it"
-    text += f" by a significant paired difference, {second} on {len(sides[second]) or 'none'}"
+    text += f" by a significant paired difference, {second} on {counts[second] or 'none'}"
     if open_ones:
         text += f"; on {'one' if open_ones == 1 else open_ones} no difference is shown"
     return f"{text} {which}"

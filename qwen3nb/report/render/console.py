@@ -12,6 +12,7 @@ from rich.text import Text
 
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.forest_plot import ForestRow
+from qwen3nb.report.render.format import effect_text
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.terminal import coloured, visible
 
@@ -68,10 +69,7 @@ def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[
     shown = [(row, row.value) for row in rows if row.value is not None]
     if not shown:
         return []
-    numbers = []
-    for row, value in shown:
-        span = "" if row.low is None or row.high is None else f" [{row.low:+.3f}, {row.high:+.3f}]"
-        numbers.append(f"{value:+.3f}{span}  {row.note}".rstrip())
+    numbers = [f"{effect_text(value, row.ends)}  {row.note}".rstrip() for row, value in shown]
     longest = min(max(len(row.label) for row, _ in shown), _LABEL)
     room = width - max(map(len, numbers)) - 4
     columns = max(_LEAST, min(_MOST, room - longest))
@@ -86,8 +84,8 @@ def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[
     for (row, value), text in zip(shown, numbers, strict=True):
         bar = [" "] * columns
         bar[zero] = "│"
-        if row.low is not None and row.high is not None:
-            first, last = column(row.low), column(row.high)
+        if row.ends:
+            first, last = map(column, row.ends)
             bar[first : last + 1] = ["─"] * (last + 1 - first)
             bar[zero] = "┼" if first <= zero <= last else "│"
         bar[column(value)] = "○" if row.clear is False else "●"

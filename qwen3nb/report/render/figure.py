@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled
@@ -24,8 +24,12 @@ from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
+    import matplotlib.axes
+    import matplotlib.figure
+
+# Types of matplotlib, which is imported to draw only.
+Axes: TypeAlias = "matplotlib.axes.Axes"
+MplFigure: TypeAlias = "matplotlib.figure.Figure"
 
 # After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darkened
 # so that each has a contrast of 3 with both a white and a dark page.
@@ -210,13 +214,7 @@ class Figure:
         label = html.escape(_line(self.alt or self.caption), quote=True)
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
-    def save(
-        self,
-        path: Path | str,
-        *,
-        columns: int = 0,
-        paper: str = "plain",
-    ) -> Path:
+    def save(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
         Once `figure` or `axes` has been used, that matplotlib figure is saved: at its own

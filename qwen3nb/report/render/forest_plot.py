@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
     SMALL,
     Figure,
+    MplFigure,
     draw_estimate,
     grid,
+    panels,
     plain,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class ForestRow:
     note: str = ""  # shown after the numbers, such as ``n = 260``; without a value, the reason
     clear: bool | None = None  # filled; by default, if the interval excludes the line of no effect
     marker: str = "o"  # tells models apart without colour
+
+    @property
+    def ends(self) -> Interval | None:
+        """The interval, if there is one."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 def forest_figure(
@@ -64,30 +69,21 @@ def forest_figure(
 def _draw(
     rows: Sequence[ForestRow], xlabel: str, zero: float | None, number: str, width: float
 ) -> MplFigure:
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
     narrow, upwards = width < 5, rows[::-1]
-    figure, axis = plt.subplots(figsize=(width, 0.21 * len(rows) + 0.75))
+    figure, (axis,), _ = panels(1, width, height=0.21 * len(rows) + 0.75)
     if zero is not None:
         axis.axvline(zero, color=GREY, linewidth=1)
     for height, row in enumerate(upwards):
         if row.value is None:
             continue
-        ends = None if row.low is None or row.high is None else (row.low, row.high)
-        clear = row.clear
+        ends, clear = row.ends, row.clear
         if clear is None:
             clear = zero is None or ends is None or not ends[0] <= zero <= ends[1]
-        draw_estimate(
-            axis,
-            height,
-            row.value,
-            ends,
-            color=row.color or COLORS[0],
-            marker=row.marker,
-            filled=clear,
-            alpha=1.0 if clear else 0.6,
-        )
+        look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
+        look |= {"filled": clear, "alpha": 1.0 if clear else 0.6}
+        draw_estimate(axis, height, row.value, ends, **look)
     axis.set_ylim(-0.6, len(rows) - 0.4)
     axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
     axis.set_xlabel(plain(xlabel, most=90))
@@ -109,7 +105,7 @@ def _numbers(row: ForestRow, number: str, *, short: bool = False) -> str:
     if row.value is None:
         return plain(row.note or "no value", most=most)
     text = f"{row.value:{number}}"
-    if not short and row.low is not None and row.high is not None:
+    if not short and row.ends:
         text += f" [{row.low:{number}}, {row.high:{number}}]"
     note = f"  {row.note}" if row.note and not short else ""
     return plain(text.replace("-", "−") + note, most=most)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from qwen3nb.utils.format import minus_signs
 
-_STYLE = Path(__file__).with_name("notebook.css")
 _TAG = "<style data-q>"
 _WORDS = 8  # of a caption that becomes an id
 
@@ -46,4 +45,4 @@ def unstyled(page: str) -> str:
 
 @functools.cache
 def _style() -> str:
-    return _STYLE.read_text(encoding="utf-8")
+    return Path(__file__).with_name("notebook.css").read_text(encoding="utf-8")

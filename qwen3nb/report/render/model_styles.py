@@ -58,13 +58,12 @@ def model_styles(labels: Iterable[str]) -> dict[str, ModelStyle]:
     folders = (folder.parent.name for folder in paths.results().glob("*/seed_*"))
     known = (re.sub(r"-[0-9a-f]{8}$", "", name) for name in folders)
     everyone = sorted({*known, *wanted} - set(_FIXED))
-    colors = _spread(everyone, _FREE)
-    markers = _spread(everyone, _MARKERS)
-    styles = {
+    looks = zip(everyone, _spread(everyone, _FREE), _spread(everyone, _MARKERS), strict=True)
+    styles = _FIXED | {
         label: ModelStyle(_shade(color, turn) if turn else color, marker)
-        for label, (color, turn), (marker, _) in zip(everyone, colors, markers, strict=True)
+        for label, (color, turn), (marker, _) in looks
     }
-    return {label: _FIXED.get(label) or styles[label] for label in wanted}
+    return {label: styles[label] for label in wanted}
 
 
 def model_colors(labels: Iterable[str]) -> dict[str, str]:

@@ -12,9 +12,8 @@ from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import interval_text, p_value_text
 
 if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.ablation_effects import Effect
@@ -52,10 +51,6 @@ def _name(kind: str, task: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", f"{kind}-{short_task(task)}").strip("-")
 
 
-def _on(task: str) -> str:
-    return f", on {short_task(task)}" if task else ""
-
-
 def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Table:
     """The effect of each option, with interval and corrected p-value.
 
@@ -64,6 +59,7 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         task: name of the task, for the caption.
         kind: start of the table's name, where a page has several.
     """
+    on = f", on {short_task(task)}" if task else ""
     return Table.of(
         (
             {
@@ -84,12 +80,13 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         f"the combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
         f"two-sided paired permutation test, Holm over these {len(effects)}.",
         name=f"{_name(kind, task)}-tested",
-        caption=f"Effect of each setting compared with the reference{_on(task)}.",
+        caption=f"Effect of each setting compared with the reference{on}.",
     )
 
 
 def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Figure:
     """A forest plot of the effects, with the arguments of `effects_table`."""
+    on = f", on {short_task(task)}" if task else ""
     factors = list(dict.fromkeys(each.factor for each in effects))
     rows = [
         ForestRow(
@@ -107,7 +104,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         rows,
         xlabel="mean paired difference over queries, with 95 % interval",
         name=_name(kind, task),
-        caption=f"Effect of each option{_on(task)}: paired over n = "
+        caption=f"Effect of each option{on}: paired over n = "
         f"{effects[0].estimate.n if effects else 0} queries, each averaged "
         "over the combinations of the other options, with 95 % intervals "
         f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
@@ -121,31 +118,24 @@ def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
     Args:
         measured: effects per task, from `effects`.
     """
-    sentences = [_on_task(task, effects) for task, effects in measured.items() if effects]
+    sentences = []
+    for task, effects in measured.items():
+        ordered = sorted(effects, key=lambda each: -abs(each.estimate.difference))
+        if not ordered:
+            continue
+        shown = [_effect(each) for each in ordered if each.significant]
+        rest = len(ordered) - len(shown)
+        others = f"; the other {rest} show none" if rest > 1 else "; the other one shows none"
+        words = "no setting has an effect that is more than noise; the largest difference: "
+        words += _effect(ordered[0])
+        if shown:
+            words = f"{len(shown)} of {len(ordered)} settings have an effect: {'; '.join(shown)}"
+            words += others if rest else ""
+        about = f"{ordered[0].estimate.n} queries, Holm over {len(ordered)}"
+        sentences.append(f"On {short_task(task)} ({about}), {words}.")
     return Conclusion(" ".join(sentences) or "No two settings were compared.")
 
 
-def _on_task(task: str, effects: Sequence[Effect]) -> str:
-    """The effects on one task, the largest first."""
-    ordered = sorted(effects, key=lambda each: -abs(each.estimate.difference))
-    shown = [each for each in ordered if each.significant]
-    about = f"On {short_task(task)} ({ordered[0].estimate.n} queries, Holm over {len(ordered)})"
-    if not shown:
-        return (
-            f"{about}, no setting has an effect that is more than noise; the largest difference: "
-            f"{_effect(ordered[0])}."
-        )
-    rest = len(ordered) - len(shown)
-    others = f"; the other {rest} show none" if rest > 1 else "; the other one shows none"
-    return (
-        f"{about}, {len(shown)} of {len(ordered)} settings have an effect: "
-        f"{'; '.join(map(_effect, shown))}{others if rest else ''}."
-    )
-
-
 def _effect(each: Effect) -> str:
-    size = f"{each.estimate.difference:+.3f} {interval_text(each.estimate.interval, absent='')}"
-    return (
-        f"{each.level} instead of {each.reference} ({each.factor}), {size.strip()}, "
-        f"p {p_value_text(each.p_value, relation=True)}"
-    )
+    effect = effect_text(each.estimate.difference, each.estimate.interval, each.p_value)
+    return f"{each.level} instead of {each.reference} ({each.factor}), {effect}"

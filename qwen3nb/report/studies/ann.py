@@ -12,22 +12,18 @@ from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.format import effect_text, plural, short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
-
-    from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
+    from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite
 
 _MARKERS = "os^DvP"
 _ENOUGH = 0.95  # recall of an index that replaces exact search
 
 
-def _mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
+def _mean_of(values: Mapping[str, float]) -> Aggregate:
     """Mean over queries with its interval."""
     return aggregate({"value": values}, how="mean", columns=("value",))
 
@@ -55,42 +51,38 @@ def _recall_and_speed(point: AnnPoint, which: int = 0) -> tuple[float, float]:
     return _mean(point.recall), point.speeds[which].qps
 
 
-def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
+def ann_table(suite: AnnSuite) -> Table:
     """A row per index and setting; those on the frontier at the first thread count are bold."""
     best = set(frontier([_recall_and_speed(point) for point in suite.points]))
     singles = min(s.singles for point in suite.points for s in point.speeds)
+    threads = plural(suite.points[0].speeds[0].threads, "thread")
     return Table.of(
-        (_row(point, suite, _recall_and_speed(point) in best, seed) for point in suite.points),
+        (_row(point, suite, _recall_and_speed(point) in best) for point in suite.points),
         note=f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
         f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents at "
         "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
         f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
         f"serialised index. Intervals: 95 %, {interval_words(['widened'])}, over queries. Bold: "
-        f"no other index is both faster ({_threads(suite.points[0].speeds[0].threads)}, batch) and "
-        "better.",
+        f"no other index is both faster ({threads}, batch) and better.",
         name="ann",
         caption=f"Every index and setting: recall@{suite.k}, speed, size, and nDCG@10 with its "
         f"paired difference from exact search over n = {suite.queries:,} queries.",
     )
 
 
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' * (count > 1)}"
-
-
-def _row(point: AnnPoint, suite: AnnSuite, best: bool, seed: int) -> dict[str, Any]:
+def _row(point: AnnPoint, suite: AnnSuite, best: bool) -> dict[str, Any]:
     where = "" if point.device == "cpu" else f", {point.device}"
     made = f"{point.made}{where}" if point.made.lower() != point.name else ""
     speeds: dict[str, Any] = {}
     for speed in point.speeds:
-        on = _threads(speed.threads)
+        on = plural(speed.threads, "thread")
         speeds[f"single query, ms\n{on}: median, 95 %"] = (f"{speed.p50:.3f}", f"{speed.p95:.3f}")
         bold = best and speed is point.speeds[0]
         speeds[f"queries/s\n{on}"] = Cell(f"{speed.qps:,.0f}", strong=bold)
     change = _effect(_paired(point.ndcg, suite.exact))
     return {
         "index": (point.name, made),
-        f"recall@{suite.k}": number(_mean_of(point.recall, seed=seed), strong=best),
+        f"recall@{suite.k}": number(_mean_of(point.recall), strong=best),
         **speeds,
         "build s\n1 thread": f"{point.build_seconds:.2g}",
         "MiB": f"{point.size / 2**20:.2f}",
@@ -104,7 +96,7 @@ def _paired(ours: Mapping[str, float], theirs: Mapping[str, float]) -> MeanDiffe
 
 
 def _effect(paired: MeanDifference) -> str:
-    return f"{paired.difference:+.3f} {interval_text(paired.interval, absent='(no interval)')}"
+    return effect_text(paired.difference, paired.interval, absent="(no interval)")
 
 
 def ann_figure(suite: AnnSuite) -> Figure:
@@ -147,8 +139,7 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
         points = [point for point in suite.points if point.family == family]
         recalls, speeds = zip(*(_recall_and_speed(point, which) for point in points), strict=True)
         color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
-        parameter = points[0].parameter
-        name = plain(f"{family} ({parameter})" if parameter else family)
+        name = plain(f"{family} ({points[0].parameter})" if points[0].parameter else family)
         axis.plot(recalls, speeds, c=color, marker=marker, ms=4.5, lw=1, label=name)
         for point, speed in zip(points, speeds, strict=True):
             mean = _mean_of(point.recall)
@@ -157,11 +148,11 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axis.set_xlabel(f"recall@{suite.k}")
-    axis.set_title(_threads(suite.points[0].speeds[which].threads))
+    axis.set_title(plural(suite.points[0].speeds[which].threads, "thread"))
     grid(axis, which="both")
 
 
-def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
+def compression_table(suite: AnnSuite) -> Table:
     """A row per kind and dimension: bytes, nDCG@10, and its loss."""
     full = suite.compressed[0]
     return Table.of(
@@ -170,7 +161,7 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
                 "dimensions": each.dimension,
                 "vectors": each.kind,
                 "bytes per document": (f"{each.size:,}", f"1/{full.size / each.size:.3g}"),
-                "nDCG@10": _mean_of(each.ndcg, seed=seed),
+                "nDCG@10": _mean_of(each.ndcg),
                 "Δ to full float32": None if each is full else tuple(effect.split(" ", 1)),
             }
             for each in suite.compressed
@@ -186,17 +177,15 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     )
 
 
-def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
+def compression_figure(suite: AnnSuite) -> Figure:
     """nDCG@10 by bytes per document, one line per kind, with intervals over queries."""
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
-        figure, axis = plt.subplots(figsize=(width, 2.6))
+        figure, (axis,), _ = panels(1, width, height=2.6)
         for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
             points = [each for each in suite.compressed if each.kind == kind]
             sizes = [each.size for each in points]
-            means = [_mean_of(each.ndcg, seed=seed) for each in points]
+            means = [_mean_of(each.ndcg) for each in points]
             low, high = ([getattr(m, end) or 0.0 for m in means] for end in ("low", "high"))
             values = [mean.value or 0.0 for mean in means]
             color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
@@ -235,17 +224,14 @@ def _faster(suite: AnnSuite) -> str:
     if not good:
         return f"{where}, no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
     best = max(good, key=lambda each: each.speeds[0].qps)
-    speed = best.speeds[0].qps
-    quality = (
-        f"recall@{suite.k} {_mean(best.recall):.3f} and nDCG@10 "
-        f"{_effect(_paired(best.ndcg, suite.exact))} to exact search"
-    )
+    effect, speed = _effect(_paired(best.ndcg, suite.exact)), best.speeds[0].qps
+    quality = f"recall@{suite.k} {_mean(best.recall):.3f} and nDCG@10 {effect} to exact search"
     if exact is None:
         return f"{where}, {best.name} is the fastest index with {quality}: {speed:,.0f} queries/s."
     base = exact.speeds[0].qps
     if speed > base:
-        ratio = speed / base
-        return f"{where}, {best.name} answers {ratio:.1f} times as many queries/s, with {quality}."
+        faster = f"answers {speed / base:.1f} times as many queries/s"
+        return f"{where}, {best.name} {faster}, with {quality}."
     return (
         f"{where}, no index with a recall@{suite.k} of {_ENOUGH:g} is faster than exact "
         f"search ({base:,.0f} queries/s); the next, {best.name}, has {quality}."
@@ -269,14 +255,10 @@ def _smaller(suite: AnnSuite) -> str:
         least, effect = max(zip(rest, effects, strict=True), key=lambda pair: pair[1].difference)
         return (
             "All smaller vectors lose significantly (corrected by Holm's method over them), the "
-            f"least {_form(least)}: {_effect(effect)}."
+            f"least {least.kind} of {least.dimension} dimensions: {_effect(effect)}."
         )
     small, effect = min(kept, key=lambda pair: pair[0].size)
     return (
         f"No loss is shown down to {small.size:,} bytes per document instead of {full.size:,} "
-        f"({_form(small)}: {_effect(effect)}, n = {suite.queries})."
+        f"({small.kind} of {small.dimension} dimensions: {_effect(effect)}, n = {suite.queries})."
     )
-
-
-def _form(each: Compressed) -> str:
-    return f"{each.kind} of {each.dimension} dimensions"

@@ -17,7 +17,6 @@ _WORDS = {
     "score coverage": "share of 95 % intervals of a score that contain the true one",
     "power": "share of samples in which the t-test detects the minimum detectable effect",
 }
-_INTERVALS = ("coverage", "score coverage")
 # The methods that pages use, and what is said of them.
 _CLAIMS = {
     "false positives": "The permutation test finds a difference where there is none in at most",
@@ -83,16 +82,13 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
         _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
         for kind in _CLAIMS
     )
-    under_skew = ""
-    if skewed:
-        worst = max(skewed, key=lambda each: each.share)
-        under_skew = (
-            "Where rare large wins balance many small losses, differences are not symmetric, as "
+    for worst in sorted(skewed, key=lambda each: each.share)[-1:]:
+        first += (
+            " Where rare large wins balance many small losses, differences are not symmetric, as "
             f"it assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.process}, n = "
             f"{worst.n}). Pages say where unseen queries could turn the sign."
         )
-    words = [first, under_skew, *rest, _others(every)]
-    return Conclusion(" ".join(filter(None, words)))
+    return Conclusion(" ".join(filter(None, [first.strip(), *rest, _others(every)])))
 
 
 def _in_words(kind: str, shares: list[Any]) -> str:
@@ -109,12 +105,9 @@ def _in_words(kind: str, shares: list[Any]) -> str:
 
 def _others(shares: list[Any]) -> str:
     """Name the usual intervals that are anti-conservative, with the number of settings."""
-    intervals = [share for share in shares if share.kind in _INTERVALS]
-    counts = []
-    for method in dict.fromkeys(share.method for share in intervals):
-        own = [
-            share.verdict == "anti-conservative" for share in intervals if share.method == method
-        ]
-        if any(own) and not any((kind, method) in _SHOWN for kind in _INTERVALS):
-            counts.append(f"{method} in {sum(own)} of {len(own)}")
+    ours, by_method = {method for _, method in _SHOWN}, dict[str, list[bool]]()
+    for share in shares:
+        if "coverage" in share.kind and share.method not in ours:
+            by_method.setdefault(share.method, []).append(share.verdict == "anti-conservative")
+    counts = [f"{name} in {sum(own)} of {len(own)}" for name, own in by_method.items() if any(own)]
     return f"Of the usual intervals, anti-conservative are: {', '.join(counts)}." if counts else ""

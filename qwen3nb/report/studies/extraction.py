@@ -13,12 +13,11 @@ from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, plain
+from qwen3nb.report.render.format import plural
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.checkpoints.drift import TensorDrift
     from qwen3nb.extraction.extract import Extraction
 
@@ -97,25 +96,21 @@ def extraction_conclusion(done: Extraction) -> Conclusion:
     """Say whether the export computes what its source computes, and in which direction."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
-    check, count = done.verification, len(done.warnings)
-    apart = f"at most {_small(check.max_difference)} apart on {len(check.lengths)} inputs"
-    same, allowed = "computes", ""
+    check = done.verification
+    apart = f"{check.max_difference:.1e}" if check.max_difference else "0.0"
+    apart = f"at most {apart} apart on {len(check.lengths)} inputs"
+    same = "computes"
     if check.max_difference > MAX_DIFFERENCE:
-        same, allowed = "does not compute", f", and {MAX_DIFFERENCE:g} is allowed"
+        same, apart = "does not compute", f"{apart}, and {MAX_DIFFERENCE:g} is allowed"
     runs = "causally: the last token does not move the first state"
     if check.leak > 0:
         runs = f"bidirectionally: the last token moves the first state by {check.leak:.2g}"
-    text = f"The export {same} the same as its source: its states are {apart}{allowed}, and it "
-    text += f"runs {runs}."
+    text = f"The export {same} the same as its source: its states are {apart}, and it runs {runs}."
     if check.rounding:
-        text += f" Storing it in 16 bits moves states by at most {_small(check.rounding)}."
-    if count:
-        text += f" {count} warning{'s' if count > 1 else ''}: see the table."
+        text += f" Storing it in 16 bits moves states by at most {check.rounding:.1e}."
+    if done.warnings:
+        text += f" {plural(len(done.warnings), 'warning')}: see the table."
     return Conclusion(text)
-
-
-def _small(value: float) -> str:
-    return f"{value:.1e}" if value else "0.0"
 
 
 def drift_figure(changes: Sequence[TensorDrift]) -> Figure:

@@ -12,13 +12,11 @@ from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.evaluation.embeddings.probes import Probes
     from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
 
@@ -120,10 +118,8 @@ def spectrum_figure(look: SanityCheck) -> Figure | None:
     chance = isotropic(geometry.texts, geometry.dimension)
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
         rank = np.arange(1, len(geometry.singular_values) + 1)
-        figure, axis = plt.subplots(figsize=(width, 2.3))
+        figure, (axis,), _ = panels(1, width, height=2.3)
         for each, color, name in (
             (chance, GREY, "random directions"),
             (geometry, COLORS[0], plain(look.model)),
@@ -163,22 +159,14 @@ def cosine_figure(look: SanityCheck) -> Figure | None:
     cosines, mean = geometry.cosines, geometry.mean_cosine
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
-        figure, axis = plt.subplots(figsize=(width, 1.9))
+        figure, (axis,), _ = panels(1, width, height=1.9)
         axis.hist(cosines, bins=np.linspace(-1, 1, 101).tolist(), color=COLORS[0])
         axis.axvline(mean, color=COLORS[1], linewidth=1.5)
         # On the side where there is room for the label.
         offset, side = ((-2, 3), "left") if mean < 0.5 else ((2, 3), "right")
-        axis.annotate(
-            f"mean {mean:z.3f}",
-            (mean, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=offset,
-            textcoords="offset points",
-            ha=side,
-            va="bottom",
-        )
+        at: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": side, "va": "bottom"}
+        at |= {"xytext": offset, "textcoords": "offset points"}
+        axis.annotate(f"mean {mean:z.3f}", (mean, 1.0), **at)
         axis.set_xlim(min(-0.25, float(cosines.min())), 1)
         axis.set_xlabel(f"cosine of two texts, {len(cosines):,} pairs")
         axis.set_ylabel("pairs")

@@ -29,9 +29,9 @@ from qwen3nb.report.evaluation.by_hand import shortened, typical_query
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, panels, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import interval_text, p_value_text
+from qwen3nb.utils.format import p_value_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,8 +122,7 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         if (cut := each.config.get("longest_query"))
     ]
     queries_cut = count("queries_cut")
-    if longest:
-        tokens, query, name = max(longest)
+    for tokens, query, name in sorted(longest)[-1:]:
         queries_cut += (
             f"; the longest, {query} of {name}, takes {tokens:,} tokens with its template"
         )
@@ -159,7 +158,7 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     """Scores before and after reranking per data set, with paired difference and upper bounds."""
     gains = rerank_differences(results, seed=seed)
     return Table.of(
-        (_row(result, gain) for result, gain in zip(results, gains, strict=True)),
+        map(_row, results, gains),
         note=f"Intervals: 95 %, {interval_words(['widened'])}, over queries; p: two-sided paired "
         f"permutation test, corrected by Holm over these {len(gains)} data sets, with the raw "
         "p-value below. A reranker cannot recover what the first stage missed: the best order of "
@@ -216,9 +215,8 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
     label, gains = results[0].model.label, rerank_differences(results, seed=seed)
     words = [_in_words(each) for each in gains]
     gain = max(gains, key=lambda each: abs(each.difference))
-    ends = interval_text(gain.interval, absent="(a single query)")
-    p = p_value_text(gain.corrected, relation=True)
-    effect = f"{gain.difference:+.3f} {ends}, p {p}, n = {gain.n}"
+    effect = effect_text(gain.difference, gain.interval, gain.corrected, absent="(a single query)")
+    effect += f", n = {gain.n}"
     if len(gains) == 1:
         verb = f"makes {words[0]}" if words[0].startswith("no ") else words[0]
         best = results[0].metrics[f"oracle {METRIC}"].value or 0.0
@@ -253,8 +251,8 @@ def _order_row(page: Reranked) -> dict[str, Any]:
     order = aggregate({"order": page.order()}, how="mean", columns=("order",))
     words = order.undefined
     if order.low is not None and order.high is not None:
-        words = "above chance" if order.low > 0.5 else "below chance"
-        words = "chance is in the interval" if order.low <= 0.5 <= order.high else words
+        low = "chance is in the interval" if order.high >= 0.5 else "below chance"
+        words = "above chance" if order.low > 0.5 else low
     ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
     return {
         "data set": (short_task(page.name), f"{len(scores):,} pairs"),
@@ -348,11 +346,9 @@ def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int
         raise ValueError(f"unknown query {query!r}; such as: {known}")
     gains = page.result.per_query[f"gain {METRIC}"]
     name = query or typical_query(gains)
-    log_odds = np.array([page.run[name][each] for each in ranking(page.run, name, top)])
-    odds = [
-        (f"{p:.3f}", f"{value:+.2f}")
-        for p, value in zip(_probability(log_odds).tolist(), log_odds.tolist(), strict=True)
-    ]
+    log_odds = [page.run[name][each] for each in ranking(page.run, name, top)]
+    chances = _probability(np.array(log_odds)).tolist()
+    odds = [(f"{p:.3f}", f"{each:+.2f}") for p, each in zip(chances, log_odds, strict=True)]
     text = shortened(page.collection.queries[name])
     ranks = enumerate(zip_longest(_documents(page, name, top), odds), start=1)
     return Table.of(
@@ -385,9 +381,7 @@ def gain_figure(results: Sequence[Result]) -> Figure:
             for inside, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
                 axis.bar(positions[inside], gains[inside], width=1.0, color=color)
             axis.axhline(0, color=GREY, linewidth=0.8)
-            axis.set_title(plain(name, most=40))
-            axis.set_xlabel(plain(count))
-            axis.set_xlim(0, len(gains) + 1)
+            axis.set(title=plain(name, most=40), xlabel=plain(count), xlim=(0, len(gains) + 1))
         for axis in firsts:
             axis.set_ylabel(f"gain in {METRIC}")
         return figure
@@ -441,10 +435,8 @@ def _reliability(axis: Axes, chance: Floats, labels: Labels) -> None:
         axis.annotate(f"{count:,}", (mean, ends.high), fontsize=SMALL, **where)
     means, shares = [each[0] for each in bins], [each[1] for each in bins]
     axis.plot(means, shares, "o-", color=COLORS[0], markersize=4, linewidth=1)
+    axis.set(xlim=(-0.05, 1.05), ylim=(-0.05, 1.15), ylabel="share of relevant pairs")
     axis.set_xlabel("mean P(yes) of the bin, labelled with its pairs")
-    axis.set_ylabel("share of relevant pairs")
-    axis.set_xlim(-0.05, 1.05)
-    axis.set_ylim(-0.05, 1.15)
     grid(axis, which="both")
 
 
@@ -459,6 +451,5 @@ def _spread(axis: Axes, scores: Floats, labels: Labels) -> None:
         for edge in (-end, end):
             if scores.min() < edge < scores.max():
                 axis.axvline(edge, color=GREY, linewidth=0.8, linestyle="--")
-    axis.set_xlabel("log-odds of yes")
-    axis.set_ylabel("density")
+    axis.set(xlabel="log-odds of yes", ylabel="density")
     axis.legend()

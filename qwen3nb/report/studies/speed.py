@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as MplFigure
-
     from qwen3nb.bench.encode import EncodeBench
     from qwen3nb.bench.precision import PrecisionBench
 
@@ -41,14 +39,14 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
         (
             {
                 "model": (bench.model, bench.texts),
-                "method": timing.name,
-                "texts/s": number(bench.count / timing.seconds, ",.0f"),
-                "faster": _times(timing.ratio),
-                "less CPU": _times(timing.cpu_ratio),
-                "of the peak": _share(timing.peak_share),
+                "method": timing["name"],
+                "texts/s": number(bench.count / timing["seconds"], ",.0f"),
+                "faster": _times(timing["ratio"]),
+                "less CPU": _times(timing["cpu_ratio"]),
+                "of the peak": _share(timing["peak_share"]),
                 "same vectors": (
-                    "yes" if timing.equal else "no",
-                    f"by at most {timing.difference:.0e}",
+                    "yes" if timing["equal"] else "no",
+                    f"by at most {timing['difference']:.0e}",
                 ),
             }
             for bench in benches
@@ -92,16 +90,17 @@ def precision_table(benches: Iterable[PrecisionBench]) -> Table:
             f"interval; instructions for 16 bits: {features}."
         )
         for each in bench.timings:
-            change = f"{each.ndcg_difference:+.4f} {interval_text(each.interval, digits=4)}"
+            ends = interval_text(each["interval"], digits=4)
+            change = f"{each['ndcg_difference']:+.4f} {ends}" if each["dtype"] != "float32" else ""
             rows.append(
                 {
-                    "model": (bench.model, each.dtype),
-                    "beside float32": _times(each.float32_ratio),
-                    "beside sentence-transformers": _times(each.peer_ratio),
-                    "of the peak": _share(each.peak_share),
-                    "least cosine": number(each.cosine_min, ".6f"),
-                    "nDCG@10": (each.ndcg, "" if each.dtype == "float32" else change),
-                    "equivalent": Cell(*each.shown),
+                    "model": (bench.model, each["dtype"]),
+                    "beside float32": _times(each["float32_ratio"]),
+                    "beside sentence-transformers": _times(each["peer_ratio"]),
+                    "of the peak": _share(each["peak_share"]),
+                    "least cosine": number(each["cosine_min"], ".6f"),
+                    "nDCG@10": (each["ndcg"], change),
+                    "equivalent": bench.shown(each),
                 }
             )
     return Table.of(
@@ -123,9 +122,9 @@ def speed_figure(benches: Sequence[EncodeBench]) -> Figure | None:
         figure, axes, _ = panels(len(benches), width, height=height, most=2)
         for axis, bench in zip(axes, benches, strict=True):
             rows = bench.timings[::-1]
-            axis.barh(range(len(rows)), [t.ratio for t in rows], height=0.65, color=COLORS[0])
+            axis.barh(range(len(rows)), [t["ratio"] for t in rows], height=0.65, color=COLORS[0])
             axis.axvline(1, color=GREY, linewidth=1)
-            names = [t.name.replace("sentence-transformers", "s.-t.") for t in rows]
+            names = [t["name"].replace("sentence-transformers", "s.-t.") for t in rows]
             axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in names])
             axis.tick_params(axis="y", length=0)
             axis.set_title(plain(f"{bench.model}, {bench.texts}", most=44), loc="right")
@@ -134,7 +133,7 @@ def speed_figure(benches: Sequence[EncodeBench]) -> Figure | None:
         return figure
 
     words = "; ".join(
-        f"{bench.model}, {bench.texts}, {timing.name}: {timing.ratio:.2f} times"
+        f"{bench.model}, {bench.texts}, {timing['name']}: {timing['ratio']:.2f} times"
         for bench in benches
         for timing in bench.timings
     )
@@ -152,23 +151,21 @@ def speed_conclusion(benches: Sequence[EncodeBench]) -> Conclusion:
     """Say how `load_encoder` compares with sentence-transformers in speed and in vectors."""
     if not benches:
         return Conclusion("No model was timed.")
+    ratios = []
+    for bench in benches:
+        ratio, about = bench.timings[-1]["ratio"], f"for {bench.model} on {bench.texts}"
+        words = f"{ratio:.2f} times as fast{', so slower,' if ratio < 1 else ''} {about}"
+        equal = abs(ratio - 1) <= _NOISE
+        ratios.append(f"as fast {about} ({ratio:.2f} times)" if equal else words)
     last = [bench.timings[-1] for bench in benches]
-    furthest = max(timing.difference for timing in last)
-    same = "The vectors are the same" if all(t.equal for t in last) else "The vectors differ"
-    shares = sorted(timing.peak_share for timing in last)
+    furthest = max(timing["difference"] for timing in last)
+    same = "The vectors are the same" if all(t["equal"] for t in last) else "The vectors differ"
+    shares = sorted(timing["peak_share"] for timing in last)
     ends = dict.fromkeys(f"{100 * share:.0f}" for share in (shares[0], shares[-1]))
     return Conclusion(
         "Beside sentence-transformers at its best batch size, load_encoder is "
-        f"{'; '.join(map(_speed, benches))}. {same}: at most {furthest:.0e} apart. "
+        f"{'; '.join(ratios)}. {same}: at most {furthest:.0e} apart. "
         f"It reaches {' to '.join(ends)} % of what this machine's matrix products reach alone. "
         f"The times are medians of {min(bench.rounds for bench in benches)} rounds on one machine, "
         f"without intervals, so ratios within {100 * _NOISE:.0f} % of 1 count as equal."
     )
-
-
-def _speed(bench: EncodeBench) -> str:
-    ratio = bench.timings[-1].ratio
-    about = f"for {bench.model} on {bench.texts}"
-    if abs(ratio - 1) <= _NOISE:
-        return f"as fast {about} ({ratio:.2f} times)"
-    return f"{ratio:.2f} times as fast{', so slower,' if ratio < 1 else ''} {about}"

@@ -8,35 +8,36 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.inventory.collect import Collection, load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.inventory.training_logs import find_outputs
-from qwen3nb.analysis.training.configuration_tests import (
+from qwen3nb.analysis.training.interference import (
+    DEFINITION,
     QUERIES,
+    REQUIRED,
     ConfigurationDifference,
+    Estimate,
+    Gate,
+    Interference,
     configuration_differences,
+    interference,
+    seeds_needed,
 )
-from qwen3nb.analysis.training.interference import DEFINITION, REQUIRED, Interference, interference
-from qwen3nb.analysis.training.tir_estimate import Estimate, Gate, seeds_needed
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, panels, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.format import plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
 from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.utils.format import json_text, number_text, p_value_text, percent_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import write_public
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
 
 _TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 _Task = tuple[str, str, str]  # kind, data set and metric
@@ -236,14 +237,10 @@ def interference_table(report: InterferenceReport, *, rule: bool = True) -> Tabl
         spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
         ends = "–" if each.interval is None else "[{}, {}]".format(*map(_percent, each.interval))
         within = "" if each.delta_std is None else f"± {each.delta_std:.4f}"
-        rows.append(
-            (
-                (name, ", ".join(map(str, each.seeds))),
-                Cell(each.by_evidence, each.by_point, strong=each.name == "overall"),
-                Cell(_percent(each.tir) + spread, ends, value=each.tir, interval=each.interval),
-                number(each.delta, "+.4f", detail=within),
-            )
-        )
+        task = (name, ", ".join(map(str, each.seeds)))
+        verdicts = Cell(each.by_evidence, each.by_point, strong=each.name == "overall")
+        tir = Cell(_percent(each.tir) + spread, ends, value=each.tir, interval=each.interval)
+        rows.append((task, verdicts, tir, number(each.delta, "+.4f", detail=within)))
     interval = f"TIR in %, ± std\n{100 * report.interference.level:g} % interval"
     methods = dict.fromkeys(each.method for _, each in report.estimates() if each.tir is not None)
     note = (
@@ -308,7 +305,7 @@ def refusals_table(report: InterferenceReport) -> Table:
             rows += [("note", f"{each.name}: {note}") for note in each.notes]
     rows += [("missing", line) for line in report.interference.missing]
     rows += [("check", line) for line in report.flags]
-    rows += [("note", report.hint)] if report.hint else []
+    rows += [("note", report.hint)] * bool(report.hint)
     return Table.of(
         dict.fromkeys(rows),
         ("kind", "what"),
@@ -330,12 +327,20 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
     gate = report.interference.gate
 
     def draw(width: float) -> MplFigure:
-        import matplotlib.pyplot as plt
-
         low, high = _limits([each for _, each in rows], gate)
-        figure, axis = plt.subplots(figsize=(width, 0.24 * len(rows) + 1.0))
+        figure, (axis,), _ = panels(1, width, height=0.24 * len(rows) + 1.0)
         axis.set_xlim(low, high)
-        _bands(axis, gate, low, high)
+        for name, color, left, right in (
+            ("PASS", COLORS[2], 100 * gate.pass_at, high),
+            ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
+            ("FAIL", GREY, low, 100 * gate.fail_below),
+        ):
+            axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
+            look: dict[str, Any] = {"fontsize": SMALL, "color": color, "ha": "center"}
+            look |= {"va": "bottom", "rotation": 90 * (right - left < 0.12 * (high - low))}
+            at = ((left + right) / 2, 1.01)
+            axis.annotate(name, at, xycoords=("data", "axes fraction"), **look)
+        axis.axvline(0, color=GREY, linewidth=1)
         for row, (_, each) in enumerate(reversed(rows)):
             color = COLORS[1] if each.name == "overall" else COLORS[0]
             if each.interval:
@@ -376,19 +381,6 @@ def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
     low, high = 100 * min(values), 100 * max(values)
     room = max(0.08 * (high - low), 0.5)
     return low - room, high + room
-
-
-def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
-    for name, color, left, right in (
-        ("PASS", COLORS[2], 100 * gate.pass_at, high),
-        ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
-        ("FAIL", GREY, low, 100 * gate.fail_below),
-    ):
-        axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
-        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": SMALL, "color": color}
-        look["rotation"] = 90 if right - left < 0.12 * (high - low) else 0
-        axis.annotate(name, ((left + right) / 2, 1.01), xycoords=("data", "axes fraction"), **look)
-    axis.axvline(0, color=GREY, linewidth=1)
 
 
 def interference_conclusion(report: InterferenceReport) -> Conclusion:
@@ -437,7 +429,7 @@ def _cost(each: Estimate, gate: Gate) -> str:
         words = "costs nothing, it helps"
     elif high < gate.fail_below:
         words = "costs nothing measurable"
-    return f"{words}: TIR {shown[0]} %{ends} over {_seeds_text(count)}"
+    return f"{words}: TIR {shown[0]} %{ends} over {plural(count, 'seed')}"
 
 
 def _gate_words(each: Estimate, gate: Gate) -> str:
@@ -486,7 +478,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
             values = list(cells.get((system, task), {}).values())
             spread = f"{stdev(values):.3f}" if len(values) > 1 else ""
             mean = number(fmean(values), std=spread) if values else Cell("not run")
-            rows[-1].append((mean, _seeds_text(len(values)) if values else ""))
+            rows[-1].append((mean, plural(len(values), "seed") if values else ""))
     return Table.of(
         rows,
         ("configuration", *(f"{kind}\n{short_task(name)}, {of}" for kind, name, of in tasks)),
@@ -507,10 +499,6 @@ def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int 
             key = (score.system, (score.kind, score.task, score.metric))
             newest.setdefault(key, {})[score.seed] = score.value
     return newest
-
-
-def _seeds_text(count: int) -> str:
-    return f"{count} seed{'s' if count > 1 else ''}"
 
 
 def configuration_differences_table(
@@ -538,7 +526,7 @@ def configuration_differences_table(
 
 def _difference_row(each: ConfigurationDifference, alpha: float) -> dict[str, Any]:
     raw = each.undefined if each.p_value is None else p_value_text(each.p_value)
-    count = f"{each.n} queries" if each.test == QUERIES else _seeds_text(len(each.seeds))
+    count = f"{each.n} queries" if each.test == QUERIES else plural(len(each.seeds), "seed")
     clear = significant(each.corrected, each.interval, alpha=alpha)
     return {
         "first − second\ntask, metric": (

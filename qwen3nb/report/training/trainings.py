@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,34 +27,32 @@ from qwen3nb.analysis.inventory.training_logs import (
 from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingSummary,
     Trajectory,
+    objective_of,
+    training_folder,
     training_summaries,
     trajectories,
     trajectory_curve,
 )
 from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
-from qwen3nb.analysis.training.origins import objective_of, training_folder
 from qwen3nb.analysis.training.seed_variance import seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.evaluation.mteb.select import split_names
-from qwen3nb.metrics.intervals import Array, Interval, interval_words
+from qwen3nb.metrics.intervals import Array, interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, panels, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.figure import GREY, SMALL, Axes, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as MplFigure
     from pandas import DataFrame
 
-_Log = TypeVar("_Log")
 _TITLES = {
     "loss": "training loss",
     "eval_loss": "evaluation loss",
@@ -64,20 +62,10 @@ _TITLES = {
 }
 _SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
 _UNLIKE = 8  # times longer than the shortest: from here on, steps are on a logarithmic scale
-_VARIANCE = (
-    "task",
-    "training",
-    "mean ± std\n95 %, seeds and queries",
-    "error from\nseeds / queries / both",
-)
 _LABELLED = 60  # most cells of a heat map that have room for numbers
 _MOST = 3  # trainings in the conclusion
-_COURSE = {
-    "rising": ", rising at every checkpoint",
-    "falling": ", falling at every checkpoint",
-    "uneven": ", with ups and downs on the way",
-    "": "",
-}
+_COURSE = {"rising": ", rising at every checkpoint", "falling": ", falling at every checkpoint"}
+_COURSE |= {"uneven": ", with ups and downs on the way", "": ""}
 
 
 @dataclass(frozen=True)
@@ -174,20 +162,22 @@ def read_trainings(
         tasks += sorted(adapters - set(tasks))
     problems: list[str] = []
 
-    def readable(reader: Callable[[Path], _Log], files: Iterable[Path]) -> Iterator[_Log]:
+    def readable(reader: Callable[[Path], Any], files: Iterable[Path]) -> Iterator[Any]:
         for file in files:
             try:
                 yield reader(file)
             except (ValueError, OSError) as error:
                 problems.append(str(error))
 
+    def state_log(checkpoint: Path) -> TrainingLog:
+        return read_trainer_state(trainer_state(checkpoint), name=_shown(checkpoint.parent))
+
     last = {} if adapters_only else _last_checkpoints(base)
     folders = find_outputs(base)
-    logs = list(readable(_state_log, (last[folder] for folder in sorted(last))))
+    logs = [*readable(state_log, (last[folder] for folder in sorted(last)))]
     logs += readable(read_log, find_logs(folders))
-    conflicts = list(readable(read_conflicts, find_logs(folders, CONFLICTS)))
-    cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
-    problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
+    conflicts = [*readable(read_conflicts, find_logs(folders, CONFLICTS))]
+    problems += [f"{each.name}: {note}" for each in (*logs, *conflicts) for note in each.notes]
     return Trainings(
         tuple(trajectories(given, tasks=tasks, metric=metric)),
         tuple(logs),
@@ -206,10 +196,6 @@ def _last_checkpoints(base: Path) -> dict[Path, Path]:
         if step is not None and (other is None or step > (step_of(other) or 0)):
             last[file.parents[1]] = file.parent
     return last
-
-
-def _state_log(checkpoint: Path) -> TrainingLog:
-    return read_trainer_state(trainer_state(checkpoint), name=_shown(checkpoint.parent))
 
 
 def _shown(folder: Path) -> str:
@@ -290,19 +276,15 @@ def variance_table(trainings: Trainings) -> Table:
             ends = interval_text(point.interval, sign=False)
             shares = " / ".join(f"{100 * share:.0f} %" for share in point.split.shares or ())
             zeros = "; ".join(f"{note.split(':')[0]} set to 0" for note in point.split.notes)
-            rows.append(
-                (
-                    (short_task(each.task), each.metric),
-                    (each.training, f"step {point.step}, {len(point.means)} seeds"),
-                    Cell(mean, ends, value=point.mean, interval=point.interval),
-                    (shares or "no spread", zeros),
-                )
-            )
-    names = ", ".join(dict.fromkeys(alone))
-    one = f"With one seed: {names}." if alone else ""
+            spread = Cell(mean, ends, value=point.mean, interval=point.interval)
+            training = (each.training, f"step {point.step}, {len(point.means)} seeds")
+            task = (short_task(each.task), each.metric)
+            rows.append((task, training, spread, (shares or "no spread", zeros)))
+    one = f"With one seed: {', '.join(dict.fromkeys(alone))}." if alone else ""
+    spread_of = ("mean ± std\n95 %, seeds and queries", "error from\nseeds / queries / both")
     return Table.of(
         rows,
-        _VARIANCE,
+        ("task", "training", *spread_of),
         note="Crossed random-effects model: shares of the squared error of the mean over seeds "
         f"and queries; negative estimates are set to 0. {one}",
         empty=f"Variance components need two or more seeds of a training. {one}",
@@ -318,9 +300,9 @@ def loss_correlation_table(trainings: Trainings) -> Table:
     for each, steps in ((t, steps) for t in trainings.trajectories for steps in t.records.values()):
         # The log of the training from which the records' models were extracted, if known.
         folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
-        names = {each.training, *([_shown(folder)] if folder else [])}
-        log = next((log for log in trainings.logs if log.name in names), None)
-        losses = dict(log.series.get("eval_loss", ())) if log else {}
+        names = (each.training, folder and _shown(folder))
+        log = next((log.series for log in trainings.logs if log.name in names), {})
+        losses = dict(log.get("eval_loss", ()))
         scores = {step: steps[step].metrics[each.metric].value for step in sorted(steps)}
         shared = [step for step in scores if step in losses]
         points = [(losses[s], v) for s in shared if (v := scores[s]) is not None]
@@ -369,26 +351,17 @@ def series_title(name: str) -> str:
 
 def logs_table(trainings: Trainings) -> Table:
     """Last step and values of each log, and problems with reading the files."""
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, Any, Any]] = []
     for log in trainings.logs:
-        last = [
-            f"{series_title(name)} {log.series[name][-1][1]:.3f}"
-            for name in logged_series([log])
-            if name != "lr"
-        ]
-        rows.append(
-            {
-                "training": (log.name, trainings.objectives.get(log.name, "")),
-                "last step": max((s for v in log.series.values() for s, _ in v), default=0),
-                "last values": "; ".join(last) or "no loss",
-            }
-        )
-    rows += [
-        {"training": None, "last step": None, "last values": ("cannot be read", line)}
-        for line in trainings.problems
-    ]
+        names = [name for name in logged_series([log]) if name != "lr"]
+        last = [f"{series_title(name)} {log.series[name][-1][1]:.3f}" for name in names]
+        step = max((s for values in log.series.values() for s, _ in values), default=0)
+        training = (log.name, trainings.objectives.get(log.name, ""))
+        rows.append((training, step, "; ".join(last) or "no loss"))
+    rows += [(None, None, ("cannot be read", line)) for line in trainings.problems]
     return Table.of(
         rows,
+        ("training", "last step", "last values") if rows else (),
         empty="No log of a training was found.",
         kind="words",
         name="logs",
@@ -547,9 +520,10 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
         return figure
 
     words = "; ".join(
-        f"{each.name}: mean {float(np.nanmean(each.by_step())):+.3f}, from "
-        f"{float(np.nanmin(each.by_step())):+.3f} to {float(np.nanmax(each.by_step())):+.3f}"
+        f"{each.name}: mean {np.nanmean(table):+.3f}, from {np.nanmin(table):+.3f} to "
+        f"{np.nanmax(table):+.3f}"
         for each in given
+        for table in [each.by_step()]
     )
     return Figure(
         name="conflicts",
@@ -605,8 +579,7 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
 def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
     """What one training changed on its task, and on which others."""
     change, of = each.gain, f"{each.metric} on {short_task(each.task)}"
-    effect = _effect(change.difference, change.interval)
-    numbers = f"{effect}, p {p_value_text(change.p_value, relation=True)}"
+    numbers = effect_text(change.difference, change.interval, change.p_value)
     start = f"{number_text(change.first_mean)} at step {change.first}"
     end = f"{number_text(change.last_mean)} at step {change.last}"
     text = f"shows no effect on {of}: {start}, {end} ({numbers})"
@@ -626,18 +599,14 @@ def _best(each: TrainingSummary) -> str:
     """Say which step is the best, and whether that is more than noise."""
     best = each.best
     verdict = "and that is" if best.significant else "but that is not"
+    effect = effect_text(best.difference or 0.0, best.interval)
     return (
-        f"Step {best.step} scores best, {verdict} more than noise: "
-        f"{_effect(best.difference or 0.0, best.interval)} above step {best.next_step}, "
+        f"Step {best.step} scores best, {verdict} more than noise: {effect} above step "
+        f"{best.next_step}, "
         f"the next best (p {p_value_text(best.p_value, relation=True)})."
     )
 
 
-def _is_shown(course: TrainingSummary) -> bool:
+def _is_shown(each: TrainingSummary) -> bool:
     """Whether the last step differs significantly from the first."""
-    return significant(course.gain.p_value, course.gain.interval)
-
-
-def _effect(difference: float, interval: Interval | None) -> str:
-    """A difference with its interval, if it has one."""
-    return f"{difference:+.3f} {interval_text(interval, absent='')}".strip()
+    return significant(each.gain.p_value, each.gain.interval)

@@ -2,10 +2,8 @@ import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from datasets import Dataset
 
-from qwen3nb.cli.main import main
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
@@ -36,12 +34,6 @@ def test_effective_rank_by_hand(values, rank):
     assert effective_rank(np.array(values)) == pytest.approx(rank)
 
 
-@pytest.mark.parametrize("nothing", [[], [0.0, 0.0], [1.0, -1.0]])
-def test_there_is_no_rank_without_singular_values(nothing):
-    with pytest.raises(ValueError, match="expected singular values"):
-        effective_rank(np.array(nothing))
-
-
 def test_geometry_of_an_identity_and_of_one_direction():
     geometry = vector_geometry(3 * np.eye(4))
     assert geometry.effective_rank == pytest.approx(4)
@@ -53,20 +45,11 @@ def test_geometry_of_an_identity_and_of_one_direction():
     assert line.effective_rank == pytest.approx(1)
     assert line.mean_cosine == pytest.approx(1)
     assert line.collapsed == line.dimension == 2
-
-
-def test_collapsed_dimensions_are_counted_against_the_threshold():
     vectors = np.random.default_rng(0).normal(size=(500, 10))
-    vectors[:, 3] = 0
-    vectors[:, 4] = 1e-5 * vectors[:, 5]
-    assert vector_geometry(vectors).collapsed == 2
+    vectors[:, 3], vectors[:, 4] = 0, 1e-5 * vectors[:, 5]
     assert vector_geometry(1000 * vectors).collapsed == 2  # lengths do not matter
-
-
-def test_geometry_refuses_what_has_no_direction():
-    for vectors in (np.ones((1, 3)), np.ones(3), [[1.0, 0], [0, 0]], [[1.0, 0], [np.nan, 0]]):
-        with pytest.raises(ValueError, match="N >= 2|have no direction"):
-            vector_geometry(vectors)
+    with pytest.raises(ValueError, match="have no direction"):
+        vector_geometry([[1.0, 0], [0, 0]])
 
 
 @pytest.mark.parametrize(
@@ -102,8 +85,6 @@ def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
     assert look.verdict == "FAILED"
     assert look.geometry.effective_rank > 0.9 * 128
     assert abs(look.geometry.mean_cosine) < 0.01
-    again = sanity_check(load_encoder("random", cache=False))
-    assert again.as_dict() == look.as_dict()
 
 
 def test_the_quick_sample_is_part_of_the_smoke_tiers():
@@ -111,19 +92,6 @@ def test_the_quick_sample_is_part_of_the_smoke_tiers():
     quick, smoke = load_pydocs().sample(**intrinsic.QUICK), pydocs_sample()
     assert set(quick.query_names) <= set(smoke.query_names)
     assert set(quick.corpus) <= set(smoke.corpus)
-
-
-def test_each_set_of_texts_is_encoded_in_one_call():
-    encoder, calls = load_encoder("random", cache=False), []
-    encode = encoder.encode
-
-    def counted(inputs, **options):
-        calls.append((len(inputs), options.get("role")))
-        return encode(inputs, **options)
-
-    encoder.encode = counted
-    sanity_check(encoder)
-    assert sorted(calls) == [(5, None), (100, "query"), (240, None), (300, "passage")]
 
 
 def oracle(texts):
@@ -192,15 +160,10 @@ def sts_cache(tmp_path, monkeypatch):
 
     def put(revision=revision, count=1379):
         folder = tmp_path / "mteb___stsbenchmark-sts" / "default" / "0.0.0" / revision
-        numbers = range(count)
-        rows = Dataset.from_dict(
-            {
-                "sentence1": [f"a{n}" for n in numbers],
-                "sentence2": [f"b{n}" for n in numbers],
-                "score": [float(n % 6) for n in numbers],
-            }
-        )
-        rows.save_to_disk(tmp_path / "made")
+        rows = [
+            {"sentence1": f"a{n}", "sentence2": f"b{n}", "score": n % 6.0} for n in range(count)
+        ]
+        Dataset.from_list(rows).save_to_disk(tmp_path / "made")
         folder.mkdir(parents=True, exist_ok=True)
         (tmp_path / "made" / "data-00000-of-00001.arrow").rename(
             folder / "stsbenchmark-sts-test.arrow"
@@ -229,21 +192,15 @@ def test_sts_b_from_the_mirror_is_judged_only_if_it_is_the_real_one(tmp_path, mo
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     folder = tmp_path / "mteb" / "stsbenchmark-sts"
     folder.mkdir(parents=True)
-
-    def write(pairs):
-        rows = [
+    for count, stand_in in ((24, True), (1379, False)):
+        rows = (
             {"sentence1": f"text {i}", "sentence2": f"other {i}", "score": float(i % 6)}
-            for i in range(pairs)
-        ]
+            for i in range(count)
+        )
         (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-
-    write(24)
-    made_up = by_name(sanity_check(load_encoder("random", cache=False)))["STS-B, Spearman"]
-    assert made_up.n == "24 pairs"
-    assert "stand in" in made_up.remark
-    assert local_sts_benchmark().stand_in
-    write(1379)
-    assert not local_sts_benchmark().stand_in
+        assert local_sts_benchmark().stand_in is stand_in
+        check = by_name(sanity_check(load_encoder("random", cache=False)))["STS-B, Spearman"]
+        assert (check.n, "stand in" in check.remark) == (f"{count} pairs", stand_in)
 
 
 def test_the_figures_show_the_models_values():
@@ -262,26 +219,14 @@ def test_the_figures_show_the_models_values():
     assert f"mean {geometry.mean_cosine:z.3f}" in {text.get_text() for text in axis.texts}
 
 
-def test_a_collapsed_spectrum_is_drawn_without_its_rounding_errors():
-    look = SanityCheck("flat", "0" * 64, (), vector_geometry(np.outer([1, 2, 3], [1.0, 1.0, 0])))
-    line = spectrum_figure(look).axes[0].lines[1]
-    assert np.isnan(line.get_ydata()[1:]).all()
-
-
-@pytest.fixture
-def cli():
-    runner = CliRunner()
-    return lambda *arguments: runner.invoke(main, ["quick", *arguments])
-
-
 def test_quick_prints_json_and_nothing_else(cli):
-    done = cli("random", "--json")
+    done = cli("quick", "random", "--json")
     assert done.exit_code == 1
     look = json.loads(done.stdout)
     assert (look["model"], look["verdict"]) == ("random", "FAILED")
     assert look["geometry"]["dimension"] == len(look["geometry"]["singular_values"]) == 128
     assert {check["name"] for check in look["checks"]} >= {STS, MRR}
-    assert cli("bm25").output.splitlines()[-1] == "bm25: PASSED"
+    assert cli("quick", "bm25").output.splitlines()[-1] == "bm25: PASSED"
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("PASSED", 0), ("WARNING", 0), ("FAILED", 1)])
@@ -291,7 +236,7 @@ def test_the_exit_code_follows_the_worst_verdict(cli, monkeypatch, verdict, code
     monkeypatch.setattr(
         "qwen3nb.evaluation.embeddings.sanity_check.sanity_check", lambda model: look
     )
-    assert cli("random").exit_code == code
+    assert cli("quick", "random").exit_code == code
 
 
 def test_a_scrambled_model_fails_the_paraphrase_check():

@@ -30,7 +30,7 @@ def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
         assert evaluate_sts(encoder, str(file)).per_query == scores.per_query
 
 
-def test_pairs_that_cannot_be_scored(encoder, tmp_path):
+def test_pairs_that_cannot_be_scored(encoder):
     constant = evaluate_sts(encoder, (list(TEXTS), list(TEXTS)[::-1], [2.0] * 4))
     assert constant.spearman.value is None
     assert "undefined (one of the columns is constant)" in repr(constant)
@@ -38,13 +38,6 @@ def test_pairs_that_cannot_be_scored(encoder, tmp_path):
         STSPairs("x", ("a",), ("b", "c"), (1.0,))
     with pytest.raises(DataError, match="not a finite number"):
         STSPairs("x", ("a",), ("b",), (math.nan,))
-    file = tmp_path / "pairs.csv"
-    file.write_text("sentence1,sentence2,score\na,b,1\na,b,high\n")
-    with pytest.raises(DataError, match=r"pairs\.csv:3: expected a number as score; got 'high'"):
-        read_pairs(file)
-    file.write_text("first,second\na,b\n")
-    with pytest.raises(DataError, match=r"pairs\.csv:1: no column 'sentence1'"):
-        read_pairs(file)
     with pytest.raises(ValueError, match="unknown STS set 'STS-A'; choose one of: STS-B"):
         sts_pairs("STS-A")
     with pytest.raises(MirrorError, match="`qwen3nb fetch --tasks STSBenchmark --mirror DIR`"):

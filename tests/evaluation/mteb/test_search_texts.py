@@ -30,8 +30,6 @@ def test_the_parts_of_a_task_are_kept_apart():
     read = texts.documents({"test/de/q1": ["d"], "test/en/q1": ["d"]})
     assert (read["test/de/q1"]["d"].text, read["test/en/q1"]["d"].text) == ("deutsch", "english")
     assert (texts.text("q1"), texts.documents({"q1": ["d"]})) == ("", {"q1": {}})
-    alone = SearchTexts([german])
-    assert (alone.text("q1"), alone.text("test/de/q1")) == ("eins", "eins")
 
 
 def test_the_texts_of_an_embedded_task_are_its_queries():

@@ -2,7 +2,6 @@ import json
 import re
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from safetensors.numpy import save_file
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
-from qwen3nb.datasets.custom.documents import find_layout, read_documents
+from qwen3nb.datasets.custom.documents import find_layout
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
 from qwen3nb.datasets.rows import DataError
@@ -68,9 +67,6 @@ def random_encoder():
     return load_encoder("random", show_progress=False)
 
 
-# Queries, with lines.
-
-
 def query(**changes):
     fields = {"id": '"q1"', "query": '"x"', "relevance_grades": "{ d = 3 }", **changes}
     lines = (f"{name} = {value}" for name, value in fields.items() if value is not None)
@@ -79,27 +75,17 @@ def query(**changes):
 
 MALFORMED = [
     ("[[queries]\n", "not TOML.*line 1"),
-    ("a = [" * 5000, "not TOML"),
-    (query(numbers=f"[{'1.5, ' * 99}]"), r":5: queries\[0\].numbers: Unknown key"),
     ("", ":1: queries: Key required"),
-    ("queries = [1]\n", r":1: queries\[0\]: .*table, got 1"),
-    ("[query]\n" + query(), ":1: query: Unknown key; .*'queries'"),
     (query(catgory='"x"'), r":5: queries\[0\].catgory: Unknown key; .*'category'"),
     (query(id=None), r":1: queries\[0\].id: Key required"),
     (query(id='"../x"'), r":2: queries\[0\].id: .*a name.*, got '\.\./x'"),
-    (query(id="3"), r":2: queries\[0\].id: .*string, got 3"),
     (query(relevance_grades="{ d = 4 }"), r":4: .*grades.d: .*equal to 3, got 4"),
-    (query(relevance_grades="{ d = -2000 }"), ":4: .*grades.d: .*equal to -1000, got -2000"),
     (query(relevance_grades="{ d = 2.5 }"), ":4: .*grades.d: .*integer.*, got 2.5"),
-    (query(relevance_grades="[1]"), r":4: queries\[0\].relevance_grades: .*table, got \[1\]"),
     (query(relevance_grades=None), ":1: .*'relevance_grades' or 'expected'"),
     (query(expected='["a", "a"]'), r":5: .*expected: .*duplicates, got \['a', 'a'\]"),
-    (query(expected='["a"]', expected_repos='["a"]'), r":6: .*expected_repos: Unknown key"),
     (query() + query(), r":6: queries\[1\].id: .*'q1'.*line 1"),
     (query() + "[settings]\nstar_boost_coefficient = nan\n", ":6: .*coefficient: .*got nan"),
     (query() + "[settings]\nrecency_coefficient = 1\n", ":6: .*coefficient: .*than 1, got 1"),
-    (query() + "[settings]\nrelevance_threshold = 0\n", ":6: .*threshold: .*equal to 1, got 0"),
-    (query() + "[settings]\nstar_bost = 1\n", ":6: settings.star_bost: Unknown .*'star_boost"),
     (query() + "[models.x]\nname = '../x'\nmodel_id = 'a'\n", r":6: models.x.name: .*got '\.\./x'"),
     (
         query() + "[models.x]\ndimensions = 0\n",
@@ -116,18 +102,9 @@ def test_a_malformed_query_file_is_refused_with_the_line(write, text, message):
     assert "q.toml" in str(error.value)
 
 
-def test_a_query_file_that_is_no_text_no_file_or_too_large_is_refused(tmp_path, write, monkeypatch):
-    (tmp_path / "q.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="cannot be read"):
-        read_queries(tmp_path / "q.toml")
-    with pytest.raises(DataError, match="no such file"):
-        read_queries(tmp_path)
-    with pytest.raises(DataError, match=r"(?s)queries\[19\].*\n... and 10 more$") as error:
+def test_the_first_problems_of_a_query_file_are_listed(write):
+    with pytest.raises(DataError, match=r"(?s)queries\[19\].*\n... and 10 more$"):
         read_queries(write("many.toml", "".join(query(id="1") for _ in range(30))))
-    assert len(str(error.value).splitlines()) == 21
-    monkeypatch.setattr("qwen3nb.datasets.custom.queries.MOST", 1)
-    with pytest.raises(DataError, match="2 bytes; expected at most 1"):
-        read_queries(tmp_path / "q.toml")
 
 
 def test_a_number_stays_as_it_is_written(write):
@@ -138,30 +115,11 @@ def test_a_number_stays_as_it_is_written(write):
     assert json.dumps(settings.recency_coefficient) == "0.0"
 
 
-def test_folders_begin_beside_the_file_also_in_a_fusion(write, tmp_path, monkeypatch):
-    models = {"a": "./m", "b": "bm25+../m", "c": "lab/model", "d": "runs/m", "e": "./x+y"}
+def test_folders_begin_beside_the_file_also_in_a_fusion(write, tmp_path):
+    models = {"a": "./m", "b": "bm25+../m", "c": "lab/model", "e": "./x+y"}
     text = "".join(f'[models.{name}]\nmodel_id = "{spec}"\n' for name, spec in models.items())
     specs = [each.spec for each in read_queries(write("q.toml", query() + text)).models]
-    assert specs == [
-        f"{tmp_path}/m",
-        f"bm25+{tmp_path}/../m",
-        "lab/model",
-        "runs/m",
-        f"{tmp_path}/x+y",
-    ]
-    (tmp_path / "inner").mkdir()
-    monkeypatch.chdir(tmp_path / "inner")
-    specs = [each.spec for each in read_queries(Path("../q.toml")).models]
-    assert specs[:2] == ["../m", "bm25+../../m"]
-
-
-def test_no_query_left_is_an_error(data, write):
-    queries = write("other.toml", query(relevance_grades="{ nowhere = 3 }"))
-    with pytest.raises(DataError, match="check the id column"):
-        load_domain(queries, data[1])
-
-
-# Search and records.
+    assert specs == [f"{tmp_path}/m", f"bm25+{tmp_path}/../m", "lab/model", f"{tmp_path}/x+y"]
 
 
 def test_search_ranks_all_documents_by_the_boosted_score(data, random_encoder):
@@ -195,9 +153,6 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     again = evaluate_domain(models, domain, fresh=True, **options)
     assert [result.cost.encoded for result in again] == [0, 0]
     assert [result.per_query for result in again] == [result.per_query for result in first]
-    monkeypatch.setitem(RECORDED, "own data", (*RECORDED["own data"], "Hit@5"))
-    made = evaluate_domain(models, domain, **options)  # a metric that is added is computed
-    assert (made.reused, "Hit@5" in made.results[0].metrics) == ((), True)
 
 
 def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):
@@ -230,6 +185,9 @@ def test_bm25_is_boosted_and_a_fusion_fuses_boosted_rankings(write):
     fusion = load_model("bm25+random", show_progress=False)
     parts = [search_domain(part, boosted) for part in fusion.parts]
     assert search_domain(fusion, boosted) == fuse(parts)
+    stop_word = replace(domain, queries={"q1": "the"})
+    assert search_domain(bm25, stop_word) == {"q1": {}}
+    assert set(search_domain(fusion, stop_word)["q1"]) == set(texts)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
@@ -265,8 +223,6 @@ def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     assert (current.model.label, candidate.model.label) == ("in-use", "bm25")
     assert current.model.settings["prompts"] == {"query": "query: "}
     assert (current.config["dimensions"], candidate.config["dimensions"]) == (128, None)
-    assert domain_command("--queries", data[0], *given, "--model", "random").exit_code == 0
-    assert len({each.model.identity for each in q.load_results(tmp_path)}) == 3
 
 
 def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(data, tmp_path):
@@ -337,49 +293,18 @@ def test_the_time_of_a_query_is_measured_beside_the_costs_and_the_cache(data, tm
     assert min(each.config["seconds_per_query"] for each in run.results) > 0
     costs = [(each.cost.encoded, each.cost.cached) for each in run.results]
     assert costs == [(32, 0), (32, 0), (32, 32)]
-    encoder = load_encoder("random:8", show_progress=False)
-    with encoder.uncached():
-        vector = encoder.encode("alpha", role="query")
-    assert (encoder.encode("alpha", role="query") == vector).all()
-    assert (encoder.stats.encoded, encoder.stats.cached) == (2, 0)  # nothing was kept
-    encoder.encode("alpha", role="query")
-    assert (encoder.stats.encoded, encoder.stats.cached) == (2, 1)
-
-
-def test_a_query_of_stop_words_finds_nothing_with_bm25(write):
-    domain = load_domain(
-        write("q.toml", query(query='"the"', relevance_grades="{ one = 3 }")),
-        write("d.jsonl", '{"id": "one", "text": "red fox"}\n{"id": "two", "text": "the hat"}\n'),
-    )
-    assert search_domain(load_model("bm25"), domain) == {"q1": {}}
-    assert set(search_domain(load_model("bm25+random", show_progress=False), domain)["q1"]) == {
-        "one",
-        "two",
-    }
 
 
 def test_the_python_call_makes_the_record_of_the_command(data, home):
     domain = load_domain(*data)
-    records = [
-        q.evaluate(each, domain, show_progress=False).results[0]
-        for each in ("bm25", "random", "bm25+random")
-    ]
-    decision = q.conclusions.candidates_conclusion(records, current="bm25")
-    assert str(decision.text).startswith(
-        "Keep bm25: no candidate is shown to be better; the best, "
-    )
+    for each in ("bm25", "random"):
+        q.evaluate(each, domain, show_progress=False)
     done = domain_command(
         "--queries", data[0], "--documents", data[1], "--model", "bm25", "--model", "random"
     )
     assert done.output.count("record reused, nothing encoded") == 2
     with pytest.raises(EvaluationError, match="1 of 1 models failed"):
         q.evaluate("rondom", domain)
-    collection = q.datasets.load_domain(*data, boost=False).collection()
-    other = q.evaluate("random", collection, show_progress=False).results[0]
-    assert other.path() != records[1].path()
-
-
-# The command.
 
 
 def domain_command(*arguments):
@@ -396,25 +321,18 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     assert last.startswith("Keep bm25: ")
     markdown, value = sorted((home / "eval_results").iterdir(), reverse=True)
     assert re.fullmatch(r"evaluation_\d{8}_\d{6}", markdown.stem)
-    assert (markdown.stem, value.suffix) == (value.stem, ".json")
     assert markdown.read_text().startswith("# Keep bm25\n\nKeep bm25: ")
     report = json.loads(value.read_text())
-    assert report["headline"] == last
-    model = report["models"]["random"]
-    assert set(model["per_query"]["MRR@10"]) == {"a", "c"}
-    assert [len(top) for top in model["top"].values()] == [5, 5]
-    assert model["model"]["settings"]["model"]["kind"] == "random"
-    assert model["cost"]["encoded"] + model["cost"]["cached"] == 32
-    (tested,) = (d for d in report["comparison"]["differences"] if d["metric"] == "MRR@10")
-    assert {"p_value", "t_p_value", "adjusted", "interval"} <= set(tested)
-    assert report["environment"]["versions"]["bm25s"]
+    assert (report["headline"], report["decides"]) == (last, "MRR@10")
+    assert set(report["models"]["random"]["per_query"]["MRR@10"]) == {"a", "c"}
     assert report["queries"]["a"] == {"text": "alpha", "category": "first"}
-    again = domain_command(*arguments, "--no-report")
+    again = domain_command(*arguments, "--no-report", "--metric", "Recall@10")
     assert "random: record reused, nothing encoded; it took " in again.output
-    assert re.search(r"32 texts encoded, 0 from the cache; \d.* per query", again.output)
+    assert "no candidate is shown to be better; random: Recall@10 " in again.output
     assert len(list((home / "eval_results").iterdir())) == 2
-    domain_command(*arguments, "--reports", home / "elsewhere")
-    assert len(list((home / "elsewhere").glob("evaluation_*"))) == 2
+    domain_command(*arguments, "--reports", home / "elsewhere", "--threshold", 0.2)
+    (file,) = (home / "elsewhere").glob("*.json")
+    assert json.loads(file.read_text())["threshold"] == 0.2
 
 
 def test_models_are_labelled_on_the_command_line_or_named_as_in_the_file(data, write, home):
@@ -431,9 +349,6 @@ def test_models_are_labelled_on_the_command_line_or_named_as_in_the_file(data, w
         done = domain_command(*arguments, *extra)
         assert done.exit_code == 0, done.output
         assert line in done.output.splitlines()
-    done = domain_command(*arguments, "--model", "rondom")
-    assert "in use: rondom; candidates: none" in done.output
-    assert "  rondom: no model 'rondom'" in done.stderr
 
 
 def test_without_a_comparison_the_command_says_why(data, home):
@@ -452,27 +367,14 @@ def test_without_a_comparison_the_command_says_why(data, home):
     assert not (home / "eval_results").exists()
 
 
-def test_the_rule_is_set_on_the_command_line(data, home):
-    arguments = ("--queries", data[0], "--documents", data[1], "--model", "bm25")
-    arguments += ("--model", "random")
-    done = domain_command(*arguments, "--metric", "Recall@10", "--threshold", 0.2, "--alpha", 0.1)
-    assert "Keep bm25: no candidate is shown to be better; random: Recall@10 " in done.output
-    (file,) = (home / "eval_results").glob("*.json")
-    report = json.loads(file.read_text())
-    assert (report["decides"], report["threshold"], report["alpha"]) == ("Recall@10", 0.2, 0.1)
-    done = domain_command(*arguments, "--metric", "recall@10")
-    assert (done.exit_code, "choose one of: MRR@10, nDCG@10" in done.output) == (1, True)
-
-
 def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, home):
     arguments = ("--queries", data[0], "--documents", data[1])
     assert domain_command(*arguments, "--check").exit_code == 0
     assert not (home / "results").exists()
     for extra, message in (
         ((), "no model given; use --model"),
-        (("--text", "{text.__class__}", "--check"), "expected a field name in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
-        (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),
+        (("--metric", "recall@10", "--model", "bm25"), "choose one of: MRR@10, nDCG@10"),
         (("--model", "no/model"), "1 models failed"),
     ):
         done = domain_command(*arguments, *extra)
@@ -480,37 +382,13 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, hom
         assert "Traceback" not in done.output
 
 
-# Real data.
-
-
-@pytest.fixture(scope="session")
-def stars(fixtures):
-    if not (fixtures / "star_search" / "stars.db").is_file():
+def test_the_real_queries_have_one_truth(fixtures):
+    stars = fixtures / "star_search"
+    if not (stars / "stars.db").is_file():
         pytest.skip("no star_search among the fixtures")
-    return fixtures / "star_search"
-
-
-def test_the_real_database_and_its_rows_as_jsonl_are_the_same_documents(stars):
-    layout = find_layout("gh-star-search")
-    base = read_documents(stars / "stars.db", layout)
-    assert base == type(base)(
-        **{**vars(read_documents(stars / "repositories.jsonl", layout)), "name": "stars.db"}
-    )
-    assert len(base.texts) == 20
-    assert base.texts["acme-rust/file-finder"] == (
-        "acme-rust/file-finder. A file finder written in rust.. rust file finder"
-    )
-
-
-def test_the_real_queries_have_one_truth(stars):
     domain = load_domain(
         stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search"), on=DAY
     )
     assert len(domain.queries) == 10
     assert sum(map(len, domain.grades.values())) == 22
-    assert [note for note in domain.notes if "gone/deleted" not in note] == []
     assert domain.recipe["date"] == "2026-01-01"
-    with pytest.raises(DataError, match="reference date.*--date YYYY-MM-DD"):
-        load_domain(
-            stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search")
-        )

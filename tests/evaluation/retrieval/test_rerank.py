@@ -5,16 +5,21 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from functools import partial
 
 import numpy as np
 import pytest
 import pytrec_eval
+import yaml
 from helpers.beir import WORDS, write_beir
 from helpers.rerankers import write_reranker
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
@@ -25,23 +30,22 @@ from qwen3nb.evaluation.retrieval.rerank import (
     limited_collection,
     load_candidates,
     rerank,
-    score_candidates,
     split_data,
 )
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.retrieval import RECORDED, rank_documents
-from qwen3nb.metrics.run_arrays import RunBuilder
+from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
+from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.models.rerankers.yes_no import Reranker, RerankScores, RerankStats
+from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import fuse
+from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.board import cost_table
 from qwen3nb.tiers import Tier
-from qwen3nb.utils.files.journal import Journal
 
 
 @pytest.fixture(scope="session")
@@ -104,17 +108,6 @@ def test_search_then_rerank_in_one_call(reranker, beir):
         assert [scores[d] for d in sorted(scores)] == score.log_odds.tolist()
     assert result.config["counts"]["pairs"] == sum(map(len, reranked.values()))
     assert "extra" not in collection.qrels
-
-
-def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, monkeypatch):
-    assert run_suite(reranker, [beir], depth=5).reused == ()
-    assert run_suite(reranker, [beir], depth=5).reused == ("words",)
-    with (beir / "corpus.jsonl").open("a") as file:
-        file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
-    assert run_suite(reranker, [beir], depth=5).reused == ()
-    monkeypatch.setitem(RECORDED, "reranking", (*RECORDED["reranking"], "Hit@5"))
-    again = run_suite(reranker, [beir], depth=5)  # a metric that is added is computed
-    assert (again.reused, "Hit@5" in again.results[0].metrics) == ((), True)
 
 
 def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
@@ -206,20 +199,6 @@ def write_msmarco(folder):
     return folder
 
 
-def test_msmarco_dev(reranker, tmp_path):
-    folder = write_msmarco(tmp_path / "msmarco")
-
-    suite = run_suite(reranker, [folder], first="given", depth=10)
-
-    (result,) = suite.results
-    assert result.task.name == "MSMARCO-dev.given-10"
-    assert sorted(result.per_query["MRR@10"]) == ["7", "9"]
-    assert result.metrics["first Recall@10"].value == 1.0  # BM25 puts the word's passages first
-    (folder / "run.dev.small.tsv").write_text("7\t3\t1\n7\t0\t2\n9\t9\t1\n")
-    candidates = first_stage(find_collections(folder)[0], "given", depth=1).run
-    assert {q: list(s) for q, s in candidates.items()} == {"7": ["3"], "9": ["9"]}
-
-
 def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
     folder = write_beir(tmp_path / "arguana")
     queries = (folder / "queries.jsonl").read_text().replace('"q1"', '"d1"')
@@ -256,12 +235,6 @@ def test_a_long_query_is_cut_counted_and_named(folder, beir):
     assert result.task.counts["queries cut to leave room for a document"] == 2
 
 
-def test_a_limit_is_named_in_the_record(reranker, beir):
-    (result,) = run_suite(reranker, [beir], depth=4, limit=3).results
-    assert result.task.key == "words.bm25-4-limit3"
-    assert result.main.n == result.task.size["queries"] == 3
-
-
 def tiny_tier(monkeypatch, *names):
     """Make ``names`` the data sets of the tier `fast`."""
     module = "qwen3nb.evaluation.retrieval.rerank.TIERS"
@@ -271,12 +244,10 @@ def tiny_tier(monkeypatch, *names):
 
 def test_a_tier_is_the_same_as_its_data_sets(reranker, beir, monkeypatch):
     tiny_tier(monkeypatch, str(beir))
-    (result,) = run_suite(reranker, tier="fast", depth=4).results
-    assert run_suite(reranker, [beir], depth=4).reused == ("words",)
-    assert result.task.main_metric == "nDCG@10"
-
-
-def test_either_data_or_a_tier(reranker, beir):
+    (result,) = run_suite(reranker, tier="fast", depth=4, limit=3).results
+    assert run_suite(reranker, [beir], depth=4, limit=3).reused == ("words",)
+    assert (result.task.key, result.task.main_metric) == ("words.bm25-4-limit3", "nDCG@10")
+    assert result.main.n == result.task.size["queries"] == 3
     for given in ({}, {"data": [beir], "tier": "fast"}, {"data": [beir], "msmarco": beir}):
         with pytest.raises(ValueError, match="expected either data sets or a tier"):
             run_suite(reranker, **{"data": None, **given})
@@ -285,6 +256,9 @@ def test_either_data_or_a_tier(reranker, beir):
 def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_path, monkeypatch):
     tiny_tier(monkeypatch, str(beir), "MSMARCO")
     official = write_msmarco(tmp_path / "msmarco")
+    (bm25,) = run_suite(reranker, [official], first="given", depth=10).results
+    assert sorted(bm25.per_query["MRR@10"]) == ["7", "9"]
+    assert bm25.metrics["first Recall@10"].value == 1.0  # BM25 puts the word's passages first
     (official / "run.dev.small.tsv").write_text(
         "".join(f"{q}\t{d}\t{d + 1}\n" for q in (7, 9) for d in range(40))
     )
@@ -353,12 +327,7 @@ def test_a_killed_run_loses_one_query_at_most(folder, beir, home, tmp_path, monk
     assert resumed.metrics == whole.metrics
 
 
-# ------------------------------------------------------------------ MTEB
-
-
 def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
-    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-
     task = embedded_task("PyDocsSampleReranking")
     task.load_data()
     data = task.dataset["default"]["test"]
@@ -378,23 +347,12 @@ def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
     assert suite.results[0].per_query["nDCG@10"] == pytest.approx(result.per_query["nDCG@10"])
 
 
-# ------------------------------------------------------------------ adapters of a training
-
-
 def write_outputs(folder, base, *, mode="joint_single", seed=42):
     """One seed of one configuration, as written by a training."""
-    import warnings
-
-    import torch
-    import yaml
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
     seed_folder = folder / f"{mode}_r2" / f"seed_{seed}"
+    model = AutoModelForCausalLM.from_pretrained(base)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_pretrained(base)
         adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
         adapted.save_pretrained(seed_folder / "checkpoints" / "final")
     data = {"instruction_prefix": "Find the function."}
@@ -407,7 +365,6 @@ def write_outputs(folder, base, *, mode="joint_single", seed=42):
 @pytest.mark.integration
 def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-    from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 
     outputs = tmp_path / "outputs"
     for mode, seed in (("joint_single", 42), ("rank_only", 7)):
@@ -450,9 +407,6 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
 
 
 def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
-    from qwen3nb.evaluation.studies.lora_runs import find_trained
-    from qwen3nb.models.types import SpecError
-
     with pytest.raises(SpecError, match="no adapter found; expected <configuration>/seed_<n>"):
         find_trained(tmp_path)
     seed_folder = write_outputs(tmp_path, folder)
@@ -462,67 +416,6 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
     (seed_folder / "config.yaml").unlink()
     with pytest.raises(DataError, match=r"config.yaml: file not found"):
         find_trained(tmp_path)
-
-
-# Scores of candidates, by a stand-in for a reranker that counts what it was given.
-
-
-QUERIES = {f"q{i}": "long " * (i % 3) + f"query {i}" for i in range(7)}
-DOCUMENTS = {f"d{i}": f"text {i}" for i in range(9)}
-
-
-class StandIn:
-    label = "stand-in"
-
-    def __init__(self):
-        self.stats, self.scored = RerankStats(), []
-
-    def score(self, query, documents):
-        self.scored.append(query)
-        self.stats.queries_cut += query.startswith("long")
-        self.stats.cut += len(documents)
-        values = np.array([len(query) * 1.25 - int(text[-1]) / 3 for text in documents])
-        return RerankScores(values, values, values > 0)
-
-    def query_length(self, query):
-        return len(query)
-
-
-@pytest.fixture
-def first():
-    builder = RunBuilder()
-    for i, query in enumerate(QUERIES):
-        builder.add(query, {f"d{(i * j) % 9}": -float(j) for j in range(i)})
-    return builder.run()
-
-
-@pytest.fixture
-def collection():
-    return TestCollection("words", DOCUMENTS, QUERIES, {query: {"d1": 1} for query in QUERIES})
-
-
-def test_scores_counts_and_the_longest_query(first, collection, tmp_path):
-    journal = Journal(tmp_path / "j.jsonl")
-    run, counts, longest = score_candidates(
-        StandIn(), collection, first, journal=journal, show_progress=False
-    )
-    assert run["q2"] == {"d0": 17 * 1.25, "d2": 17 * 1.25 - 2 / 3}
-    assert {q: set(scores) for q, scores in run.items()} == {
-        q: set(scores) for q, scores in first.items()
-    }
-    assert counts["pairs"] == counts["cut"] == len(first.scores)
-    assert longest == {"query": "q2", "tokens": len(QUERIES["q2"])}  # the first of equals
-
-
-def test_what_the_journal_has_is_not_scored_again(first, collection, tmp_path):
-    journal, model = Journal(tmp_path / "j.jsonl"), StandIn()
-    options = {"journal": journal, "show_progress": False}
-    part = first.of_queries(list(first)[:4])
-    score_candidates(model, collection, part, **options)
-    whole = score_candidates(model, collection, first, **options)
-    assert len(model.scored) == len(QUERIES)
-    alone = score_candidates(StandIn(), collection, first, **options, fresh=True)
-    assert whole == alone
 
 
 # One first stage per data set, kept and shared by all rerankers.
@@ -556,26 +449,12 @@ def counted(monkeypatch):
     return calls
 
 
-def test_kept_candidates_are_those_that_were_searched(own_cache, counted):
-    (task,) = split_data(TASK)
-    (once,) = load_candidates(task, depth=3, limit=5)
-    (again,) = load_candidates(task, depth=3, limit=5)
-
-    assert counted == {"loads": 1, "searches": 1}
-    assert again == once
-    assert again.size["documents"] > len(again.collection.documents)
-    retrieved = {name for scores in once.first.run.values() for name in scores}
-    assert again.collection.documents.keys() == retrieved
-    assert not task.data.data_loaded  # MTEB's copy is gone
-
-    load_candidates(task, depth=4, limit=5)
-    load_candidates(task, depth=3, limit=4)
-    assert counted == {"loads": 3, "searches": 3}
-
-
 def test_damaged_candidates_are_made_again(own_cache, counted):
     (task,) = split_data(TASK)
     (once,) = load_candidates(task, depth=2, limit=3)
+    assert once.size["documents"] > len(once.collection.documents)
+    assert once.collection.documents.keys() == set(once.first.run.retrieved())
+    assert not task.data.data_loaded  # MTEB's copy is gone
     (file,) = (paths.cache() / "candidates").iterdir()
     whole = file.read_text()
     text = next(iter(once.collection.queries.values()))
@@ -604,6 +483,8 @@ def test_a_second_reranker_neither_loads_nor_searches(own_cache, counted, tmp_pa
     assert one.per_query["first nDCG@10"] == other.per_query["first nDCG@10"]
     assert rerank(model, [TASK, beir], **options).reused == (TASK, "words")
     assert counted["searches"] == 2
+    rerank(model, [TASK], **options | {"limit": 1})
+    assert counted["searches"] == 3
 
 
 def test_a_group_is_split_and_knows_how_many_it_is():
@@ -613,9 +494,6 @@ def test_a_group_is_split_and_knows_how_many_it_is():
     assert parts[0].name == "CQADupstackAndroidRetrieval"
     (alone,) = split_data("CQADupstackAndroidRetrieval")
     assert (alone.group, alone.parts) == ("", 0)
-
-
-def test_what_is_no_data_set_says_so():
     with pytest.raises(DataError, match="'SciFcat' is neither a folder nor an MTEB task.*SciFact"):
         split_data("SciFcat")
 

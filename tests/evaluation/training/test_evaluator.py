@@ -22,7 +22,7 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.demo.trainer import quietly, silence
 from qwen3nb.evaluation.embeddings.sts import STSPairs
-from qwen3nb.evaluation.training.evaluator import TrainingEvaluator, undisturbed
+from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.types import SpecError
 
@@ -151,20 +151,12 @@ def test_a_checkpoint_scores_in_training_what_its_export_scores(trained, tmp_pat
 
 
 @pytest.mark.integration
-def test_average_finds_the_best_checkpoints_by_the_metric(checkpoint, tmp_path, cli):
+def test_the_best_checkpoints_are_averaged_by_the_metric(checkpoint, tmp_path, cli):
     """Without evaluations of the trainer, the state is rewritten after it was saved."""
     evaluator = Planned()
     trainer = train(tmp_path / "run", checkpoint, evaluator)
-    done = cli(
-        "average",
-        tmp_path / "run",
-        tmp_path / "mean",
-        "--best",
-        2,
-        "--metric",
-        evaluator.metric,
-        "--higher-is-better",
-    )
+    options = ("--best", 2, "--metric", evaluator.metric, "--higher-is-better")
+    done = cli("average", tmp_path / "run", tmp_path / "mean", *options)
     assert done.exit_code == 0, done.output
     record = json.loads((tmp_path / "mean" / "averaging_metadata.json").read_text())
     assert record["averaged_from"] == ["checkpoint-4", "checkpoint-2"]
@@ -177,20 +169,11 @@ def test_average_finds_the_best_checkpoints_by_the_metric(checkpoint, tmp_path, 
 def test_the_best_model_is_loaded_at_the_end(checkpoint, tmp_path):
     """With evaluations of the trainer, which come before the state is saved."""
     evaluator = Planned()
-    trainer = train(
-        tmp_path,
-        checkpoint,
-        evaluator,
-        eval_strategy="steps",
-        eval_steps=1,
-        load_best_model_at_end=True,
-        metric_for_best_model=evaluator.metric,
-    )
+    best = {"load_best_model_at_end": True, "metric_for_best_model": evaluator.metric}
+    trainer = train(tmp_path, checkpoint, evaluator, eval_strategy="steps", eval_steps=1, **best)
     assert len(evaluator.calls) == 4
-    assert [metric_of(each, evaluator.metric) for each in list_checkpoints(tmp_path)] == list(
-        Planned.plan[:4]
-    )
-    assert trainer.state.best_metric == 0.9
+    logged = [metric_of(each, evaluator.metric) for each in list_checkpoints(tmp_path)]
+    assert (logged, trainer.state.best_metric) == (list(Planned.plan[:4]), 0.9)
     best = Qwen3ForSeq2SeqLM.from_pretrained(tmp_path / "checkpoint-2").state_dict()
     now = trainer.model.state_dict()
     assert all(torch.equal(best[name], now[name]) for name in best)
@@ -201,7 +184,6 @@ def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vecto
 ):
     model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    versions = [each._version for each in model.parameters()]
     state = tokenizer.backend_tokenizer.to_str()
     cached = sorted(paths.cache().rglob("*"))
     evaluator = TrainingEvaluator(SEARCH, tokenizer=tokenizer, **OPTIONS)
@@ -209,7 +191,6 @@ def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vecto
     assert first["dev"] == second["dev"]
     assert first.keys() == {"dev", "dev_runtime"}
     assert model.training
-    assert [each._version for each in model.parameters()] == versions
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(each.grad is None for each in model.parameters())
     assert tokenizer.backend_tokenizer.to_str() == state
@@ -226,33 +207,12 @@ def test_the_weights_are_not_copied(checkpoint, tokenizer, monkeypatch):
     assert len(used) > 20
 
 
-def test_random_states_and_modes_are_as_before_whatever_the_block_does():
-    def draws():
-        return random.random(), np.random.rand(3).tolist(), torch.rand(3).tolist()
-
-    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Sequential(torch.nn.Dropout()))
-    model[1].eval()  # a frozen part
-    set_seed(3)
-    expected = draws()
-    set_seed(3)
-    with pytest.raises(RuntimeError, match="memory"), undisturbed(model):  # noqa: PT012
-        set_seed(0)
-        model.eval()
-        model[1][0].train()
-        assert not torch.is_grad_enabled()
-        raise RuntimeError("out of memory")
-    assert draws() == expected
-    assert [each.training for each in model.modules()] == [True, True, False, False]
-    assert torch.is_grad_enabled()
-
-
 def test_another_tier_and_tasks_are_scored_as_evaluate_scores_them(encoder_folder, checkpoint):
     evaluator = TrainingEvaluator(tasks="AuthorSTS", tokenizer=str(checkpoint))
     model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint)
     (result,) = q.evaluate(encoder_folder, tasks="AuthorSTS", show_progress=False)
     assert evaluator(model)["AuthorSTS"] == result.main.value
     assert TrainingEvaluator().metric == "eval_smoke"
-    assert TrainingEvaluator(tier="pydocs", name="eval_api").metric == "eval_api"
     assert TrainingEvaluator([SEARCH, PAIRS]).metric == "eval_mean"
 
 
@@ -309,7 +269,6 @@ def test_a_score_that_cannot_be_had_is_refused_before_the_training(checkpoint, t
         ({"data": [SEARCH, SEARCH]}, "two sets are called 'dev'"),
         ({"data": []}, "got none"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
-        ({"data": None, "tier": "smok"}, "unknown tier 'smok'"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):
@@ -373,44 +332,5 @@ def test_a_sentence_transformer_is_scored_with_its_own_prompts(page, tmp_path):
         )
         scores[each.name] = result.main.value
         assert metric_of(each, "eval_dev") == pytest.approx(result.main.value, abs=1e-6)
-    trainer = page.names["trainer"]
-    assert trainer.state.best_metric == pytest.approx(max(scores.values()), abs=1e-6)
-    assert trainer.evaluator.primary_metric == "dev"
-    assert "eval_dev_runtime" in trainer.state.log_history[-2] | trainer.state.log_history[-1]
-
-
-@pytest.mark.integration
-def test_a_sentence_transformer_is_trained_to_the_same_weights_with_the_callback(page, tmp_path):
-    """It has dropout, and no evaluations, so that its checkpoints are scored as they are saved."""
-    names, evaluator, models = page.names, Seeding(SEARCH), []
-    for callbacks in ([evaluator], []):
-        folder = tmp_path / f"run-{len(models)}"
-        models.append(names["SentenceTransformer"](str(page.folder / "encoder"), device="cpu"))
-        with quietly():
-            names["SentenceTransformerTrainer"](
-                model=models[-1],
-                args=names["Arguments"](
-                    str(folder),
-                    max_steps=3,
-                    save_steps=1,
-                    save_only_model=True,
-                    use_cpu=True,
-                    disable_tqdm=True,
-                    report_to="none",
-                    dataloader_pin_memory=False,
-                ),
-                train_dataset=names["pairs"],
-                loss=names["MultipleNegativesRankingLoss"](models[-1]),
-                callbacks=callbacks,
-            ).train()
-    ours, plain = (model.state_dict() for model in models)
-    assert all(torch.equal(ours[name], plain[name]) for name in plain)
-    last = list_checkpoints(tmp_path / "run-0")[-1]
-    assert metric_of(last, "eval_dev") == evaluator(models[0])["dev"]
-
-
-def test_a_checkpoint_that_is_gone_is_said_to_have_no_score(tmp_path, caplog):
-    state = SimpleNamespace(is_world_process_zero=True, global_step=1, epoch=None, log_history=[])
-    Planned().on_save(SimpleNamespace(output_dir=tmp_path), state, None)
-    assert "trainer_state.json: not there" in caplog.text
-    assert state.log_history == [{"eval_planned": 0.3, "eval_planned_runtime": 0.0, "step": 1}]
+    best = page.names["trainer"].state.best_metric
+    assert best == pytest.approx(max(scores.values()), abs=1e-6)

@@ -9,7 +9,7 @@ from helpers import TEXTS
 from qwen3nb.evaluation.run import Work
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
-from qwen3nb.report.card.extract import extract
+from qwen3nb.report.card.card import extract
 
 
 def test_empty_and_truncated_texts_are_counted(encoder_folder):

@@ -1,18 +1,14 @@
 """The page of a comparison: tables, figures, and words that follow their numbers."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from helpers.records import (
-    RERANKING,
     RETRIEVAL,
     amend,
     benchmark_record,
     make,
     noisy,
     three_models,
-    tier_records,
 )
 from helpers.search_texts import search_texts
 
@@ -34,7 +30,6 @@ from qwen3nb.report.comparison.compare import (
     wins_figure,
 )
 from qwen3nb.report.comparison.explorer import top_documents
-from qwen3nb.report.leaderboard.ranking import standings
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS
@@ -80,37 +75,15 @@ def test_differences_with_what_the_queries_can_show():
     assert labels(pairs_figure(comparison).axes[0])[0] == "good"
 
 
-def test_nothing_to_compare_is_said_and_not_drawn():
-    nothing = compare([], tier="smoke")
-    assert "No two models" in differences_table(nothing, task="x").note
-    assert "Nothing" in power_table(nothing).note
-    assert differences_figure(nothing) is pairs_figure(nothing) is None
-    alone = compare([make("m")])
-    assert task_differences_figure(alone, task=RETRIEVAL) is wins_figure(alone, task="none") is None
-
-
-def test_correlations_are_compared_by_pairs_of_texts():
-    gold = np.linspace(0, 5, 60)
-
-    def scored(label, spread):
-        cosine = gold + np.random.default_rng(1).normal(0, spread, 60)
-        result = make(label, task="AuthorSTS", metric="cosine", scores=cosine)
-        result.per_query["gold"] = {f"q{i}": float(v) for i, v in enumerate(gold)}
-        amend(result, "task", main_metric="Spearman")
-        return result
-
-    both = [scored("a", 5.0), scored("b", 0.1)]
-    (row,) = correlations_table(compare(both, tier="smoke", baseline="b")).rows
-    assert row[0].text == "a"
-    assert float(row[1].text) < -0.2
-    assert row[2].strong
-
-
-def test_unpaired_queries_are_counted():
-    first, second = make("a", scores=(0.9, 0.8, 0.7, 0.6)), make("b", scores=(0.5, 0.4, 0.3))
-    (row,) = differences_table(compare([first, second], baseline="b")).rows
-    assert (row[1].text, row[4].text) == ("+0.400", "3 / 0 / 0")
+def test_queries_are_counted_that_are_won_or_unpaired():
+    first, second = make("a", scores=(0.9, 0.8, 0.7, 0.6)), make("b", scores=(0.5, 0.8, 0.8))
+    comparison = compare([first, second], baseline="b")
+    (row,) = differences_table(comparison).rows
+    assert (row[1].text, row[4].text) == ("+0.100", "1 / 1 / 1")
     assert (row[5].text, row[5].detail) == ("3", "1 unpaired")
+    figure = wins_figure(comparison, task=RETRIEVAL)
+    assert "a: 1 won, 1 tied, 1 lost" in figure.alt
+    assert [patch.get_width() for patch in figure.axes[0].patches] == [1, 1, 1]
 
 
 @pytest.fixture(scope="module")
@@ -179,71 +152,40 @@ def test_of_many_models_the_best_are_shown_and_the_others_counted():
     assert "others are" not in differences_table(comparison).note
 
 
-def changed(**more):
-    return changes_table(compared(), texts=TEXTS, **more)
-
-
 def test_changed_queries_have_their_text_and_a_link_to_the_explorer_of_their_task():
-    table = changed()
-    assert len(table.rows) == 6
-    assert len(table.columns) == 3  # no record keeps its documents
-    query = table.rows[0][1]
+    plain, linked, other = (
+        changes_table(compared(), texts=TEXTS, explorer=page) for page in ("", RETRIEVAL, "SciFact")
+    )
+    assert (len(plain.rows), len(plain.columns)) == (6, 3)  # no record keeps its documents
+    query = plain.rows[0][1]
     assert query.text.startswith(f"{query.detail.removeprefix('q')} which method")
     assert (len(query.text), query.text[-1], query.link) == (80, "…", "")
-    assert "the 2 models nearest to now and now itself differ most" in table.caption
-    row = changed(explorer=RETRIEVAL).rows[0]
-    assert row[1].link == f"explorer.html#q={row[1].detail}&a={row[0].text}&b=now"
-    assert changed(explorer="SciFact").rows[0][1].link == ""
+    assert "the 2 models nearest to now and now itself differ most" in plain.caption
+    model, query, _ = linked.rows[0]
+    assert query.link == f"explorer.html#q={query.detail}&a={model.text}&b=now"
+    assert other.rows[0][1].link == ""
 
 
 def test_top_documents_are_shown_where_no_link_leads_to_them():
-    results = [make("a", (0.1, 0.5)), make("b", (0.2, 0.9))]
+    results = [make("a", (0.1, 0.5), task="T"), make("b", (0.2, 0.9), task="T")]
     results[0].config["top"] = {"q0": ["d1", "d2"], "q1": ["d3", "d4"]}
     comparison = compare(results, baseline="b")
-    row = changes_table(comparison, texts=TEXTS).rows[0]
-    assert [cell.text for cell in row][3:] == ["d3, d4", ""]
-    assert len(changes_table(comparison, texts=TEXTS, explorer=RETRIEVAL).columns) == 3
-
-
-def test_the_parts_of_a_task_have_the_rankings_of_the_whole():
-    """Their queries have no prefix, the record's rankings have."""
-    result = make("a")
-    amend(result, "task", splits=("test",), subsets=("en",))
-    result.config["top"] = {"test/en/q0": ["d"], "test/de/q0": ["e"]}
-    tops = [top_documents(result, query) for query in ("q0", "test/de/q0", "q1")]
+    table = changes_table(comparison)
+    shown = [(cell.text, cell.detail) for cell in table.rows[0]]
+    assert shown[1] == ("q1", "")  # without texts, the id alone
+    assert shown[3:] == [("d3, d4", ""), ("", "")]
+    assert table.note.startswith("Query texts are not available: unknown task")
+    assert len(changes_table(comparison, texts=TEXTS, explorer="T").columns) == 3
+    part = make("a")  # its queries have no prefix, the rankings have
+    amend(part, "task", splits=("test",), subsets=("en",))
+    part.config["top"] = {"test/en/q0": ["d"], "test/de/q0": ["e"]}
+    tops = [top_documents(part, query) for query in ("q0", "test/de/q0", "q1")]
     assert tops == [["d"], ["e"], []]
 
 
-def test_without_texts_the_ids_remain_and_a_note_says_why():
-    scores = {"a": (0.1, 0.5, 0.3), "b": (0.2, 0.4, 0.9)}
-    results = [make(name, values, task="NoSuchTask") for name, values in scores.items()]
-    table = changes_table(compare(results, baseline="a"))
-    assert [row[1].text for row in table.rows] == ["q2", "q0", "q1"]
-    assert table.rows[0][1].detail == ""
-    assert table.note.startswith("Query texts are not available: unknown task")
-
-
-def test_wins_are_counted_by_query():
-    results = [make("a", scores=(0.5, 0.5, 0.5, 0.9)), make("b", scores=(0.4, 0.5, 0.6, 0.1))]
-    figure = wins_figure(compare(results), task=RETRIEVAL)
-    assert "b: 1 won, 1 tied, 2 lost" in figure.alt
-    assert [patch.get_width() for patch in figure.axes[0].patches] == [1, 1, 2]
-
-
-def test_a_difference_is_filled_where_the_test_says_so():
-    scores = np.linspace(0.2, 0.8, 40)
-    values = {"a": scores, "b": scores - 0.1, "c": scores[::-1] - 0.001}
-    results = [make(name, each) for name, each in values.items()]
-    axis = task_differences_figure(compare(results), task=RETRIEVAL).axes[0]
-    assert points(axis) == [(-0.1, True), (-0.001, False)]  # b differs from a, c does not
-
-
 def test_the_figure_has_the_best_on_its_line_and_the_others_behind():
-    results = [
-        make("a", scores=noisy(0.7)),
-        make("b", scores=noisy(0.6, spread=0.4, seed=1)),
-        make("c", scores=noisy(0.3, seed=2)),
-    ]
+    scores = {"a": noisy(0.7), "b": noisy(0.6, spread=0.4, seed=1), "c": noisy(0.3, seed=2)}
+    results = [make(name, values) for name, values in scores.items()]
     figure = lead_figure(compare(results, tier="smoke"), task=RETRIEVAL)
     assert labels(figure.axes[0])[-1] == "a"
     filled = {round(at, 1): clear for at, clear in points(figure.axes[0])}
@@ -255,122 +197,86 @@ def test_the_figure_has_the_best_on_its_line_and_the_others_behind():
     assert "Not shown: 1 more" in lead_figure(compare(results), task=RETRIEVAL).caption
 
 
-def words_on(results, **more):
-    return comparison_conclusion(compare(results, tier="smoke", **more)).text
-
-
-def test_what_is_shown_is_counted_and_the_largest_is_named():
-    text = words_on(three_models(), baseline="now")
-    assert text.startswith("1 of 2 differences from now on Retrieval is significant after correct")
-    assert "models on each task): 1 better, 0 worse. The largest is +0.2" in text
-    assert "(nDCG@10 of good on Retrieval)" in text
-    assert "Whether the other difference is within ±0.05 is not shown; these queries detect" in text
-    values = {"now": noisy(0.5), "up": noisy(0.6, seed=1), "down": noisy(0.1, seed=2)}
-    text = words_on([make(name, scores) for name, scores in values.items()], baseline="now")
-    assert "2 of 2 differences" in text
-    assert "1 better, 1 worse" in text
-    assert "of down on Retrieval); the largest gain is +0.1" in text
-    assert "within" not in text
+SYSTEMS = {
+    "good": noisy(0.7),
+    "up": noisy(0.6, seed=1),
+    "same": noisy(0.5, seed=4),
+    "wide": noisy(0.5, spread=0.3, seed=8),
+    "wider": noisy(0.5, spread=0.4, seed=1),
+    "down": noisy(0.1, seed=2),
+}
 
 
 @pytest.mark.parametrize(
-    ("mean", "spread", "words"),
+    ("systems", "start", "fragment"),
     [
-        (0.7, 0.02, "is significant after correction {}: better."),
-        (0.3, 0.02, "is significant after correction {}: worse."),
-        (0.5, 0.3, "is not significant after correction {}. Whether the difference is within ±0.0"),
+        (
+            "good same",
+            "1 of 2 differences from now on Retrieval is",
+            ": 1 better, 0 worse.",
+        ),
+        ("good same", "1 of 2", "The largest is +0.2"),
+        ("good same", "1 of 2", "(nDCG@10 of good on Retrieval)"),
+        (
+            "good same",
+            "1 of 2",
+            "the other difference is within ±0.05 is not shown; these",
+        ),
+        ("up down", "2 of 2 differences", "1 better, 1 worse"),
+        ("up down", "2 of 2", "of down on Retrieval); the largest gain is +0.1"),
+        ("good", "The difference from now on Retrieval is significant after corr", "): better."),
+        ("down", "The difference from now on Retrieval is significant after corr", "): worse."),
+        ("wide", "The difference from now on Retrieval is not significant", "). Whether the diff"),
+        ("wide", "The difference", "these queries detect a difference of 0."),
+        ("wide", "The difference", "would show it to be within ±0.05"),
+        (
+            "wide wider",
+            "None of the 2 differences from now on Retrieval is",
+            "Of the 2: 2 not shown",
+        ),
+        ("", "Nothing was compared", ""),
     ],
 )
-def test_one_difference(mean, spread, words):
-    results = [make("now", noisy(0.5)), make("new", noisy(mean, spread=spread, seed=8))]
-    text = words_on(results, baseline="now")
-    words = words.format("(Holm over all pairs of models on each task)")
-    assert text.startswith(f"The difference from now on Retrieval {words}")
-    for rest in ("these queries detect a difference of 0.", "would show it to be within ±0.05"):
-        assert (rest in text) == (spread > 0.1)
+def test_what_is_shown_is_counted_and_the_largest_is_named(systems, start, fragment):
+    results = [make("now", noisy(0.5, seed=5)), *(make(s, SYSTEMS[s]) for s in systems.split())]
+    text = comparison_conclusion(compare(results, tier="smoke", baseline="now")).text
+    assert text.startswith(start)
+    assert fragment in text
+    assert ("within" in text) == bool({"same", "wide"} & set(systems.split()))
 
 
 def test_on_many_queries_a_difference_may_be_shown_and_small():
-    rng = np.random.default_rng(0)
-    base = rng.uniform(0.2, 0.8, 900)
-    values = {"same": base + rng.normal(0, 0.05, 900), "new": base + rng.normal(0.02, 0.05, 900)}
-    results = [make("now", base), *(make(name, scores) for name, scores in values.items())]
-    text = words_on(results, baseline="now")
-    assert text.startswith("1 of 2 differences from now on Retrieval is significant")
+    base, rng = RNG.uniform(0.2, 0.8, 900), np.random.default_rng(0)
+    means = {"now": 0, "same": 0, "new": 0.02}
+    results = [make(name, base + rng.normal(mean, 0.03, 900)) for name, mean in means.items()]
+    text = comparison_conclusion(compare(results, baseline="now")).text
     assert "It is smaller than 0.05, the least that matters" in text
     assert text.endswith("The other difference is within ±0.05: equivalent.")
+    text = comparison_conclusion(compare(results[:2], correction="none")).text
+    assert "is not significant without a correction" in text
 
 
-def test_none_of_several_and_nothing():
-    results = [
-        make(name, task=task, scores=noisy(0.5, spread=0.3, seed=seed))
-        for seed, name in enumerate("abc", 1)
-        for task in (RETRIEVAL, RERANKING)
-    ]
-    text = words_on(results, correction="none", baseline="a")
-    assert text.startswith("None of the 4 differences from a on 2 tasks is significant without a")
-    assert "Of the 4: 4 not shown to be either; these queries detect a difference of 0." in text
-    assert words_on([make("a")]).startswith("Nothing was compared")
-
-
-def leading(results):
-    return leaderboard_conclusion(compare(results, tier="smoke"), task=RETRIEVAL).text
-
-
-def test_a_model_is_best_only_where_its_lead_is_shown():
-    changes = 0.1 + 0.1 * np.tile([-1, 1], 100)
-    text = leading([make("second", scores=BASE), make("best", scores=BASE + changes)])
-    assert text.startswith(f"best is best on Retrieval: nDCG@10 {np.mean(BASE) + 0.1:.3f} [0.")
-    assert text.endswith(
-        "second by 0.100 [0.086, 0.114], a difference that these 200 queries show."
-    )
-    close = make("close", scores=BASE + RNG.normal(0.001, 0.1, 200))
-    text = leading([make("other", scores=BASE), close])
-    assert "scores highest on Retrieval" in text
-    assert "not a difference that these 200 queries can show" in text
-    assert text.endswith("They do not show it to be ahead of any other model.")
-    text = leading([make("other", scores=BASE), close, make("last", scores=BASE - 0.1)])
-    assert "It is ahead of last by 0.1" in text
-    assert text.endswith("which they do show.")
-
-
-def test_one_model_and_none():
-    alone = make("a", scores=BASE)
-    assert leading([alone]).endswith("There is no other model to compare it with.")
-    other = make("b", scores=BASE[:100] - 0.1)
-    assert "No other model has scores on the same queries" in leading([alone, other])
-    assert leading([]).startswith("No results yet")
-
-
-@pytest.mark.integration
-def test_on_a_tier_with_benchmarks_it_is_about_the_mean_of_the_first():
-    results = [
-        *tier_records("good", mean=0.7),
-        *tier_records("poor"),
-        *tier_records("part", without=["SciFact"]),
-    ]
-    boards, comparison = standings(results, tier="full"), compare(results, tier="full")
-    text = leaderboard_conclusion(comparison, task="BEIR").text
-    best, second = boards.overall.standings
-    assert text.startswith(f"good is best on BEIR: mean nDCG@10 of 15 tasks {best.mean:.3f} [")
-    assert f"ahead of poor by {best.mean - second.mean:.3f} [" in text
-    low, high = comparison.difference("good", "poor", task="BEIR").interval
-    assert f"[{low:.3f}, {high:.3f}], a difference that these 1,040 queries show." in text
-    assert text.endswith("part is not ranked: no score on SciFact.")
+CLOSE, WAVES = BASE + RNG.normal(0.001, 0.1, 200), 0.1 * np.tile([-1, 1], 100)
 
 
 @pytest.mark.parametrize(
-    ("interval", "shown"), [((-0.01, 0.1), False), ((0.01, 0.1), True), (None, True)]
+    ("scores", "fragment"),
+    [
+        ((), "No results yet"),
+        ((BASE,), "There is no other model to compare it with."),
+        ((BASE, BASE[:99] - 0.1), "No other model has scores on the same queries"),
+        (
+            (BASE, BASE + 0.1 + WAVES),
+            f"s1 is best on Retrieval: nDCG@10 {BASE.mean() + 0.1:.3f} [",
+        ),
+        ((BASE, BASE + 0.1 + WAVES), "s0 by 0.100 [0.086, 0.114], a difference that these 200 que"),
+        ((BASE, CLOSE), "s1 scores highest on Retrieval"),
+        ((BASE, CLOSE), "not a difference that these 200 queries can show"),
+        ((BASE, CLOSE), "They do not show it to be ahead of any other model."),
+        ((BASE, CLOSE, BASE - 0.1), "It is ahead of s2 by 0.1"),
+    ],
 )
-def test_a_lead_is_shown_only_if_its_interval_agrees_with_the_test(monkeypatch, interval, shown):
-    """On few queries the interval of a mean over tasks may hold 0 where the test rejects it."""
-    comparison = compare([make("poor", scores=BASE), make("good", scores=BASE + 0.1)])
-    between = type(comparison).between
-
-    def with_interval(self, one, other):
-        return replace(between(self, one, other), interval=interval)
-
-    monkeypatch.setattr(type(comparison), "between", with_interval)
-    words = leaderboard_conclusion(comparison, task=RETRIEVAL).text
-    assert words.startswith("good is best" if shown else "good scores highest")
-    assert ("not a difference that these" in words) is not shown
+def test_a_model_is_best_only_where_its_lead_is_shown(scores, fragment):
+    results = [make(f"s{i}", values) for i, values in enumerate(scores)]
+    comparison = compare(results, tier="smoke")
+    assert fragment in leaderboard_conclusion(comparison, task=RETRIEVAL).text

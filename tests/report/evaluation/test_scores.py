@@ -1,14 +1,22 @@
-"""A model's scores beside a baseline: the table, the plot, and the sentence, pinned to numbers."""
+"""A model's scores beside a baseline: the table, the plot, the sentence, and the page's trace."""
 
 from dataclasses import replace
 
+import nbformat
 import numpy as np
 import pytest
+from helpers.notebooks import notebook_of
 from helpers.records import amend, make, noisy, tier_records
 
 import qwen3nb as q
-from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.analysis.comparison.against_baseline import against_baseline, known_baseline
 from qwen3nb.records.record import Part
+from qwen3nb.report.evaluation.run_trace import (
+    RunTrace,
+    read_conclusions,
+    read_finished,
+    read_trace,
+)
 from qwen3nb.report.evaluation.scores import (
     baseline_figure,
     evaluation_conclusion,
@@ -17,7 +25,7 @@ from qwen3nb.report.evaluation.scores import (
     terminal_table,
 )
 from qwen3nb.report.leaderboard.one_model import provenance_table
-from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.conclusion import Conclusion
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
 
@@ -29,45 +37,38 @@ def on_tasks(label, *means, seed=0):
     ]
 
 
-def text(ours, others, **options):
-    return str(evaluation_conclusion(against_baseline(ours, others, **options)))
+M, OTHER = on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1)
 
 
-def test_better_or_worse_on_some_tasks():
-    words = text(on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1))
-    assert words.startswith(
-        "m is better than bm25 on both tasks compared with it by a significant "
-    )
-    assert "difference, worse on none (the largest, on Retrieval: +0." in words
-    assert words.endswith("p < 0.001, n = 40).")
-    words = text(on_tasks("m", 0.5, 0.3), on_tasks("bm25", 0.5, 0.5, seed=1))
-    assert words.startswith(
-        "m is worse than bm25 on 1 of 2 tasks compared with it by a significant"
-    )
-    assert "better on none; on one no difference is shown (the largest, on Reranking: -0." in words
+@pytest.mark.parametrize(
+    ("ours", "others", "words"),
+    [
+        (M, OTHER, "m is better than bm25 on both tasks compared with it by a significant "),
+        (M, OTHER, "difference, worse on none (the largest, on Retrieval: +0."),
+        (M, OTHER, "p < 0.001, n = 40)."),
+        (on_tasks("m", 0.5, 0.3), OTHER, "m is worse than bm25 on 1 of 2 tasks compared with it "),
+        (on_tasks("m", 0.5, 0.3), OTHER, "better on none; on one no difference is shown (the larg"),
+        (on_tasks("m", 0.5, 0.5), OTHER, "No difference between m and bm25 is shown on either of"),
+        (M, on_tasks("random", 0.1, 0.1), "than random (a floor) on both"),
+        (M, [], "m scores nDCG@10 0."),
+        (M, [], "no baseline to compare it with (no record of a baseline). `qwen3nb eval` with"),
+        (M, [], "with `--model bm25` or `--model random`"),
+        (on_tasks("bm25", 0.5), [], "with `--model random` on the same"),
+        ([], OTHER, "No task was finished"),
+    ],
+)
+def test_the_sentence_follows_from_the_differences(ours, others, words):
+    assert words in str(evaluation_conclusion(against_baseline(ours, others)))
 
 
-def test_no_difference_is_said_with_its_interval():
-    ours, others = on_tasks("m", 0.5, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
-    (first, second) = against_baseline(ours, others)
-    none = "No difference between m and bm25 is shown on either of the two tasks compared with it ("
-    assert text(ours, others).startswith(none)
-    assert text(ours[:1], others) == (
+def test_one_difference_has_its_interval():
+    (first,) = scores = against_baseline(on_tasks("m", 0.5), OTHER)
+    assert str(evaluation_conclusion(scores)) == (
         "On Retrieval, no difference between m and bm25 is shown: nDCG@10 "
         f"{first.score.value:.3f} against {first.other:.3f}, a paired difference of "
         f"{first.difference:+.3f} [{first.interval[0]:+.3f}, {first.interval[1]:+.3f}], "
         f"p = {first.p_value:.4f}, n = 40."
     )
-    assert second.verdict == "not shown"
-
-
-def test_without_a_baseline_the_score_stands_alone_and_says_what_to_run():
-    words = text(on_tasks("m", 0.5), [])
-    assert words.startswith("m scores nDCG@10 0.")
-    assert "no baseline to compare it with (no record of a baseline). `qwen3nb eval` with" in words
-    assert "with `--model bm25` or `--model random`" in words
-    assert "with `--model random` on the same" in text(on_tasks("bm25", 0.5), [])
-    assert text([], on_tasks("bm25", 0.5)).startswith("No task was finished")
 
 
 def test_the_baseline_is_bm25_then_a_model_of_the_registry_then_random_as_a_floor():
@@ -82,7 +83,6 @@ def test_the_baseline_is_bm25_then_a_model_of_the_registry_then_random_as_a_floo
     assert baselines(*bm25, *random, *best) == ["bm25", "all-MiniLM-L6-v2"]
     assert baselines(*toy) == ["", ""]  # no baseline by accident
     assert baselines(*bm25, *random, *toy, baseline="toy") == ["toy", "toy"]
-    assert "than random (a floor) on both" in text(ours, random)
     assert baselines(*bm25, baseline="bm25") == ["bm25", ""]
     why = [each.why for each in against_baseline(ours, bm25, baseline="bm25")]
     assert why == ["", "no record of bm25"]
@@ -144,7 +144,6 @@ def test_many_tasks_are_folded_by_type():
     ours, others = tier_records("m"), tier_records("random", mean=0.3, seed=1)
     scores = against_baseline(ours, others)
     shown = scores_table(scores, skipped={"X": "no vectors"})
-    assert isinstance(shown, Sections)
     assert sum(len(table) for _, table in shown.tables) == 62
     assert shown._repr_html_().count(" open>") == 0
     names = [table.name for _, table in shown.tables]
@@ -155,15 +154,12 @@ def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
     ours, others = on_tasks("m", 0.7, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
     rows = forest_rows(against_baseline(ours, others))
     assert [(row.label, row.clear) for row in rows] == [("Retrieval", True), ("Reranking", False)]
-    figure = baseline_figure(against_baseline(ours, others))
-    assert "Paired difference of m from bm25" in figure.caption
+    assert "difference of m from bm25" in baseline_figure(against_baseline(ours, others)).caption
     assert baseline_figure(against_baseline(ours, [])) is None
     assert baseline_figure([]) is None
 
 
 def test_an_unknown_baseline_lists_those_that_have_records():
-    from qwen3nb.analysis.comparison.against_baseline import known_baseline
-
     records = [*on_tasks("m", 0.5), *on_tasks("bm25", 0.5)]
     assert known_baseline(records, "") == ""
     assert known_baseline(records, "bm25") == "bm25"
@@ -186,3 +182,21 @@ def test_a_score_links_to_the_row_that_says_where_it_comes_from():
     (row,) = scores_table(scores).rows
     (home,) = provenance_table(on_tasks("m", 0.7)).rows
     assert row[1].link == f"#{home[0].id}" == "#score-pydocssampleretrieval"
+
+
+def test_scores_and_conclusions_come_back_from_a_page(tmp_path):
+    scores = against_baseline(on_tasks("m", 0.7), OTHER)
+    trace = RunTrace(tuple(scores), ("PyDocsSampleRetrieval",), {"X": "no vectors"})
+    conclusion = Conclusion("a < b is shown.")
+    node = notebook_of("trace", "conclusion")
+    data = {"text/html": conclusion._repr_html_(), "text/plain": repr(conclusion)}
+    for cell, shown in zip(node.cells[-2:], (trace._repr_mimebundle_(), data), strict=True):
+        cell.outputs = [nbformat.v4.new_output("display_data", shown)]
+    node.metadata["qwen3nb"] = {"finished": "2026-01-01T00:00:00+00:00"}
+    page = tmp_path / "page.ipynb"
+    assert read_trace(page) is None
+    assert not [*read_conclusions(page), *read_finished(page)]
+    nbformat.write(node, page)
+    assert read_trace(page) == trace
+    assert read_conclusions(page) == ["a < b is shown."]
+    assert read_finished(page) == "2026-01-01T00:00:00+00:00"

@@ -28,11 +28,8 @@ def test_a_report_has_its_models_and_what_failed(monkeypatch):
     assert summary["by_type"] == {"Retrieval": 0.5}
     assert summary["over_tasks"] == 0.5
     assert summary["missing"] == {"V": "no data"}
-
-
-def test_models_with_one_label_keep_their_scores_apart():
     models = [make("m", settings={"pooling": pooling}) for pooling in ("cls", "mean")]
-    value = all_results(models, config={}, failures={})
+    value = all_results(models, config={}, failures={})  # of one label
     assert list(value["results"]) == list(value["summary"]) == ["m (cls)", "m (mean)"]
     assert value["model"] == "m (cls)"
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from helpers.records import amend, make, tier_records
 
-from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.report.leaderboard.one_model import (
@@ -15,8 +14,6 @@ from qwen3nb.report.leaderboard.one_model import (
     suite_table,
     summarise,
 )
-from qwen3nb.report.leaderboard.preflight import plan_tables
-from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import GROUPS, TIERS
 
@@ -76,16 +73,12 @@ def test_means_by_type_and_over_all_with_groups_and_gaps():
     assert "D (no data)" in table.note
     assert [cell.text for cell in table.rows[-1]] == ["mean over types", "2", "0.5000"]
     assert summarise([]).over_tasks is None
+    shared = {"identity": "1" * 64, "task": "A"}
+    alias = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
+    assert (alias.label, alias.tasks) == ("new (= old)", {"Retrieval": 1})
     assert summarise(results[:-1], requested=wanted).by_type == pytest.approx({"STS": 0.7})
     with pytest.raises(ValueError, match="results of one model, got m, n"):
         summarise([*results, make("n")])
-
-
-def test_one_content_under_two_labels_is_one_model():
-    shared = {"identity": "1" * 64, "task": "A"}
-    summary = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
-    assert summary.label == "new (= old)"
-    assert summary.tasks == {"Retrieval": 1}
 
 
 def test_benchmarks_that_were_requested_whole_have_their_own_means():
@@ -106,15 +99,3 @@ def test_a_page_says_what_came_from_the_cache():
     amend(result, "cost", cached=4)
     facts = {row[0].text: row[1].text for row in model_and_run_table([result]).rows}
     assert facts["vectors"] == "3 computed, 4 from the cache"
-
-
-def test_a_plan_of_many_tasks_is_summed_by_type_and_folded():
-    one = Planned("Task", "STS", "mteb/x", "abc", texts=10, minutes=None, status="to run")
-    few, many = plan_tables([one] * 3), plan_tables([one] * 61)
-    assert not isinstance(few, Sections)
-    assert len(few.rows) == 3
-    assert isinstance(many, Sections)
-    (_, sums), (title, every) = many.tables
-    assert [cell.text for cell in sums.rows[-1]][:3] == ["all", "61", "61"]
-    assert (title, len(every.rows)) == ("All 61 tasks", 61)
-    assert many.unfolded == 1

@@ -44,18 +44,18 @@ def test_published_scores_come_from_a_file_and_from_mtebs_results(tmp_path):
     assert other_scores_table([], tier="smoke", scores=scores) is None
 
 
-@pytest.mark.parametrize("value", [71.9, '"0.7"'])
-def test_a_score_that_is_none_is_refused(tmp_path, value):
-    (tmp_path / "published.toml").write_text(TOML.format(value=value))
-    with pytest.raises(ValueError, match=r"score 1: expected .*value"):
-        read_published(tmp_path)
-
-
-def test_a_file_that_is_no_result_is_named(tmp_path):
-    folder = tmp_path / "published" / "m" / "rev"
-    folder.mkdir(parents=True)
-    (folder / "X.json").write_text('{"scores": 3}')
-    with pytest.raises(ValueError, match=r"X\.json: not a file of MTEB's results"):
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("published.toml", TOML.format(value=71.9), r"score\[0\].value: .*percentages"),
+        ("published.toml", TOML.format(value='"0.7"'), r"score\[0\].value: expected a valid num"),
+        ("published/m/rev/X.json", '{"scores": 3}', r"X\.json: not a file of MTEB's results"),
+    ],
+)
+def test_a_file_without_scores_is_refused(tmp_path, file, text, message):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(text)
+    with pytest.raises(ValueError, match=message):
         read_published(tmp_path)
 
 

@@ -1,68 +1,65 @@
+"""Tables in every format: numbers, ranks, captions, LaTeX, a terminal, and foreign text."""
+
 import csv
 import io
+import re
+import shutil
+import subprocess
 
 import pytest
+from helpers.records import make
+from helpers.tables import INJECTIONS, LATEX, hostile_table, unbalanced
 
+from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.console import forest_lines, print_forest, print_table
+from qwen3nb.report.render.forest_plot import ForestRow
 from qwen3nb.report.render.html import unstyled
+from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import TABLE_FORMATS, Table, with_ranks
 
 
 def test_best_second_and_shared_places():
-    cells = [
-        [Cell(name), Cell("", value=value)]
-        for name, value in (("a", 0.5), ("b", 0.7), ("c", 0.7), ("d", 0.6), ("e", None))
-    ]
-    ranked = with_ranks(cells)
+    ranked = with_ranks([[Cell("x"), Cell("", value=each)] for each in (0.5, 0.7, 0.7, 0.6, None)])
     assert [row[1].strong for row in ranked] == [False, True, True, False, False]
     assert [row[1].second for row in ranked] == [False, False, False, True, False]
     assert not any(row[0].strong or row[0].second for row in ranked)
     assert with_ranks([]) == ()
 
 
+BEST = Cell("0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7), strong=True, std="±0.1")
+SECOND = Cell("0.500", value=0.5, second=True, mark="†")
+ROWS = (("m", BEST), ("n", SECOND), ("=HYPERLINK(1)", "not run"))
+TABLE = Table.of(ROWS, ("model", "x\nn = 3"), name="x", legend=(("†", "a note"),))
+
+
 def test_one_table_many_outputs():
-    best = Cell(
-        "0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7), strong=True, std="±0.1"
-    )
-    second = Cell("0.500", value=0.5, second=True, mark="†")
-    rows = (("m", best), ("n", second), ("=HYPERLINK(1)", "not run"))
-    table = Table.of(rows, ("model", "x\nn = 3"), name="x", legend=(("†", "said"),))
-    assert list(csv.reader(io.StringIO(table.to_csv()))) == [
+    assert list(csv.reader(io.StringIO(TABLE.to_csv()))) == [
         ["model", "x n = 3", "x n = 3, low", "x n = 3, high"],
         ["m", repr(2 / 3), "0.6", "0.7"],
         ["n", "0.5", "", ""],
         ["'=HYPERLINK(1)", "not run", "", ""],
     ]
-    assert r"\textbf{0.667}\textsubscript{$\pm$0.1}" in table.to_latex()
-    assert r"\underline{0.500}\textsuperscript{\dag{}}" in table.to_latex()
-    assert "<u>0.500</u><sup>†</sup>" in table.to_markdown()
-    assert '<td data-sort="0.6666666666666666"><strong>0.667</strong>' in table.to_html()
-    assert "† said" in table.to_html()
-    assert "not run" in table.to_latex()
+    assert r"\textbf{0.667}\textsubscript{$\pm$0.1}" in TABLE.to_latex()
+    assert r"\underline{0.500}\textsuperscript{\dag{}}" in TABLE.to_latex()
+    assert "<u>0.500</u><sup>†</sup>" in TABLE.to_markdown()
+    assert '<td data-sort="0.6666666666666666"><strong>0.667</strong>' in TABLE.to_html()
+    assert "† a note" in TABLE.to_html()
     with pytest.raises(ValueError, match="unknown format 'pdf'; choose one of: latex, csv"):
-        table.to_text("pdf")
-    shown = table._repr_html_()
-    assert shown.count("download=") == len(TABLE_FORMATS)
-    assert "%3C" not in table.to_html()
+        TABLE.to_text("pdf")
+    assert TABLE._repr_html_().count("download=") == len(TABLE_FORMATS)
 
 
 def test_a_frame_has_numbers_where_there_are_and_text_elsewhere():
-    value = Cell("0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7))
-    rows = (("m", value, Cell("9", value=9)), ("n", "not run", Cell("8", value=8)))
-    table = Table.of(rows, ("model", "x\nn = 3", "queries"), name="mine")
-    frame = table.to_frame()
-    shown = {"model": ["m", "n"], "x n = 3": [2 / 3, "not run"], "queries": [9, 8]}
-    assert frame.to_dict("list") == shown
-    assert frame["queries"].sum() == 17
-    ends = table.to_frame(intervals=True)
-    assert list(ends.columns)[1:4] == ["x n = 3", "x n = 3, low", "x n = 3, high"]
-    assert ends.iloc[0, 2:4].tolist() == [0.6, 0.7]
-    assert ends.iloc[1, 2:4].isna().all()
-    assert len(table) == 2
-    assert repr(table).startswith("<Table mine: 2 rows × 3 columns>")
-    assert "not run" in repr(table)
+    shown = {"model": ["m", "n", "=HYPERLINK(1)"], "x n = 3": [2 / 3, 0.5, "not run"]}
+    assert TABLE.to_frame().to_dict("list") == shown
+    ends = TABLE.to_frame(intervals=True)
+    assert list(ends.columns) == ["model", "x n = 3", "x n = 3, low", "x n = 3, high"]
+    assert ends.iloc[0, 2:].tolist() == [0.6, 0.7]
+    assert ends.iloc[1:, 2:].isna().all(axis=None)
+    assert repr(TABLE).startswith("<Table x: 3 rows × 2 columns>")
     empty = Table(("a", "b"), ())
     assert empty.to_frame().shape == (0, 2)
     assert (len(empty), bool(empty)) == (0, True)  # a table without rows still says why
@@ -97,12 +94,10 @@ def test_outside_the_book_tables_bring_their_style_once():
     for shown in (inner._repr_html_(), sections._repr_html_(), Conclusion("b < -1")._repr_html_()):
         assert shown.startswith("<style data-q>")
         assert shown.count("<style") == 1
-        assert "--jp-" in shown
         assert "<style" not in unstyled(shown)
     assert unstyled(Conclusion("b < -1")._repr_html_()) == '<p class="q-conclusion">b &lt; −1</p>'
     command = Conclusion("Run `eval --tier <t>`.")
     assert "Run <code>eval --tier &lt;t&gt;</code>." in command._repr_html_()
-    assert str(command) == "Run `eval --tier <t>`."
     assert unstyled(sections._repr_html_()).count('class="q-caption"') == 2
     assert "<style" not in inner.to_html()
 
@@ -117,3 +112,92 @@ def test_a_head_without_text_is_no_header_cell_and_numbers_among_words_are_align
 def test_no_label_is_a_formula_in_a_spreadsheet(text):
     (cell,) = list(csv.reader(io.StringIO(Table(("a",), ((Cell(text),),)).to_csv())))[1]
     assert cell == f"'{text.strip()}"
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_nothing_foreign_is_a_command_of_latex(text):
+    written = hostile_table(text).to_latex()
+    assert unbalanced(written) == ""
+    assert set(re.findall(r"\\([A-Za-z]+)", written)) <= LATEX
+
+
+def test_the_check_of_latex_finds_what_is_wrong():
+    wrong = ("{a", "}{", r"\begin{a}\end{b}", "50 % of")
+    assert all(map(unbalanced, wrong))
+    assert unbalanced(r"\begin{table}{a}\end{table}") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("a_b & 5 %", r"a\_b \& 5 \%"),
+        ("\\input{x}", r"\textbackslash{}input\{x\}"),
+        ("[-0.1, +0.2]", "{[}$-$0.1, +0.2{]}"),
+        ("x-1 a--b", "x-1 a-{}-b"),
+        ("é 名", r"é \texttt{U+540D}"),
+        ("two\n lines", "two lines"),
+    ],
+)
+def test_latex_prints_text_as_it_is(text, printed):
+    assert latex_text(text) == printed
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex (texlive-latex-base)")
+def test_latex_compiles_whatever_the_names(tmp_path):
+    results = [make(label) for label in ("a_b", "c%d", "m")]
+    tables = [*map(hostile_table, INJECTIONS), leaderboard(results, tier="smoke")]
+    body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
+    head = "\\documentclass[a4paper]{article}\n\\usepackage{booktabs,graphicx}\n"
+    text = f"{head}\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    (tmp_path / "t.tex").write_text(text, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
+    done = subprocess.run([*command, "t.tex"], cwd=tmp_path, capture_output=True, check=False)
+    log = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, log[-2000:]
+    assert "LaTeX Warning: Reference" not in log
+
+
+def test_a_terminal_gets_foreign_text_as_text(capsys):
+    print_table(Table(("[bold]x[/]",), ((Cell("\x1b[31mred", "[link=a]b[/link]"),),), "[i]note"))
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    for text in ("[bold]x[/]", "\\x1b[31mred", "[link=a]b[/link]", "[i]note"):
+        assert text in shown
+
+
+FOREST = (
+    ForestRow("a", 0.5, 0.2, 0.8, clear=True),
+    ForestRow("b", -0.1, -0.2, 0.1, clear=False),
+    ForestRow("c", None, note="no value"),
+)
+
+
+def test_a_forest_in_text_has_its_points_where_they_belong():
+    """From -0.2 to 0.8 in 11 columns a column is 0.1: 0 is in column 2, 0.5 in column 7."""
+    width = len("a") + 2 + 11 + 2 + len("+0.500 [+0.200, +0.800]")
+    assert forest_lines(FOREST, xlabel="difference", width=width) == [
+        "a    │ ───●───  +0.500 [+0.200, +0.800]",
+        "b  ─○┼─         -0.100 [-0.200, +0.100]",
+        "   ──┴────────",
+        "   -0.2    0.8",
+        "   difference",
+    ]
+    assert forest_lines(FOREST[2:], xlabel="x", width=80) == []
+
+
+@pytest.mark.parametrize("width", [20, 40, 79, 200])
+def test_a_forest_is_as_wide_as_the_terminal_allows(width):
+    rows = [ForestRow("a name of a task that is very long indeed", 0.5, 0.2, 0.8), *FOREST]
+    lines = forest_lines(rows, xlabel="x", width=width)
+    least = 6 + 2 + 10 + 2 + len("+0.500 [+0.200, +0.800]")  # a label, the plot, the numbers
+    assert max(map(len, lines)) <= max(width, least)
+
+
+def test_a_terminal_without_unicode_gets_ascii(capsys, monkeypatch):
+    monkeypatch.setattr("rich.console.Console.encoding", "ascii")
+    print_forest([*FOREST, ForestRow("é", 0.1)], xlabel="difference")
+    shown = capsys.readouterr().out
+    assert shown.isascii()
+    assert re.search(r"\| +-+\*-+ +\+0\.500", shown)
+    assert re.search(r"-o-*\+-", shown)
+    assert shown.splitlines()[2].startswith("?")

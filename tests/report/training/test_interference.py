@@ -1,20 +1,31 @@
-"""The interference report, its files, `qwen3nb analyze`, and the pages built from results."""
+"""What joint training costs: estimates, tables, words, files, `qwen3nb analyze` and its page."""
 
 import json
 import shutil
+from dataclasses import replace
 
 import nbformat
+import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers.records import make
 
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.cli.main import main
+from qwen3nb.analysis.training.interference import (
+    REQUIRED,
+    DataSetScores,
+    Gate,
+    Group,
+    Interference,
+    estimate,
+    seeds_needed,
+)
 from qwen3nb.execution.notebook import finished_page, run_notebook
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.report.training.interference import (
+    InterferenceReport,
     configurations_figure,
     configurations_table,
+    interference_conclusion,
     interference_figure,
     interference_report,
     interference_seeds_table,
@@ -74,12 +85,9 @@ def test_verdicts_by_task_and_overall(outputs):
     seeds = interference_seeds_table(report)
     assert (seeds.rows[0][2].text, seeds.rows[0][3].text) == ("0.5000", "0.4500")
     assert seeds.rows[0][5].text == "+10.00 %"
-    labels = [t.get_text() for t in interference_figure(report).axes[0].get_yticklabels()]
-    assert labels == texts(table, 0)[::-1]
-
-
-def test_bands_of_the_gate_are_shaded_and_named(outputs):
-    (axis,) = interference_figure(interference_report(outputs, n_resamples=200)).axes
+    (axis,) = interference_figure(report).axes
+    assert [t.get_text() for t in axis.get_yticklabels()] == texts(table, 0)[::-1]
+    # The bands of the gate.
     assert [text.get_text() for text in axis.texts] == ["PASS", "MARGINAL", "FAIL"]
     ends = [(patch.get_extents().x0, patch.get_extents().x1) for patch in axis.patches]
     assert [ends[2][1], ends[1][1]] == pytest.approx([ends[1][0], ends[0][0]])
@@ -100,18 +108,6 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
     assert "No pair of runs" in interference_seeds_table(report).note
 
 
-@pytest.mark.integration
-def test_analyze_on_partial_outputs(adapters, tmp_path):
-    outputs = tmp_path / "outputs"
-    shutil.copytree(adapters / "outputs" / "rank_only_r4", outputs / "rank_only_r4")
-    done = analyze("--outputs", outputs, "--resamples", 300)
-    assert done.exit_code == 0, done.output
-    for text in ("none of them joint", "No two configurations", "0.093", "NO RESULT"):
-        assert text in done.output
-    written = {file.name for file in (outputs / "analysis").iterdir()}
-    assert {"interference.md", "configurations.svg", "configurations.tex", "losses.svg"} <= written
-
-
 @pytest.mark.parametrize(
     ("gone", "message"),
     [
@@ -126,8 +122,6 @@ def test_partial_results_are_used(outputs, gone, message):
     report = interference_report(outputs, n_resamples=200)
     assert message in interference_table(report).note + str(refusals_table(report).rows)
     assert report.to_markdown()
-    if gone == "rank_only_r4/seed_2":
-        assert texts(interference_table(report), 0)[-1] == "overall"
 
 
 def test_the_report_without_any_training(home, tmp_path):
@@ -135,33 +129,26 @@ def test_the_report_without_any_training(home, tmp_path):
     report = interference_report(tmp_path / "empty")
     assert "No results of trained adapters" in interference_table(report).note
     assert refusals_table(report).note == "No adapter was found."
-    assert (
-        "No results of trained adapters in runs" in interference_table(interference_report()).note
-    )
+    own = interference_table(interference_report())
+    assert "No results of trained adapters in runs" in own.note
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         interference_report(tmp_path / "nowhere")
 
 
 def test_runs_and_our_own_records_are_read(home, outputs):
     shutil.copytree(outputs, home / "runs" / "demo" / "outputs")
-    plain = make("m")
-    plain.save()
-    other = make("m", identity="2" * 64, finished="2026-05-01")
-    other.save()
+    make("m").save()
+    make("m", identity="2" * 64, finished="2026-05-01").save()
     report = interference_report(n_resamples=200)
     assert report.runs == 6
     assert report.folders == ("runs/demo/outputs", "results")
     assert report.flags == ()  # of m, which is no adapter
 
 
-def analyze(*arguments):
-    return CliRunner().invoke(main, ["analyze", *map(str, arguments)])
-
-
 @pytest.mark.integration
-def test_analyze_prints_writes_and_exits_by_verdict(outputs):
-    given = ("--output-dir", outputs, "--resamples", 300)
-    done = analyze(*given)
+def test_analyze_prints_writes_and_exits_by_verdict(outputs, cli):
+    given = ("analyze", "--output-dir", outputs, "--resamples", 300)
+    done = cli(*given)
     assert done.exit_code == 0, done.output
     for text in ("By evidence: PASS. By point, the rule", "Kill gate", "joint_r4 − rank_only_r4"):
         assert text in done.output
@@ -176,29 +163,32 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs):
     assert (tested["seeds"], tested["n"]) == ([1, 2], 40)
     assert tested["difference"] == pytest.approx(-0.05)
     assert tested["p_value"] == pytest.approx(1 / 301)
-    assert analyze(*given, "--exit-code", "evidence").exit_code == 0
+    assert cli(*given, "--exit-code", "evidence").exit_code == 0
     shutil.rmtree(outputs / "joint_r4" / "seed_2")
     train(outputs, "joint_r4", 2, 0.49, tasks=("reranking", "embedding"))
     # Two seeds that disagree are no evidence.
-    assert analyze(*given, "--exit-code", "evidence").exit_code == 5
+    assert cli(*given, "--exit-code", "evidence").exit_code == 5
     shutil.rmtree(outputs / "joint_r4")
-    assert analyze("--output-dir", outputs, "--exit-code", "point").exit_code == 6
-    assert analyze("--output-dir", outputs / "nowhere").exit_code == 1
+    assert cli(*given, "--exit-code", "point").exit_code == 6
+    assert cli("analyze", "--output-dir", outputs / "nowhere").exit_code == 1
 
 
 @pytest.mark.integration
-def test_analyze_on_real_trainings(adapters, tmp_path):
-    given = ("--output-dir", adapters / "outputs", "--out", tmp_path, "--exit-code", "point")
-    done = analyze(*given)
+def test_analyze_on_real_trainings(adapters, tmp_path, cli):
+    given = ("analyze", "--out", tmp_path, "--resamples", 300, "--output-dir")
+    done = cli(*given, adapters / "outputs", "--exit-code", "point")
     assert done.exit_code == 3
     assert "No two runs have the same optimiser steps" in done.output
-    assert "--task-steps" in done.output
-    done = analyze(*given, "--task-steps", "--resamples", 500)
+    done = cli(*given, adapters / "outputs", "--exit-code", "point", "--task-steps")
     assert done.exit_code == 3
     assert "By evidence: INCONCLUSIVE. By point, the rule on the mean alone: FAIL." in done.output
     assert (tmp_path / "conflicts.svg").is_file()
-    done = analyze("--output-dir", adapters / "stale_mteb_cache_example", "--out", tmp_path)
-    assert "same scores" in done.output
+    assert "same scores" in cli(*given, adapters / "stale_mteb_cache_example").output
+    shutil.copytree(adapters / "outputs" / "rank_only_r4", tmp_path / "part" / "rank_only_r4")
+    done = cli(*given, tmp_path / "part")
+    assert done.exit_code == 0, done.output
+    for text in ("none of them joint", "No two configurations", "0.093", "NO RESULT"):
+        assert text in done.output
 
 
 @pytest.mark.integration
@@ -274,3 +264,95 @@ def test_configurations_are_means_over_seeds_with_their_spread():
     assert [bar.get_width() for bar in second.patches] == [0.7]
     assert "joint_r8 on A: 0.300" in figure.alt
     assert configurations_figure([]) is None
+
+
+def measured(*tirs, spread=0.002):
+    """An estimate of these TIRs, one per seed, which 100 queries move by ``spread``."""
+    values = np.array([np.full(len(tirs), 0.5), 0.5 * (1 - np.array(tirs))])
+    queries = np.repeat(values[None], 100, axis=0)
+    queries[:, 1] += 0.5 * spread * np.tile([-10.0, 10.0], 50)[:, None]
+    seeds, names = tuple(range(len(tirs))), tuple(map(str, range(100)))
+    return estimate(
+        "overall", seeds, [DataSetScores(values, (names, queries))], gate=Gate()
+    ).estimate
+
+
+def report(*overalls, runs=6, refused=(), notes=()):
+    groups = []
+    for i, each in enumerate(overalls):
+        name, shown = f"joint_r{8 * (i + 1)}", replace(each, notes=notes)
+        groups.append(Group(name, "joint", 8, "b", shown, (), (), refused, ()))
+    return InterferenceReport(
+        Interference(tuple(groups), Gate(), REQUIRED, 0.95, ()), ("runs",), runs, ()
+    )
+
+
+def sentence(*overalls, **options):
+    return str(interference_conclusion(report(*overalls, **options)))
+
+
+FEW = (-0.04, 0.012)  # two seeds that vary
+CLEAR = (0.0, 0.001, -0.001, 0.0005, -0.0005)
+COST = (0.08, 0.081, 0.079, 0.08, 0.0805)
+LITTLE = (0.015, 0.0151, 0.0149, 0.015, 0.0152)
+GAIN = tuple(-each for each in COST)
+UNSHOWN = (0.1, -0.02)
+
+
+@pytest.mark.parametrize(
+    ("tirs", "start", "words"),
+    [
+        (FEW, "is not shown to cost anything: TIR -1.4 % [", "over 2 seeds. The kill gate says "),
+        (FEW, "", "says INCONCLUSIVE by evidence: the seeds differ"),
+        (FEW, "", "at this spread about 12 seeds would be needed. By point, "),
+        (FEW, "", "it says FAIL (a loss below 1 %, so there is no "),
+        (CLEAR, "costs nothing measurable: TIR 0.0 % [", "FAIL, by evidence and by point: a loss"),
+        (COST, "costs 8.0 % of the specialist's score: TIR 8.0 % [", "PASS, by evidence and by "),
+        (COST, "", "a loss of 2 % or more, enough interference"),
+        (LITTLE, "costs a little: TIR 1.5 % [", "MARGINAL, by evidence and by point: a loss betw"),
+        (GAIN, "costs nothing, it helps: TIR -8.0 % [", ""),
+        (UNSHOWN, "is not shown to cost anything:", "it says PASS (a loss of 2 % or more, enough "),
+        (UNSHOWN, "", "INCONCLUSIVE by evidence"),
+        ((0.08,), "is not shown to cost anything", "one seed cannot show how much trainings vary"),
+    ],
+)
+def test_the_words_follow_from_estimate_and_interval(tirs, start, words):
+    text = sentence(measured(*tirs))
+    assert text.startswith(f"Joint training {start}")
+    assert words in text
+    assert text.count("[") == 1  # no second interval beside the one that is shown
+    assert ("needed" in text) == (len(tirs) < 3)
+
+
+def test_few_queries_say_what_is_missing():
+    wide = measured(*CLEAR, spread=0.03)
+    assert "the interval over seeds and queries needs more queries" in sentence(wide)
+
+
+def test_the_worst_of_several_configurations_speaks():
+    text = sentence(measured(*CLEAR), measured(*COST))
+    assert text.startswith("Joint training (the worst of 2 configurations, joint_r16) costs 8.0 %")
+
+
+def test_tasks_left_out_are_named():
+    partial = replace(measured(*CLEAR), by_evidence="INCONCLUSIVE")
+    text = sentence(partial, notes=("without embedding, which has no pair", "2 seeds: a caveat"))
+    assert "INCONCLUSIVE by evidence: not every task could be compared." in text
+    assert text.endswith("This is without embedding, which has no pair.")
+
+
+def test_nothing_to_compare_says_why():
+    assert sentence(runs=0).startswith("No trained adapters have been evaluated")
+    assert sentence(runs=3).startswith("None of the 3 adapters was trained jointly, so the cost")
+    none = replace(measured(0.1), tir=None, by_point="NO RESULT", by_evidence="NO RESULT")
+    text = sentence(none, refused=("a with b: optimiser steps 40 against 80",))
+    assert text.startswith("No joint adapter can be compared with its specialist: 1 pair was")
+    assert "train both for the same number" in text
+
+
+@pytest.mark.parametrize(
+    ("tirs", "seeds"), [(FEW, 12), (CLEAR, 2), ((0.0,), None), ((-0.9, 0.899), None)]
+)
+def test_the_number_of_seeds_needed(tirs, seeds):
+    """Student's quantile at 11 degrees of freedom, 2.201, times 3.68 / sqrt(12), is below 2.4."""
+    assert seeds_needed(measured(*tirs), Gate()) == seeds

@@ -1,0 +1,157 @@
+"""Help is whole and light; what is mistyped or cannot be done is one line with the way out."""
+
+import ast
+import importlib
+import shlex
+import subprocess
+import sys
+
+import click
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
+from click.testing import CliRunner
+from helpers import REPOSITORY
+from helpers.command_tree import HEAVY, commands
+from helpers.records import make
+
+from qwen3nb.cli import program
+from qwen3nb.cli.main import main
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_help_lists_commands_whole(cli, checkout, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for words, group in commands(groups=True).items():
+        done = cli(*words, "--help")
+        assert done.exit_code == 0, done.output
+        assert cli(*words).output.startswith("Usage: qwen3nb")
+        lines = done.output.partition("Options:")[2].splitlines()
+        assert not [line for line in lines if "…" in line or line.rstrip().endswith("...")]
+        assert max(map(len, lines)) <= width
+        names = group.list_commands(click.Context(group))
+        assert len(names) == len(set(names)) > 0
+
+
+def test_the_commands_are_under_four_headings_with_a_line_each(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = cli("--help").output.partition("--help")[2]
+    headings = [line for line in text.splitlines() if line.endswith(":")]
+    assert headings == ["Make:", "Measure:", "Compare:", "Publish:"]
+    listed = [line.split()[0] for line in text.splitlines()[1:] if line.startswith("  ")]
+    assert listed == main.list_commands(None)
+
+
+def test_help_of_every_command_loads_nothing_heavy(checkout):
+    """One process shows the help of all, and names the first that brings a library."""
+    words = [(), ("run",), *commands()]
+    code = (
+        "import sys, click\nfrom qwen3nb.cli.main import main\n"
+        f"for words in {words}:\n"
+        "    try: main([*words, '-h'])\n"
+        "    except SystemExit as end: assert not end.code, words\n"
+        f"    print('LOADED', words, sorted({HEAVY} & set(sys.modules)))\n"
+        "    if not words: print('LOADED', 'first', sorted(m for m in sys.modules if"
+        " m.startswith(('qwen3nb.cli.commands.', 'qwen3nb.execution', 'qwen3nb.report'))))\n"
+        "try: main(['fetch'])\nexcept SystemExit as end: assert end.code == 2\n"
+        f"print('LOADED', 'a command', sorted({HEAVY} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = [line for line in done.stdout.splitlines() if line.startswith("LOADED")]
+    assert len(loaded) == len(words) + 2
+    assert [line for line in loaded if not line.endswith(" []")] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("evla", "No such command 'evla'. Did you mean 'eval'? See `qwen3nb -h`."),
+        ("leaderboard", "Did you mean 'run leaderboard'? See `qwen3nb -h`."),
+        ("cache inof", "No such command 'inof'. Did you mean 'info'? See `qwen3nb cache -h`."),
+        ("cache x", "Did you mean 'info', 'prune' or 'verify'?"),
+        ("run evall", "no notebook 'evall'; in "),
+        ("average runs out", "give either --last N or --best N. See `qwen3nb average -h`."),
+        ("average --output o a b", "unexpected extra argument (b)"),
+        ("extract c", "Missing OUTPUT, or option --out."),
+        ("extract --output o", "Missing CHECKPOINT, or option --model."),
+        ("extract c o --prompt query=find: --prompt passage=this: ", "got 'query=find:' and '--pr"),
+        ("verify resluts", "resluts: no such file or folder. See `qwen3nb verify -h`."),
+        ("verify --checksum", "--checksums"),
+        ("quick", "Missing MODEL, or option --model. See `qwen3nb quick -h`."),
+        ("quick x --pooling men", "Did you mean 'mean'? See `qwen3nb quick -h`."),
+        ("quick x --pooling zzz", "'zzz' is not one of 'mean', 'cls', 'last', "),
+        ("eval --tier smok", "'pydocs', 'fast', 'full'. Did you mean 'smoke'?"),
+        ("eval --pass-env NO_SUCH", "NO_SUCH is not set. See `qwen3nb eval -h`."),
+        ("eval --rehearse --output-dir x", "give no --out"),
+        ("encode", "Missing option '--model'. See `qwen3nb encode -h`."),
+        ("encode --model m --input i", "Missing option '--out'."),
+        ("tasks x", "Got unexpected extra argument (x)"),
+        ("fetch", "give --tier, --tasks or --model. See `qwen3nb fetch -h`."),
+        ("sweep", "give a TOML file, --model or --notebook. See `qwen3nb sweep -h`."),
+        ("rerank-outputs", "expected either OUTPUTS or --adapter. See `qwen3nb rerank-outputs"),
+        ("rerank-outputs o --tier fast --data x", "data sets or --tier; got both"),
+        ("rerank-suite --model m", "either data sets or --tier; got neither"),
+        ("rerank-suite --model m --tier fast x", "got both, x and fast"),
+    ],
+)
+def test_a_mistake_is_one_line(cli, checkout, line, expected):
+    done = cli(*shlex.split(line))
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("study: ")]
+    assert done.exit_code == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: ")
+    assert expected in lines[0]
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("extract {no} {out}", "no such folder"),
+        ("extract {checkpoint} {out} --allow nan", "choose one of: decoder"),
+        ("average {folder} {out} --last 2", "checkpoint-N"),
+        ("card --model {checkpoint}", "no qwen3nb.json"),
+        ("push {checkpoint} lab/model", "this is not an export"),
+        ("run ablation -p training nowhere", "no folder 'nowhere' with the check"),
+        ("run extract -p average lst", "unknown average 'lst'; choose one of"),
+        ("eval --checkpoint randm", "Did you mean 'random'"),
+        ("results --to {out}.xls", ".parquet"),
+        ("results --model thre", "one, two"),
+        ("results --results {no}", "no such folder of records"),
+    ],
+)
+def test_errors_are_shown_without_a_traceback(cli, tmp_path, checkpoint, checkout, line, message):
+    for label in ("one", "two"):
+        make(label).save()
+    paths = {"no": tmp_path / "no", "out": tmp_path / "o", "folder": tmp_path}
+    done = cli(*line.format(checkpoint=checkpoint, **paths).split())
+    assert done.exit_code in (1, 2)
+    assert message in done.output
+    assert "Traceback" not in done.output
+    assert isinstance(done.exception, SystemExit)
+
+
+def public_errors():
+    """The error classes of the package, except those that never leave their module."""
+    for file in sorted((REPOSITORY / "qwen3nb").rglob("*.py")):
+        module = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            bases = [ast.unparse(base) for base in getattr(node, "bases", ())]
+            raised = any(base.endswith(("Error", "Exception")) for base in bases)
+            if raised and not node.name.startswith("_"):
+                yield getattr(importlib.import_module(module), node.name)
+
+
+def test_every_expected_error_is_one_message():
+    kinds = set(public_errors())
+    assert {"EvaluationError", "ParameterError"} < {kind.__name__ for kind in kinds}
+    for kind in (*kinds, ImportError):
+
+        def fails(kind=kind):
+            raise kind("what to do")
+
+        group = program.Program("q", contents={}, package="")
+        group.add_command(click.command("fails")(fails))
+        done = CliRunner().invoke(group, ["fails"])
+        assert done.output == "Error: what to do\n", kind
+        assert done.exit_code == getattr(kind("what to do"), "exit_code", 1)

@@ -1,0 +1,134 @@
+"""Whole runs, from the command to the page: a full tier, a hub, and data that are broken."""
+
+import os
+import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from helpers.hub import local_hub
+from helpers.miniatures import write_miniatures
+from helpers.notebooks import call
+from helpers.study import TEXTS, write_lines, write_retrieval
+
+import qwen3nb as q
+from qwen3nb import paths
+from qwen3nb.book.status import failed_runs_table, runs_table
+from qwen3nb.records.failures import failed_runs
+from qwen3nb.records.store import load_failures, load_results, verify
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import read_json
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def miniatures(fixtures, tmp_path_factory):
+    """A mirror with a miniature of every data set of the tier ``full``, which holds ``fast``."""
+    return write_miniatures(fixtures, tmp_path_factory.mktemp("rehearsal") / "mirror")
+
+
+@pytest.fixture
+def offline(checkout, miniatures, monkeypatch):
+    """A home that knows the mirror and no hub."""
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(miniatures))
+    monkeypatch.setenv("HF_HOME", str(checkout / "hub"))
+    return checkout
+
+
+def finished():
+    return {each.task.key: each.finished for each in load_results()}
+
+
+def test_every_task_has_its_record_and_a_second_run_reuses_all(offline):
+    # As typed in notebooks/, without an output.
+    typed = ("eval.ipynb", "-p", "tier", "full", "-p", "checkpoint", "random")
+    done = call(*typed, folder=offline / "notebooks", stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert set(finished()) == set(TIERS["full"].task_keys)
+    assert len(load_results()) == 61
+    assert (paths.book_runs() / "eval-random-full.ipynb").is_file()
+    again = q.evaluate("random", tier="full", show_progress=False)
+    assert set(again.reused) == set(TIERS["full"].task_keys)
+
+
+def test_a_rehearsal_leaves_the_results_as_they_are(offline, cli):
+    done = cli("eval", "--tier", "fast", "--checkpoint", "bm25", "--rehearse")
+    assert done.exit_code == 0, done.output[-3000:]
+    assert list(load_results()) == []
+    assert not paths.book_runs().exists()
+    rehearsed = load_results(offline / "results" / "rehearsal")
+    names = ("FiQA2018", "NFCorpus", "SciFact")
+    assert [each.task.key for each in rehearsed] == [f"{name}-limit16" for name in names]
+
+
+def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(offline, cli):
+    corpus = paths.mirror() / "mteb" / "scifact" / "corpus.jsonl"
+    whole = corpus.read_bytes()
+    corpus.write_bytes(whole[: len(whole) // 2])
+    line = ("eval", "--tasks", "NFCorpus,SciFact", "--checkpoint", "bm25")
+    try:
+        done = cli(*line)
+    finally:
+        corpus.write_bytes(whole)
+    assert done.exit_code == 1
+    assert "1 of 2 tasks failed; the other is saved" in done.output
+    assert re.search("SciFact: .*JSON", done.output.strip().splitlines()[-1])
+    first = finished()
+    assert set(first) == {"NFCorpus"}
+    (page,) = paths.book_runs().glob("eval-*.ipynb")
+    assert str(page) in done.output
+    text = page.read_text()
+    assert all(each in text for each in ("Some of it failed", "SciFact", "NFCorpus"))
+    assert nbformat.read(page, as_version=4).metadata.qwen3nb.finished
+    everything = read_json(paths.results() / "all_results.json")
+    (failure,) = everything["failures"]
+    assert failure.endswith("seed_0 SciFact")
+    assert set(everything["results"]["bm25"]) == {"NFCorpus"}
+    (row,) = q.leaderboard(load_results(), tier="fast").rows
+    assert [row[1].text, *(cell.text for cell in row[3:])] == ["not run"] * 2 + ["no vectors"] * 2
+    shown = failed_runs_table().to_html()
+    assert shown.count("SciFact: the copy of the data") == 2  # the run, and its task
+    assert "finished, with failures" in runs_table().to_html()
+
+    again = cli(*line)
+    assert again.exit_code == 0, again.output
+    assert {name: finished()[name] for name in first} == first
+    assert set(finished()) == {"NFCorpus", "SciFact"}
+    assert "failed" not in page.read_text()
+    assert (failed_runs(), load_failures()) == ([], {})
+    everything = read_json(paths.results() / "all_results.json")
+    assert (everything["failures"], set(everything["results"]["bm25"])) == ({}, set(finished()))
+    assert verify() == []
+
+
+def test_data_come_from_the_hub_once(checkout, tmp_path):
+    root, tasks = tmp_path / "hub", "SciFact,STSBenchmark"
+    write_retrieval(root / "mteb" / "scifact")
+    rows = [
+        {"sentence1": text, "sentence2": f"{text} {i}", "score": i / 3}
+        for i, text in enumerate(TEXTS)
+    ]
+    write_lines(root / "mteb" / "stsbenchmark-sts" / "test.jsonl", rows)
+    command = ["eval", "--tasks", tasks, "--checkpoint", "random"]
+    cache = {"HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "cache"), "PYTHONWARNINGS": ""}
+    with local_hub(root) as address:
+        done = subprocess.run(
+            [sys.executable, "-m", "qwen3nb.cli.main", *command],
+            cwd=checkout,
+            text=True,
+            env={**os.environ, **cache, "HF_ENDPOINT": address},
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first = {each.task.key: each for each in load_results()}
+    assert set(first) == set(tasks.split(","))
+    assert all(len(each.task.revision) == 40 for each in first.values())
+    assert first["SciFact"].main.n == 6
+    assert len(list(paths.book_runs().glob("eval-random-*.ipynb"))) == 1
+    # The hub is gone, and nothing of it is needed again.
+    again = q.evaluate("random", tasks=tasks, show_progress=False)
+    assert set(again.reused) == set(first)
