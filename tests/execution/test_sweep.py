@@ -147,7 +147,8 @@ def test_a_file_says_it_all(small, tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(
         'checkpoints = ["bm25"]\ntiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 2\n'
-        'pass_env = ["GH_PAT"]\nbook = false\n[parameters]\nx = 5\n[[runs]]\nnotebook = "plain"\nparameters = { x = 6 }\n'
+        'pass_env = ["GH_PAT"]\nbook = false\n[parameters]\nx = 5\n'
+        '[[runs]]\nnotebook = "plain"\nparameters = { x = 6 }\n'
     )
     plan = read_plan(file)
     assert (plan.at_once, plan.book, plan.pass_env) == (2, False, ("GH_PAT",))
