@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
     from qwen3nb.extraction.extract import Extraction
+    from qwen3nb.metrics.aggregate import Aggregate
 
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # MTEB's names of metrics, those in the first row with a cut-off.
@@ -303,7 +304,9 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
 
     for result in results:
         task, main = result.task, result.task.main_metric
-        scores = [(part.subset, part.split, main, part.score) for part in result.parts]
+        scores: list[tuple[str | None, str | None, str, Aggregate]] = [
+            (part.subset, part.split, main, part.score) for part in result.parts
+        ]
         if not scores:
             subset, split = (
                 names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)

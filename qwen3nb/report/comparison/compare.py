@@ -486,8 +486,9 @@ def _draw_differences(comparison: Comparison, models: Sequence[str], width: floa
             axis.set_ylim(-0.7, len(rows) - 0.3)
             _divide(axis, [kind for kind, _ in kinds], named=width > 5)
             axis.tick_params(labelbottom=True)
+    size: dict[str, Any] = {"fontsize": SMALL} if many else {}
     for axis in first:
-        axis.set_yticks(range(len(names)), names, **({"fontsize": SMALL} if many else {}))
+        axis.set_yticks(range(len(names)), names, **size)
     return figure
 
 
