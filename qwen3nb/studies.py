@@ -27,8 +27,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.evaluation.retrieval.first_stage": "load_first",
         "qwen3nb.evaluation.studies.ablation": "ablate ablate_trainings by_task find_trainings "
         "variants",
-        "qwen3nb.evaluation.studies.reproduce": "published_scores reproduce",
-        "qwen3nb.evaluation.studies.tier_validity": "pydocs_difficulty",
+        "qwen3nb.evaluation.studies.reproduce": "published_scores pydocs_difficulty reproduce",
         "qwen3nb.execution.notebook": "run_key",
         "qwen3nb.models.kinds.resolve": "find_training",
         "qwen3nb.models.search.faiss_index": "build_index measure_speed recall_at_k",

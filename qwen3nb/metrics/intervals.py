@@ -1,9 +1,8 @@
 """Confidence intervals of an aggregate of per-query values, in closed form.
 
-A method per kind of aggregate. From 20 to 200 queries, each contains the true value in at least
-.93 of the samples of every population in `qwen3nb.analysis.calibration`, among them scores that
-are nearly all equal, skewed, or of two kinds, and differences that are rare and large. A percentile
-bootstrap does not.
+From 20 to 200 queries, each contains the true value in at least .93 of the samples of every
+population in `qwen3nb.analysis.calibration`, among them scores that are nearly all equal, skewed,
+or of two kinds, and differences that are rare and large. A percentile bootstrap does not.
 
     widened     means of scores from 0 to 1, and of paired differences. Student's interval, made
                 wider on each side by what a sample shows too little of: its skewness, and, where it

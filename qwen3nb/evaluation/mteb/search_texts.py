@@ -1,8 +1,7 @@
 """The texts behind a record of a search task: its queries, their judgements, its documents.
 
-Records keep ids alone. The texts are read where they are shown, from the data that the task was
-evaluated on, if these are at hand: in the package, in the mirror or in the hub's cache. Nothing is
-downloaded.
+Records keep ids alone. The texts are read from the data that the task was evaluated on, if they are
+in the package, in the mirror or in the hub's cache. Nothing is downloaded.
 """
 
 from __future__ import annotations

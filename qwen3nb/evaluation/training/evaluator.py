@@ -67,25 +67,21 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     - ``SentenceTransformerTrainer(evaluator=…)`` of sentence-transformers: the model is scored at
       each evaluation, with its own prompts and pooling.
     - ``Trainer(callbacks=[…])`` of transformers: the encoder of a Qwen3 encoder-decoder is scored,
-      bidirectionally, as `extract` would export it with these options. The model is not copied.
-      It is scored at each evaluation of the trainer, and with each checkpoint of a step that was
-      not evaluated. A SentenceTransformer can be trained with this callback too.
+      bidirectionally, as `extract` would export it with these options, at each evaluation and
+      with each checkpoint of a step that was not evaluated. A SentenceTransformer can be trained
+      with this callback too.
 
     Either way, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
 
         qwen3nb average RUN OUTPUT --best 3 --metric eval_smoke --higher-is-better
 
-    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. Beside it are logged
-    the seconds, as ``eval_<name>_runtime``, and with several sets the score on each, as
-    ``eval_<name>_<set>``.
+    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged
+    as ``eval_<name>_runtime``, and with several sets the score on each, as ``eval_<name>_<set>``.
 
-    The training goes on as if it had not been evaluated, to the same weights: modes and random
-    states are restored. Under distributed training, the main process evaluates
-    (``state.is_world_process_zero``) while the others wait for its scores; weights that are
-    sharded (FSDP, ZeRO-3) are refused. Vectors are computed in the dtype of the weights, and
-    nothing is kept in the embedding cache. If a model has no score, because its vectors are not
-    finite or a correlation is undefined, NaN is logged with a warning. Reporters such as
-    TensorBoard get the score from sentence-transformers' trainer only.
+    The training reaches the same weights as without: modes and random states are restored, and
+    weights are not copied. Under distributed training, the main process evaluates while the others
+    wait; weights that are sharded (FSDP, ZeRO-3) are refused. A model without a score, because its
+    vectors are not finite or a correlation is undefined, is logged as NaN with a warning.
 
     Checkpoints that are selected by a score look better on that data than they are. Select on
     development data, not on what you report.
@@ -370,19 +366,16 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
 
 
 class TrainedEncoder(Encoder):
-    """The encoder of an encoder-decoder, as `qwen3nb.extract` would export it.
+    """The encoder of an encoder-decoder, as `qwen3nb.extract` would export it, for one evaluation.
 
-    It has the modules of the export and the weights of the model in memory, which are not copied
-    (but for linear layers that oneDNN reorders on some processors). It is for one evaluation: no
-    vector is kept, and after the next step its vectors are those of no checkpoint.
+    The weights are those of the model in memory, not copied (but for linear layers that oneDNN
+    reorders on some processors).
     """
 
     def __init__(
         self, model: Any, tokenizer: Any, options: ExportOptions, *, batch_size: int
     ) -> None:
-        """Take the encoder of ``model``, which is not changed.
-
-        ``tokenizer`` adds the prefix and the end token.
+        """Take the encoder of ``model``; ``tokenizer`` adds the prefix and the end token.
 
         Raises:
             SpecError: no encoder-decoder of Qwen3, weights that are not those of its

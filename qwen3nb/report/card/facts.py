@@ -20,6 +20,7 @@ from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.schema import field_problem
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
@@ -49,16 +50,16 @@ def license_problem(name: str) -> str:
     """Return why the hub would refuse a licence identifier; empty if it would not.
 
     >>> license_problem("Apache 2.0")
-    "license is 'Apache 2.0', which the hub does not know; did you mean apache-2.0? Any other \
-licence is 'other', with its license_name and license_link"
+    "the hub does not know the licence 'Apache 2.0'; did you mean apache-2.0? Any other licence is \
+'other', with its license_name and license_link"
     """
     if name in _LICENSES:
         return ""
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), sorted(_LICENSES), n=3)
+    guess = f"; did you mean {' or '.join(near)}?" if near else "."
     return (
-        f"license is {name!r}, which the hub does not know"
-        + (f"; did you mean {' or '.join(near)}?" if near else ".")
-        + " Any other licence is 'other', with its license_name and license_link"
+        f"the hub does not know the licence {name!r}{guess} Any other licence is 'other', with its "
+        "license_name and license_link"
     )
 
 
@@ -73,7 +74,7 @@ def is_language(code: str) -> bool:
 
 def _license(name: str) -> str:
     if problem := license_problem(name):
-        raise ValueError(problem.removeprefix(f"license is {name!r}, "))
+        raise ValueError(problem)
     return name
 
 
@@ -117,11 +118,8 @@ def read_facts(file: Path | None) -> dict[str, Any]:
         facts = tomllib.loads(file.read_text(encoding="utf-8"))
         return Facts.model_validate(facts).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        one_of("fact", name, Facts.model_fields)
-        what = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        raise ValueError(f"{file}: {name} is {first['input']!r}, {what}") from None
+        one_of("fact", str(error.errors()[0]["loc"][0]), Facts.model_fields)
+        raise ValueError(f"{file}: {field_problem(error, facts)}") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise ValueError(f"{file}: not TOML: {error}") from None
 
@@ -141,10 +139,8 @@ def stated_facts(source: Path | None, file: Path | None, *, license: str = "") -
     Raises:
         ValueError: as in `read_facts`, or ``license`` is none that the hub knows.
     """
-    if license and (problem := license_problem(license)):
-        raise ValueError(problem)
     book = book_settings().license
-    license = license or ("" if license_problem(book) else book)
+    license = _license(license) if license else "" if license_problem(book) else book
     known: dict[str, Any] = {"license": license} if license else {}
     if source is None:
         return known | read_facts(file)

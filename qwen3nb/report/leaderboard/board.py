@@ -102,25 +102,21 @@ def leaderboard(
     tested = comparison or compare(on_tier, tier=tier, tasks=tasks)
     names, records = model_names(on_tier), by_model(on_tier)
     order = sorted(records, key=lambda each: (-_score(records[each].get(keys[0])), names[each]))
-    heads, rows = ["model"], []
-    near: dict[str, set[str]] = {}
+    examples = {identity: next(iter(records[identity].values())) for identity in order}
+    rows = [[Cell(names[each], link=pages.get(examples[each].run, ""))] for each in order]
+    heads, marked = ["model"], False
     for task in keys:
-        column = [own[task] for own in map(records.__getitem__, order) if task in own]
-        first = column[0] if column else None
-        measure = f"\n{first.task.main_metric}, n = {first.main.n}" if first else ""
+        column = [records[each][task] for each in order if task in records[each]]
+        measure = f"\n{column[0].task.main_metric}, n = {column[0].main.n}" if column else ""
         heads.append(short_task(task) + measure)
-        near[task] = _systems_compared(column, tested)
-    for identity in order:
-        own = records[identity]
-        example = next(iter(own.values()))
-        row: list[Any] = [Cell(names[identity], link=pages.get(example.run, ""))]
-        for task in keys:
-            if record := own.get(task):
-                mark = "†" if identity in near[task] else ""
+        near = _systems_compared(column, tested)
+        marked = marked or bool(near)
+        for identity, row in zip(order, rows, strict=True):
+            if record := records[identity].get(task):
+                mark = "†" * (identity in near)
                 row.append(number(record.main, link=score_link(record, pages), mark=mark))
             else:
-                row.append(_why_missing(example, [task]))
-        rows.append(row)
+                row.append(Cell(_why_missing(examples[identity], [task])))
     what = "these tasks" if tasks else f"the tasks of the tier {tier}"
     return Table.of(
         rows,
@@ -131,7 +127,7 @@ def leaderboard(
         "(see the paired differences).",
         name=name,
         caption=f"Scores of all models on {what}, with 95 % intervals.",
-        legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else (),
+        legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if marked else (),
     )
 
 
@@ -274,7 +270,21 @@ def task_tables(
                 "intervals.",
             )
             tables.append((title, table))
-    tables.append(("What is missing", _missing_table(grid)))
+    whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
+    missing = Table.of(
+        (
+            ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
+            for identity, name in grid.names.items()
+            for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
+            if (mean := grid.means[identity][index]).gaps
+        ),
+        ("model", "tasks with a score", "without"),
+        empty="Every model has a score on every task.",
+        kind="words",
+        name="missing",
+        caption="Tasks without a score.",
+    )
+    tables.append(("What is missing", missing))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
     return Sections(tuple(tables), about)
 
@@ -318,24 +328,6 @@ def _main_metric(record: Result, score: Aggregate | None) -> str:
     mteb = record.task.mteb
     named = next((name for name, each in record.metrics.items() if each == score), "")
     return named or (mteb.metric if mteb else str(record.task.main_metric))
-
-
-def _missing_table(grid: _BenchmarkGrid) -> Table:
-    """Return a row per model and benchmark with the tasks that have no score."""
-    whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
-    return Table.of(
-        (
-            ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
-            for identity, name in grid.names.items()
-            for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
-            if (mean := grid.means[identity][index]).gaps
-        ),
-        ("model", "tasks with a score", "without"),
-        empty="Every model has a score on every task.",
-        kind="words",
-        name="missing",
-        caption="Tasks without a score.",
-    )
 
 
 def headline_table(
@@ -703,13 +695,11 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
     )
 
 
-def _short(line: str) -> str:
-    """Return a line with the names of tasks in it shortened."""
+def _short(line: str) -> str:  # with the names of tasks shortened
     return " ".join(map(short_task, line.split()))
 
 
-def _letter(number: int) -> str:
-    """Return the name of a tie group: a, b, …, z, then numbers."""
+def _letter(number: int) -> str:  # of a tie group: a, b, …, z, then numbers
     return chr(ord("a") + number - 1) if number <= 26 else str(number)
 
 

@@ -7,14 +7,12 @@ from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.studies.reproduce import (
     Published,
     Reproduction,
-    published_scores,
-    reproduce,
-    unavailable,
-)
-from qwen3nb.evaluation.studies.tier_validity import (
     own_document_ndcg,
     predict_elsewhere,
+    published_scores,
     published_table,
+    reproduce,
+    unavailable,
 )
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
