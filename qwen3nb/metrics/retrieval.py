@@ -3,8 +3,7 @@
 The conventions are those of trec_eval: documents are ranked by score, compared as 32-bit
 floats, ties by document id, descending; gains are linear in the grade (``nDCGexp``:
 2^grade - 1), and grades of 0 or below have no gain; a judged query that is missing from the
-run scores 0. A query without a relevant document has no defined score and is omitted, or
-scores 0 on request, as in MTEB; callers report the number of such queries.
+run scores 0. A query without a relevant document is omitted, or scores 0 on request, as in MTEB.
 
 References:
     Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.
