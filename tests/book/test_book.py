@@ -45,7 +45,7 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
         shutil.copytree(encoder_folder, hostile)
         parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
         run = run_notebook("eval", parameters, show_progress=False)
-        html = build_book(show_progress=False).parent
+        html = build_book().parent
     # Without the templates among the theme's own files.
     files = sorted(file for file in html.rglob("*.html") if "_static" not in file.parts)
     pages = {file: Page(file.read_text(encoding="utf-8")) for file in files}

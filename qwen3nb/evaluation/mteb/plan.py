@@ -239,7 +239,7 @@ def plan(
     limit: int = 0,
     speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
-    """List what `evaluate` would do with a model and tasks of these `task_statuses`."""
+    """Return what `evaluate` would do with a model and tasks of these `task_statuses`."""
     cut = getattr(model, "max_length", None)
     return [
         _planned(task, status, limit, speed if status == TO_RUN else None, cut)

@@ -14,6 +14,7 @@ import qwen3nb
 from qwen3nb.analysis.comparison.alignment import comparable, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.kinds.prompts import named_prompts
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -161,7 +162,7 @@ def extract(
     from qwen3nb.extraction.extract import extract_encoder  # loads torch
 
     file = None if facts is None else Path(facts)
-    stated_facts(None, file, license=license)  # refused before anything is written
+    stated_facts(Path(checkpoint), file, license=license)  # refused before anything is written
     name = loaded_name(Path(output), hub_id)
 
     def described(folder: Path) -> str:

@@ -486,31 +486,23 @@ def _draw_differences(comparison: Comparison, models: Sequence[str], width: floa
             axis.set_ylim(-0.7, len(rows) - 0.3)
             _divide(axis, [kind for kind, _ in kinds], named=width > 5)
             axis.tick_params(labelbottom=True)
-    size: dict[str, Any] = {"fontsize": SMALL} if many else {}
     for axis in first:
-        axis.set_yticks(range(len(names)), names, **size)
+        axis.set_yticks(range(len(names)), names)
+        if many:
+            axis.tick_params(axis="y", labelsize=SMALL)
     return figure
 
 
 def _divide(axis: Axes, kinds: Sequence[str], *, named: bool) -> None:
     """Draw a line above each type of task, with its name at the right."""
+    below: dict[str, Any] = {"xytext": (0, -1), "textcoords": "offset points", "va": "top"}
+    look = below | {"fontsize": SMALL - 1, "ha": "right", "alpha": 0.8}
     for i, kind in enumerate(kinds):
-        if i and kind == kinds[i - 1]:
-            continue
-        height = len(kinds) - i - 0.5
-        axis.axhline(height, color=GREY, linewidth=0.7)
-        if named:
-            axis.annotate(
-                kind,
-                (1, height),
-                xycoords=("axes fraction", "data"),
-                ha="right",
-                va="top",
-                fontsize=SMALL - 1,
-                xytext=(0, -1),
-                textcoords="offset points",
-                alpha=0.8,
-            )
+        if i == 0 or kind != kinds[i - 1]:
+            height = len(kinds) - i - 0.5
+            axis.axhline(height, color=GREY, linewidth=0.7)
+            if named:
+                axis.annotate(kind, (1, height), xycoords=("axes fraction", "data"), **look)
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:
@@ -689,17 +681,10 @@ def _draw_wins(counts: Sequence[PairedDifference], width: float) -> MplFigure:
     axis.set_xlim(0, total)
     reference = plain(counts[0].second, most=24)
     axis.set_xlabel(f"queries, by {counts[0].metric} against {reference}")
+    above: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "va": "bottom"}
+    above["fontsize"] = SMALL
     for x, side, kind in ((0.0, "left", "won"), (0.5, "center", "tied"), (1.0, "right", "lost")):
-        axis.annotate(
-            kind,
-            (x, 1.0),
-            xycoords="axes fraction",
-            xytext=(0, 2),
-            fontsize=SMALL,
-            textcoords="offset points",
-            va="bottom",
-            ha=side,
-        )
+        axis.annotate(kind, (x, 1.0), xycoords="axes fraction", ha=side, **above)
     return figure
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.training.interference import DataSetScores, Gate, estimate, interference
+from qwen3nb.analysis.training.interference import Gate, interference
 from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(8)
@@ -125,32 +125,6 @@ def test_the_interval_adds_up_the_errors_of_seeds_and_queries():
     assert result.verdict() == "INCONCLUSIVE"
     assert (result.verdict(by="point"), result.exit_code(by="point")) == ("PASS", 0)
     json.loads(json_text(result))
-
-
-def simulated(generator, seeds, *, queries=40, between=0.01, within=0.002):
-    """The interval of a simulated TIR, whose true value is .03."""
-    level = np.array([0.5, 0.485])[:, None]
-    scores = (
-        level
-        + generator.normal(0, between, (2, seeds))
-        + generator.normal(0, 0.2, (queries, 1, 1))
-        + generator.normal(0, within, (queries, 2, 1))
-        + generator.normal(0, within, (queries, 2, seeds))
-    )
-    names = tuple(map(str, range(queries)))
-    data = DataSetScores(scores.mean(axis=0), (names, scores))
-    return estimate("t", range(seeds), [data], gate=Gate()).estimate
-
-
-@pytest.mark.parametrize("seeds", [2, 3, 5, 9])
-@pytest.mark.parametrize("spread", [(0.01, 0.002), (0.0, 0.1), (0.01, 0.1)], ids="{}".format)
-def test_intervals_cover_the_truth_whatever_varies(seeds, spread):
-    generator = np.random.default_rng((seeds, *(int(1000 * each) for each in spread)))
-    made = [
-        simulated(generator, seeds, between=spread[0], within=spread[1]).interval
-        for _ in range(1000)
-    ]
-    assert np.mean([low <= 0.03 <= high for low, high in made]) >= 0.935
 
 
 def test_tasks_that_share_queries_are_not_independent():

@@ -1,5 +1,6 @@
 """What every encoder does with texts, roles and vectors, however it computes them."""
 
+import io
 import shutil
 
 import numpy as np
@@ -134,3 +135,19 @@ def test_a_random_vector_depends_on_its_text_alone():
     np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1, rtol=1e-6)
     assert abs(float(first[0] @ first[1])) < 0.9
     assert not np.array_equal(load_encoder("random:32", seed=4, cache=False).encode("a"), first[0])
+
+
+def test_the_bar_shows_texts_per_second_and_time_left():
+    out = io.StringIO()
+    options = {"delay": 0, "mininterval": 0}
+    with encoders.EncodingProgress("tiny", [5, 3, 3], show=True, file=out, **options) as bar:
+        bar.advance(1)
+        bar.advance(2)
+    assert bar.texts == 3
+    lines = out.getvalue().split("\r")
+    assert any("tiny: encoding:  43%" in line and "1/3 texts" in line for line in lines)
+    assert "texts/s]" in out.getvalue()
+    silent = io.StringIO()
+    with encoders.EncodingProgress("tiny", [5, 3], show=False, file=silent, delay=0) as bar:
+        bar.advance(2)
+    assert silent.getvalue() == ""

@@ -104,8 +104,6 @@ def test_real_numbers_of_any_type_are_kept(convert):
         (lambda rows: torch.tensor(rows) + 1j, "real numbers, got an array of complex64"),
         (lambda rows: np.array(rows).astype(str), "real numbers, got an array of <U"),
         (partial(np.array, dtype=object), "real numbers, got an array of object"),
-        (lambda rows: np.ma.masked_less(rows, 0), "masked array"),
-        (lambda rows: [np.ma.masked_less(row, 0) for row in rows], "masked array"),
         (lambda rows: torch.tensor(rows).to_sparse(), r"\(1, D\), got .*indices"),
         (lambda rows: torch.tensor(rows)[:, None], r"\(1, D\), got torch.Size\(\[1, 1, 3\]\)"),
     ],
