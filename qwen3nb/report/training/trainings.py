@@ -189,12 +189,9 @@ def read_trainings(
 
 def _last_checkpoints(base: Path) -> dict[Path, Path]:
     """The last checkpoint with a log of transformers' Trainer, by the folder of its training."""
-    last: dict[Path, Path] = {}
-    for file in base.rglob("checkpoint-*/trainer_state.json"):
-        step, other = step_of(file.parent), last.get(file.parents[1])
-        if step is not None and (other is None or step > (step_of(other) or 0)):
-            last[file.parents[1]] = file.parent
-    return last
+    folders = (file.parent for file in base.rglob("checkpoint-*/trainer_state.json"))
+    steps = {folder: step for folder in folders if (step := step_of(folder)) is not None}
+    return {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
 
 
 def _shown(folder: Path) -> str:
@@ -375,7 +372,7 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
         return None
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
     metrics = {each.task: each.metric for each in trainings.trajectories}
-    lines = dict.fromkeys((training, seed) for _, training, seed in curves)
+    lines = dict.fromkeys(key[1:] for key in curves)
     seeds = Counter(training for training, _ in lines)
     names = {
         (training, seed): f"{training}, seed {seed}" if seeds[training] > 1 else training
@@ -569,15 +566,15 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
             "said about its course: extract and evaluate several checkpoints of one training."
         )
     own = [each for each in every if each.task == every[0].task]
-    sentences = [f"{_change(each, every)} {_best(each)}" for each in own[:_MOST]]
+    sentences = [_in_words(each, every) for each in own[:_MOST]]
     if len(own) > _MOST:
         sentences.append(f"{len(own) - _MOST} more trainings are in the tables.")
     return Conclusion(" ".join(sentences))
 
 
-def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
-    """What one training changed on its task, and on which others."""
-    change, of = each.gain, f"{each.metric} on {short_task(each.task)}"
+def _in_words(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
+    """What one training changed on its task and on which others, and its best step."""
+    change, best, of = each.gain, each.best, f"{each.metric} on {short_task(each.task)}"
     numbers = effect_text(change.difference, change.interval, change.p_value)
     start = f"{number_text(change.first_mean)} at step {change.first}"
     end = f"{number_text(change.last_mean)} at step {change.last}"
@@ -591,18 +588,12 @@ def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
         if other.name == each.name and other.task != each.task and _is_shown(other)
     )
     others = elsewhere and f"; it also changed {elsewhere}"
-    return f"Training {each.name} {text}{_COURSE[change.course]}{others}."
-
-
-def _best(each: TrainingSummary) -> str:
-    """Say which step is the best, and whether that is more than noise."""
-    best = each.best
     verdict = "and that is" if best.significant else "but that is not"
-    effect = effect_text(best.difference or 0.0, best.interval)
+    lead = effect_text(best.difference or 0.0, best.interval)
+    next_best = f"the next best (p {p_value_text(best.p_value, relation=True)})"
     return (
-        f"Step {best.step} scores best, {verdict} more than noise: {effect} above step "
-        f"{best.next_step}, "
-        f"the next best (p {p_value_text(best.p_value, relation=True)})."
+        f"Training {each.name} {text}{_COURSE[change.course]}{others}. Step {best.step} scores "
+        f"best, {verdict} more than noise: {lead} above step {best.next_step}, {next_best}."
     )
 
 
