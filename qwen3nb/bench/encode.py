@@ -167,10 +167,9 @@ def bench_encode(
         pooling = known_pooling(peer)
         if pooling is None:
             raise ValueError(f"{model}: only sentence-transformers can run this model")
+        how: dict[str, Any] = {"pooling": pooling, "normalize": True}
         runners = {
-            step: Runner(
-                load_peer(folder, **where)[0].model, pooling=pooling, normalize=True, **options
-            )
+            step: Runner(load_peer(folder, **where)[0].model, **how, **options)
             for step, options in _STEPS
         }
         ours = neural_encoder(folder if model == QWEN3 else model, **where)
@@ -191,13 +190,12 @@ def neural_encoder(
 def best_batch_size(peer: Any, texts: list[str]) -> int:
     """Return the batch size at which sentence-transformers is fastest on ``texts``."""
     peer_vectors(peer, texts[:64], batch_size=32)  # warm
-    times = {
-        size: min(
-            timed(partial(peer_vectors, peer, texts, batch_size=size))[1].seconds for _ in range(2)
-        )
-        for size in _BATCH_SIZES
-    }
-    return min(times, key=lambda size: times[size])
+
+    def seconds(size: int) -> float:
+        call = partial(peer_vectors, peer, texts, batch_size=size)
+        return min(timed(call)[1].seconds for _ in range(2))
+
+    return min(_BATCH_SIZES, key=seconds)
 
 
 def _measured(
@@ -394,17 +392,8 @@ def bench_precision(
                 "queries_needed": test.queries_needed,
             }
         )
-    return PrecisionBench(
-        model,
-        cpu_features(),
-        len(encoded),
-        sum(map(len, rows)),
-        rounds,
-        len(pydocs.corpus),
-        len(pydocs.queries),
-        MARGIN,
-        tuple(timings),
-    )
+    counts = len(encoded), sum(map(len, rows)), rounds, len(pydocs.corpus), len(pydocs.queries)
+    return PrecisionBench(model, cpu_features(), *counts, MARGIN, tuple(timings))
 
 
 def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> tuple[Vectors, NDArray[np.float64]]:

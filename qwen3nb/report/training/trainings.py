@@ -494,12 +494,9 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
         largest = max(float(np.nanmax(np.abs(table))) for table in tables)
         ends = {"vmin": -largest, "vmax": largest}
         height = min(5.0, 1.6 + 0.15 * max(len(each.layers) for each in given))
-        lines, columns = (len(given), 3) if width > 5 else (3 * len(given), 1)
-        ratios = (1.2, 1.3, 1) if width > 5 else (1,)
-        size = (width, height * lines)
-        figure, axes = plt.subplots(
-            lines, columns, figsize=size, squeeze=False, width_ratios=ratios
-        )
+        lines, ratios = (len(given), (1.2, 1.3, 1)) if width > 5 else (3 * len(given), (1,))
+        size: dict[str, Any] = {"figsize": (width, height * lines), "width_ratios": ratios}
+        figure, axes = plt.subplots(lines, len(ratios), squeeze=False, **size)
         for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
             _heat(left, each.by_step(), each.layers, each.steps, cbar=False, **ends)
             _heat(middle, each.by_module(), each.layers, each.modules, **ends)
@@ -542,17 +539,10 @@ def _heat(
     axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
     axis.patch.set(hatch="///", edgecolor=GREY)
     index, heads = ([plain(str(each), most=12) for each in names] for names in (rows, columns))
-    heatmap(
-        DataFrame(table, index=index, columns=heads),
-        ax=axis,
-        cmap="RdBu",
-        annot=labelled,
-        fmt="+.2f",
-        annot_kws={"fontsize": SMALL, "rotation": 90},
-        rasterized=not labelled,  # a page of thousands of rectangles is slow
-        cbar_kws={"label": "cosine", "shrink": 0.9},
-        **options,
-    )
+    look: dict[str, Any] = {"cmap": "RdBu", "cbar_kws": {"label": "cosine", "shrink": 0.9}}
+    look |= {"annot": labelled, "fmt": "+.2f", "annot_kws": {"fontsize": SMALL, "rotation": 90}}
+    look["rasterized"] = not labelled  # a page of thousands of rectangles is slow
+    heatmap(DataFrame(table, index=index, columns=heads), ax=axis, **look, **options)
     axis.tick_params(length=0)
     axis.tick_params(axis="y", rotation=0)
 
