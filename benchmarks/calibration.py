@@ -49,7 +49,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_p_values,
 )
-from qwen3nb.analysis.training.tir_estimate import DataSetScores, Gate, estimate
+from qwen3nb.analysis.training.interference import DataSetScores, Gate, estimate
 from qwen3nb.metrics.aggregate import AGGREGATES
 from qwen3nb.metrics.intervals import (
     INTERVALS,

@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.analysis.calibration": "read_calibration",
         "qwen3nb.analysis.comparison.ablation_effects": "component_effects effects",
-        "qwen3nb.analysis.training.tir_estimate": "Gate",
+        "qwen3nb.analysis.training.interference": "Gate",
         "qwen3nb.bench.encode": "bench_encode bench_precision bench_texts",
         "qwen3nb.bench.random_models": "model_folder",
         "qwen3nb.book.build": "page_links",
@@ -17,18 +17,16 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.datasets.custom.documents": "find_layout",
         "qwen3nb.datasets.custom.queries": "read_queries",
         "qwen3nb.demo.lesson_training": "lesson_training",
-        "qwen3nb.evaluation.embeddings.probes": "analogies anisotropy clusters "
-        "linear_probe probe uniformity "
-        "vector_geometry word_similarity",
+        "qwen3nb.evaluation.embeddings.probes": "analogies anisotropy clusters linear_probe "
+        "probe uniformity vector_geometry word_similarity",
         "qwen3nb.evaluation.embeddings.sanity_check": "vector_agreement",
         "qwen3nb.evaluation.mteb.select": "choose_tasks split_names",
         "qwen3nb.evaluation.retrieval.ann": "ann_suite",
         "qwen3nb.evaluation.retrieval.custom": "search_domain",
         "qwen3nb.evaluation.retrieval.first_stage": "load_first",
-        "qwen3nb.evaluation.studies.ablation": "ablate ablate_trainings by_task "
-        "find_trainings variants",
-        "qwen3nb.evaluation.studies.reproduce": "published_scores reproduce",
-        "qwen3nb.evaluation.studies.tier_validity": "pydocs_difficulty",
+        "qwen3nb.evaluation.studies.ablation": "ablate ablate_trainings by_task find_trainings "
+        "variants",
+        "qwen3nb.evaluation.studies.reproduce": "published_scores pydocs_difficulty reproduce",
         "qwen3nb.execution.notebook": "run_key",
         "qwen3nb.models.kinds.resolve": "find_training",
         "qwen3nb.models.search.faiss_index": "build_index measure_speed recall_at_k",

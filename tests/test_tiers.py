@@ -2,7 +2,7 @@ import pytest
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.mteb.select import tier_tasks
-from qwen3nb.tiers import BENCHMARKS, TIERS
+from qwen3nb.tiers import TIERS
 
 
 def test_tiers_list_their_choices():
@@ -11,13 +11,6 @@ def test_tiers_list_their_choices():
     assert [task.metadata.name for task in tier_tasks("smoke")] == list(TIERS["smoke"].tasks)
     with pytest.raises(KeyError, match="PyDocsRetrieval"):
         embedded_task("PyDoc")
-
-
-def test_rerankers_have_tiers():
-    assert TIERS["smoke"].reranking == ("PyDocsSampleRetrieval",)
-    assert set(TIERS["fast"].reranking) == {"SciFact", "NFCorpus", "FiQA2018"}
-    assert TIERS["full"].reranking == BENCHMARKS["BEIR"].tasks
-    assert {"CQADupstackRetrieval", "MSMARCO"} < set(TIERS["full"].reranking)
 
 
 @pytest.mark.integration

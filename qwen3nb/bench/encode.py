@@ -173,8 +173,8 @@ def bench_encode(
             for step, options in _STEPS
         }
         ours = neural_encoder(folder if model == QWEN3 else model, **where)
-        for name, each in texts.items():
-            yield _measured(model, name, each, peer, runners, ours, rounds=rounds, dtype=dtype)
+        for named in texts.items():
+            yield _measured(model, named, peer, runners, ours, rounds=rounds, dtype=dtype)
 
 
 def neural_encoder(
@@ -200,8 +200,7 @@ def best_batch_size(peer: Any, texts: list[str]) -> int:
 
 def _measured(
     model: str,
-    name: str,
-    texts: list[str],
+    named: tuple[str, list[str]],
     peer: Any,
     runners: dict[str, Runner],
     ours: SentenceTransformerEncoder | TransformerEncoder,
@@ -210,6 +209,7 @@ def _measured(
     dtype: str,
 ) -> EncodeBench:
     """Compare times and vectors of each method with those of sentence-transformers."""
+    name, texts = named
 
     def tokenised() -> list[list[int]]:
         features = peer.preprocess(texts)

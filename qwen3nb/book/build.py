@@ -106,26 +106,7 @@ def write_card_page(
     return write_public(page, card_body(model, results, tier=tier))
 
 
-def _tier_of(tier: str, results: Sequence[Result]) -> str:
-    """Return the tier to show, by default the richest.
-
-    Raises:
-        BookError: the tier has no results, but another has, whose pages would be lost.
-    """
-    richest = richest_tier(results)
-    on_tier = tier and any(each.task.key in TIERS[tier].task_keys for each in results)
-    if tier and results and not on_tier:
-        raise BookError(
-            f"expected results on the tier {tier!r}, got none; its empty leaderboard would replace "
-            f"that of the tier {richest!r}. Run `qwen3nb eval --tier {tier}` first, or build the "
-            f"book with --tier {richest}."
-        )
-    return tier or richest
-
-
-def build_book(
-    *, tier: str = "", model: Path | None = None, at_once: int = 0, show_progress: bool = True
-) -> Path:
+def build_book(*, tier: str = "", model: Path | None = None, at_once: int = 0) -> Path:
     """Run the pages that read results, build the book from scratch and strictly, and check it.
 
     Pages and lessons run side by side, those that are up to date not again. The new book replaces
@@ -136,7 +117,6 @@ def build_book(
         tier: the tier whose tasks the pages show; by default the richest with results.
         model: the model of the card; by default the extracted model evaluated last.
         at_once: pages to run in parallel; 0 for as many as fit.
-        show_progress: whether to show progress bars.
 
     Returns:
         The path of the book's first page.
@@ -148,7 +128,15 @@ def build_book(
         NotebookError: the page of all runs failed.
     """
     results = load_results(adapters=False)
-    tier = _tier_of(tier, results)
+    richest = richest_tier(results)
+    on_tier = tier and any(each.task.key in TIERS[tier].task_keys for each in results)
+    if tier and results and not on_tier:
+        raise BookError(
+            f"expected results on the tier {tier!r}, got none; its empty leaderboard would replace "
+            f"that of the tier {richest!r}. Run `qwen3nb eval --tier {tier}` first, or build the "
+            f"book with --tier {richest}."
+        )
+    tier = tier or richest
     # Lessons are run if the study has their notebooks.
     guide = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
     # The book's own pages keep their plain names on whichever tier it shows.
@@ -156,11 +144,11 @@ def build_book(
     jobs += [Job(name, {}) for name in guide]
     with one_pass():  # what all pages depend on is read once
         due = [job for job in jobs if not reusable(job)]
-    outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
+    outcomes = sweep(due, at_once=at_once) if due else []
     failures = [each for each in outcomes if each.status == "failed"]
     if failed := [each for each in failures if each.notebook not in guide]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
-    run_notebook(_LAST, show_progress=show_progress)
+    run_notebook(_LAST)
     write_card_page(results, model=model, tier=tier)
     _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.

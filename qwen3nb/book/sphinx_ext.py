@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.training.origins import checkpoint_of
+from qwen3nb.analysis.training.checkpoint_scores import checkpoint_of
 from qwen3nb.book.pages import copy_linked_records, mend_pages, number_pages
 from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters

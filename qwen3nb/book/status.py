@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
@@ -113,26 +112,25 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
 
 def _pages() -> list[_Page]:
     """Return the pages in ``book/runs`` and ``book/guide``, without the status page."""
-    folders = (paths.book_runs(), paths.book() / "guide")
-    files = [file for folder in folders for file in sorted(folder.glob("*.ipynb"))]
-    return [page for file in files if file.stem != "status" and (page := _page(file))]
-
-
-def _page(file: Path) -> _Page | None:
-    try:
-        ours = read_json(file)["metadata"]["qwen3nb"]
-        seconds = ours.get("seconds")
-        return _Page(
-            name=paths.page_key(file),
-            link=f"{'' if file.parent == paths.book_runs() else '../guide/'}{file.stem}.html",
-            notebook=str(ours["notebook"]),
-            parameters=dict(ours.get("parameters", {})),
-            finished=_time(ours.get("finished", "")),
-            failed=_time(ours.get("failed", "")),
-            seconds=None if seconds is None else float(seconds),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no page of this program
-        return None
+    folders, pages = (paths.book_runs(), paths.book() / "guide"), []
+    for file in (file for folder in folders for file in sorted(folder.glob("*.ipynb"))):
+        try:
+            ours = read_json(file)["metadata"]["qwen3nb"]
+            seconds = ours.get("seconds")
+            page = _Page(
+                name=paths.page_key(file),
+                link=f"{'' if file.parent == paths.book_runs() else '../guide/'}{file.stem}.html",
+                notebook=str(ours["notebook"]),
+                parameters=dict(ours.get("parameters", {})),
+                finished=_time(ours.get("finished", "")),
+                failed=_time(ours.get("failed", "")),
+                seconds=None if seconds is None else float(seconds),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # no page of this program
+        if file.stem != "status":
+            pages.append(page)
+    return pages
 
 
 def _time(text: str) -> str:

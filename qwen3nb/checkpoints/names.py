@@ -14,6 +14,7 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weights import sha256_of
 
+MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
 # In order of preference.
 EMBEDDINGS = (
     "model.shared.weight",
@@ -55,6 +56,19 @@ def embedding_name(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> s
         own = (EMBEDDINGS[1], *EMBEDDINGS)
         return next((name for name in own if name in checkpoint.weights.tensors), None)
     return next(iter(_equal_copies(checkpoint)), None)
+
+
+def encoder_tensors(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> dict[str, str]:
+    """Return the names of the encoder's tensors by those that they have in a stock Qwen3.
+
+    Raises:
+        CheckpointError: copies of the embedding differ; see `embedding_name`.
+    """
+    tensors = checkpoint.weights.tensors
+    used = {new: name for name in tensors if (new := encoder_name(name)) is not None}
+    if (embedding := embedding_name(checkpoint, allow=allow)) is not None:
+        used["embed_tokens.weight"] = embedding
+    return used
 
 
 def extra_copies(checkpoint: ModelFolder) -> set[str]:

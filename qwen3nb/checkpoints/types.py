@@ -35,31 +35,3 @@ class TensorEntry:
     def count(self) -> int:
         """Number of values."""
         return math.prod(self.shape)
-
-
-def check_name(file: Path, name: object) -> str:
-    """Return the ``name`` of a tensor, which is shown in messages and becomes part of digests.
-
-    Raises:
-        CheckpointError: not a string, an empty one, or one with control characters.
-    """
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
-    return name
-
-
-def weight_size(file: Path) -> int:
-    """Return the size of a weight file in bytes.
-
-    Raises:
-        CheckpointError: not a regular file, or a git-LFS pointer or an HTML page in its place.
-    """
-    if not file.is_file():
-        raise CheckpointError(f"{file}: no such file, or not a regular file")
-    with file.open("rb") as handle:
-        head = handle.read(8)
-    if head.startswith(b"version "):
-        raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
-    if head.lstrip().lower().startswith((b"<!doc", b"<html")):
-        raise CheckpointError(f"{file}: an HTML page, not weights; download it again")
-    return file.stat().st_size

@@ -5,25 +5,36 @@ library accepts a name that appears twice, and its errors name neither the file 
 https://huggingface.co/docs/safetensors#format
 
 Values are read, never mapped: truncating a mapped file kills the process.
+
+A file that ``torch.save`` wrote (``pytorch_model.bin``) is a zip with a pickle. Its members are
+stored uncompressed, one after the other, and its directory follows them. What expands, overlaps or
+appears twice is refused from the directory alone. The pickle is then opened with ``weights_only``,
+which builds nothing but tensors, and with tensors that own no memory, so that a file that claims to
+be larger than it is costs nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+import os
+import pickle
+import pickletools
+import re
+import zipfile
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from qwen3nb.checkpoints.torch_file import read_torch
 from qwen3nb.checkpoints.types import (
     FLOATS,
     ITEM_SIZES,
     CheckpointError,
     TensorEntry,
-    check_name,
-    weight_size,
 )
 from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
 from qwen3nb.utils.strict_json import parse_json
@@ -35,6 +46,39 @@ _BLOCK = 1 << 20
 _MOST_AXES = 64  # as in NumPy; the product of a million axes would take hours
 # A typical header has about 120 bytes per tensor; parsed into Python objects, it grows twentyfold.
 _HEADER_LIMIT = 25_000_000
+# The largest model in use, with 36,000 tensors, has 5 MB; unpickled, it grows a hundredfold.
+_PICKLE_LIMIT = 10_000_000
+# Bytes of the directory: 100,000 members. Parsed into Python objects, it grows twentyfold.
+_DIRECTORY_LIMIT = 10_000_000
+_HEADER = 30  # bytes in front of each member, without its name
+# What torch.save writes for a state dict; other opcodes and names can run code, or allocate.
+_OPCODES = set(
+    """
+PROTO STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE GLOBAL
+EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS
+BINPUT LONG_BINPUT BINGET LONG_BINGET BINPERSID REDUCE BUILD
+""".split()  # noqa: SIM905 - a list of words reads better as lines
+)
+_NAMES = re.compile(
+    r"collections OrderedDict|torch Size|torch (\w+Storage|(bool|u?int|b?float|complex)\d*)|"
+    r"torch\._utils _rebuild_(tensor(_v2)?|parameter(_with_state)?)"
+)
+
+_DTYPES = {
+    "float32": "F32",
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "float64": "F64",
+    "complex64": "C64",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
 
 
 class Weights:
@@ -73,22 +117,17 @@ class Weights:
             CheckpointError: the dtype is not one of `FLOATS` (integers and unscaled 8-bit floats
                 are not weights), or a value is NaN or infinite.
         """
-        import torch
-
-        entry = self.tensors[name]
-        check_float(entry)
-        dtype = torch_dtypes()[entry.dtype]
-        buffer = bytearray(entry.stop - entry.start)
-        with entry.file.open("rb") as file:
-            file.seek(entry.start)
-            if file.readinto(buffer) != len(buffer):
-                raise truncated_error(entry)
-        if not buffer:
-            return torch.empty(entry.shape, dtype=dtype)
-        tensor = torch.frombuffer(buffer, dtype=dtype).reshape(entry.shape)
-        if not tensor.isfinite().all():
-            raise not_finite_error(entry)
+        ((_, tensor),) = self.read_each([name])
         return tensor
+
+    def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+        """Yield weights by their names, file by file; each file is opened once. See `read`."""
+        wanted = set(names)
+        for path in sorted({self.tensors[name].file for name in wanted}):
+            with path.open("rb") as file:
+                for name, entry in self.tensors.items():
+                    if name in wanted and entry.file == path:
+                        yield name, _values(file, entry)
 
     def _hashes(self) -> dict[str, str]:
         """Return the SHA-256 of each tensor's bytes; every file is opened once."""
@@ -99,6 +138,23 @@ class Weights:
                     if entry.file == path:
                         hashes[name] = _hash(file, entry)
         return hashes
+
+
+def _values(file: Any, entry: TensorEntry) -> Tensor:
+    import torch
+
+    check_float(entry)
+    dtype = torch_dtypes()[entry.dtype]
+    buffer = bytearray(entry.stop - entry.start)
+    file.seek(entry.start)
+    if file.readinto(buffer) != len(buffer):
+        raise truncated_error(entry)
+    if not buffer:
+        return torch.empty(entry.shape, dtype=dtype)
+    tensor = torch.frombuffer(buffer, dtype=dtype).reshape(entry.shape)
+    if not tensor.isfinite().all():
+        raise not_finite_error(entry)
+    return tensor
 
 
 def sha256_of(entry: TensorEntry) -> str:
@@ -145,8 +201,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
             (HTML pages and git-LFS pointers are recognised), has an unknown dtype, or
             declares byte ranges that do not match the shapes or the file.
     """
-    size = weight_size(file)
-    with file.open("rb") as handle:
+    with open_weights(file) as (handle, size):
         length = int.from_bytes(handle.read(8), "little")
         if not 2 <= length <= size - 8:
             raise CheckpointError(
@@ -170,7 +225,7 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
             f"{file}: its __metadata__ is not an object of strings; save it again"
         )
     entries = {
-        check_name(file, name): _entry(file, name, fields, begin=8 + length)
+        _checked_name(file, name): _entry(file, name, fields, begin=8 + length)
         for name, fields in header.items()
     }
     position = 8 + length
@@ -238,3 +293,181 @@ def not_finite_error(entry: TensorEntry) -> CheckpointError:
         f"{entry.file}: {entry.stored_name} contains NaN or infinity; "
         "the training diverged; use an earlier checkpoint"
     )
+
+
+def read_torch(file: Path) -> dict[str, TensorEntry]:
+    """Return the tensors of a state dict that ``torch.save`` wrote.
+
+    Tensors that share storage get the same byte range. Memory is bounded by the limits on the
+    directory and the pickle, and so is time.
+
+    Raises:
+        CheckpointError: another kind of file; one that contains more than tensors, and so
+            could run code; not a flat state dict; or a tensor that claims more values
+            than its storage holds.
+    """
+    try:
+        with open_weights(file) as (handle, size):
+            spans = _checked_members(file, handle, size)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        raise _not_written_by_torch(file, str(error)) from None
+    state = _load_without_data(file)
+    if not isinstance(state, dict):
+        raise CheckpointError(
+            f"{file}: contains a {type(state).__name__}, expected a state dict of tensors"
+        )
+    return {
+        _checked_name(file, name): _torch_entry(file, name, v, spans) for name, v in state.items()
+    }
+
+
+def _checked_members(file: Path, handle: BinaryIO, size: int) -> list[tuple[int, int]]:
+    """Check the zip and its pickle before PyTorch opens them; return where each member lies."""
+    handle.seek(max(size - 22, 0))
+    end = handle.read(22)
+    if not end.startswith(b"PK\5\6") or len(end) < 22:
+        raise _not_written_by_torch(file, "it does not end as a zip")
+    if (length := int.from_bytes(end[12:16], "little")) > _DIRECTORY_LIMIT:
+        raise CheckpointError(
+            f"{file}: its list of members has {length:,} bytes, expected at most "
+            f"{_DIRECTORY_LIMIT:,}; no model needs that; save it as safetensors"
+        )
+    with zipfile.ZipFile(handle) as archive:
+        infos = sorted(archive.infolist(), key=lambda info: info.header_offset)
+        stops = [*(info.header_offset for info in infos), archive.start_dir]
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info, stop in zip(infos, stops[1:], strict=True):
+            name = info.filename.partition("/")[2]
+            if info.compress_type or info.compress_size != info.file_size:
+                raise _not_written_by_torch(file, "it is compressed")
+            if not name or name in members:
+                why = "twice" if name else "outside its folder"
+                raise _not_written_by_torch(file, f"it contains {info.filename!r:.80} {why}")
+            if info.header_offset + _HEADER + len(info.filename) + info.file_size > stop:
+                raise _not_written_by_torch(file, f"{info.filename!r:.80} overlaps another")
+            members[name] = info
+        if stops[0]:
+            raise _not_written_by_torch(file, "something is in front of its members")
+        _check_pickle(file, archive, members)
+    return list(pairwise(stops))
+
+
+def _check_pickle(
+    file: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]
+) -> None:
+    """Check the byte order, and the pickle's instructions without following any of them."""
+    if "data.pkl" not in members or "constants.pkl" in members:
+        raise CheckpointError(
+            f"{file}: contains {'TorchScript' if members else 'nothing'}, expected a state dict; "
+            "save the state dict, as safetensors (the default of save_pretrained)"
+        )
+    if (length := members["data.pkl"].file_size) > _PICKLE_LIMIT:
+        raise CheckpointError(
+            f"{file}: its pickle has {length:,} bytes, expected at most "
+            f"{_PICKLE_LIMIT:,}; no state dict needs that; save it as safetensors"
+        )
+    order = members.get("byteorder")
+    if order is not None and (order.file_size > 6 or archive.read(order) != b"little"):
+        raise CheckpointError(
+            f"{file}: written on a big-endian machine; save it as safetensors there"
+        )
+    try:
+        for opcode, argument, _ in pickletools.genops(archive.read(members["data.pkl"])):
+            named = opcode.name != "GLOBAL" or _NAMES.fullmatch(str(argument))
+            if opcode.name not in _OPCODES or not named:
+                raise _more_than_tensors(file)
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise CheckpointError(f"{file}: unreadable ({error!s:.120})") from None
+
+
+def _more_than_tensors(file: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{file}: its pickle contains more than tensors, and loading it can run code; "
+        "save the state dict alone, or as safetensors (the default of save_pretrained)"
+    )
+
+
+def _load_without_data(file: Path) -> Any:
+    """Unpickle the structure; its tensors own no memory."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    try:
+        with FakeTensorMode():
+            return torch.load(file, weights_only=True, map_location="cpu")
+    except pickle.UnpicklingError:
+        raise _more_than_tensors(file) from None
+    except Exception as error:  # a malformed pickle can raise any of them  # noqa: BLE001
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{file}: unreadable ({reason})") from None
+
+
+def _torch_entry(file: Path, name: str, value: Tensor, spans: list[tuple[int, int]]) -> TensorEntry:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise CheckpointError(
+            f"{file}: {name} is a {type(value).__name__}, expected a flat state dict of tensors"
+        )
+    dtype = _DTYPES.get(str(value.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise CheckpointError(f"{file}: {name} is {value.dtype}; expected float weights")
+    storage = value.untyped_storage()
+    width = value.element_size()
+    offset, held = int(value.storage_offset()) * width, int(storage.nbytes())
+    needed = int(value.numel()) * width
+    if needed > held - offset:
+        raise CheckpointError(
+            f"{file}: {name} claims {needed:,} bytes, its storage has {held - offset:,}"
+        )
+    if not value.is_contiguous():
+        raise CheckpointError(
+            f"{file}: {name} is not contiguous; save its .contiguous(), or save as safetensors"
+        )
+    begin = int(storage._checkpoint_offset or 0)
+    room = spans[bisect(spans, (begin, 0)) - 1][1] - begin
+    if held > room:
+        raise CheckpointError(
+            f"{file}: the storage of {name} claims {held:,} bytes, the file has {room:,} for it"
+        )
+    start = begin + offset
+    return TensorEntry(file, name, dtype, tuple(value.shape), start, start + needed)
+
+
+def _not_written_by_torch(file: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file}: not written by torch.save (1.6 or newer), or truncated ({reason}); "
+        "save it again as safetensors (the default of save_pretrained)"
+    )
+
+
+def _checked_name(file: Path, name: object) -> str:
+    """Return the ``name`` of a tensor, which is shown in messages and becomes part of digests.
+
+    Raises:
+        CheckpointError: not a string, an empty one, or one with control characters.
+    """
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
+    return name
+
+
+@contextmanager
+def open_weights(file: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a weight file for the block, at its first byte; give its size in bytes, too.
+
+    Raises:
+        CheckpointError: not a regular file, or a git-LFS pointer or an HTML page in its place.
+    """
+    if not file.is_file():
+        raise CheckpointError(f"{file}: no such file, or not a regular file")
+    with file.open("rb") as handle:
+        head = handle.read(8)
+        if head.startswith(b"version "):
+            raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
+        if head.lstrip().lower().startswith((b"<!doc", b"<html")):
+            raise CheckpointError(f"{file}: an HTML page, not weights; download it again")
+        handle.seek(0)
+        yield handle, os.fstat(handle.fileno()).st_size

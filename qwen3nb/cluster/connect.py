@@ -62,14 +62,18 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         options |= {"include_dashboard": False, "object_store_memory": _STORE}
     own = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
     with _environment({_AUTHENTICATION: os.environ.get(_AUTHENTICATION)}):
-        with _environment(dict.fromkeys(own)), _own_signals():
+        with _environment(dict.fromkeys(own)):
             os.environ.update(own)
+            at_term = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
             try:
                 ray.init(address=target, **options)
             except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
                 ray.shutdown()
                 what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
                 raise ClusterError(f"cannot {what}: {error}") from None
+            finally:
+                if threading.current_thread() is threading.main_thread():
+                    signal.signal(signal.SIGTERM, at_term)
         try:
             yield ray
         finally:
@@ -124,14 +128,3 @@ def _environment(after: Mapping[str, str | None]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Keep our way of ending at SIGTERM; Ray would replace it in the main thread."""
-    earlier = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, earlier)

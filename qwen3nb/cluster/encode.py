@@ -90,7 +90,6 @@ def encode_on_cluster(
     shards: int | None = None,
     role: str | None = None,
     threads: int | None = None,
-    show_progress: bool = True,
     **options: Any,
 ) -> EncodedShards:
     """Write the vectors of a file of texts to a folder, as `encode_shards` does, on a cluster.
@@ -104,7 +103,6 @@ def encode_on_cluster(
             least four per worker.
         role: ``query`` or ``passage``; selects the prompt.
         threads: of a worker without a GPU; None for four, or all of a smaller node.
-        show_progress: whether to show a progress bar.
         options: see `load_encoder`.
 
     Raises:
@@ -134,7 +132,8 @@ def encode_on_cluster(
             threads=size.cores,
             environment=sent_environment() | {EXPECTED: json.dumps(expected.folders)},
         )
-        return _Encoding(ray, job, cuts).run(size, show_progress=show_progress)
+        show = bool(options.get("show_progress", True))
+        return _Encoding(ray, job, cuts).run(size, show_progress=show)
 
 
 def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:

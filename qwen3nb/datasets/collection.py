@@ -28,6 +28,7 @@ from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import (
     LARGEST_GRADE,
     DataError,
+    Fields,
     checked_id,
     has_control_characters,
     listed,
@@ -181,8 +182,8 @@ class TestCollection:
         top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
         candidates = None
         if top_ranked is not None:
-            fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
-            candidates = _by_id(top_ranked, numbered_json_rows(top_ranked, fields))
+            rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
+            candidates = _by_id(top_ranked, rows)
         if skip_self is None:
             skip_self = folder.name.lower() in SKIP_SELF
         collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=skip_self)
@@ -340,7 +341,7 @@ def _read_qrels(
     """
     rows: Iterator[tuple[int, Any]]
     if ".jsonl" in file.name:
-        fields: dict[str, Any] = {"query-id": str, "corpus-id": str, "score": (int, float)}
+        fields: Fields = {"query-id": str, "corpus-id": str, "score": (int, float)}
         rows = numbered_json_rows(file, fields)
     else:
         rows = numbered_tsv_rows(file, columns)

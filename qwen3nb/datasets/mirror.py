@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,26 +73,22 @@ def mirrored(id_: str, *, mirror: Path | None = None) -> Path | None:
 def is_filled(id_: str) -> bool:
     """Return whether the mirror has files of ``id_`` and no download that was cut off."""
     folder = mirrored(id_)
-    if folder is None:
+    if folder is None or any(folder.rglob("*.incomplete")):
         return False
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    cut = any(file.suffix == ".incomplete" for file in files)
-    return not cut and any(".cache" not in file.relative_to(folder).parts for file in files)
+    return bool(_copied_files(folder))
 
 
-def _fetched_note(folder: Path) -> _Note | None:
-    """Return what `fetch` noted of a folder; None without a readable note."""
-    with suppress(FileNotFoundError, ValueError):  # pydantic's errors are of ValueError
-        return TypeAdapter(_Note).validate_python(read_json(folder / NOTE))
-    return None
-
-
-def _unchanged_note(folder: Path) -> _Note | None:
-    """Return the note on a folder that has the files that were fetched, and no other."""
-    note = _fetched_note(folder)
-    if note is None or _copied_files(folder).keys() != note.files.keys():
+def _fetched_note(folder: Path, *, unchanged: bool = False) -> _Note | None:
+    """Return the note on a folder; with ``unchanged``, only if it has the files of the note."""
+    try:  # pydantic's errors are of ValueError
+        note: _Note = TypeAdapter(_Note).validate_python(read_json(folder / NOTE))
+    except (FileNotFoundError, ValueError):
         return None
-    return note if _content(folder) == sha256_json(sorted(note.files.items())) else None
+    if unchanged and _copied_files(folder).keys() != note.files.keys():
+        return None
+    if unchanged and _content(folder) != sha256_json(sorted(note.files.items())):
+        return None
+    return note
 
 
 def _copied_files(folder: Path) -> dict[str, Path]:
@@ -129,7 +125,7 @@ def current_revision(id_: str, *, pinned: str) -> str:
     folder = mirrored(id_)
     if folder is None:
         return pinned
-    if note := _unchanged_note(folder):
+    if note := _fetched_note(folder, unchanged=True):
         return note.revision or pinned
     return f"local-{_content(folder)[:32]}"
 
@@ -316,13 +312,13 @@ def missing_error(
         kind: ",".join(sorted({name for e in absent if e.kind == kind for name in e.used_by}))
         for kind in ("dataset", "model")
     }
-    tasks = f" --tasks {used['dataset']}" if used["dataset"] else ""
-    models = f" --model {used['model']}" if used["model"] else ""
+    options = {"--tasks": used["dataset"], "--model": used["model"]}
+    every = " ".join(f"{option} {names}" for option, names in options.items() if names)
     return MirrorError(
         f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
         f"cache, and {problem}:\n" + "\n".join(lines) + "\n"
         "Fetch them on a connected machine: "
-        f"`qwen3nb fetch{f' {command}' * bool(command) or tasks + models} "
+        f"`qwen3nb fetch {command or every} "
         f"--mirror {mirror or 'DIR'}`"
     )
 
@@ -368,7 +364,7 @@ def fetch_all(
 
 def _is_fetched(need: Need, mirror: Path) -> bool:
     """Return whether the mirror has a need, complete and unchanged."""
-    note = _unchanged_note(mirror / need.id)
+    note = _fetched_note(mirror / need.id, unchanged=True)
     return note is not None and note.revision == need.revision
 
 
@@ -404,12 +400,6 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
     note = {"id": need.id, "kind": need.kind, "revision": need.revision, "files": digests}
     write_json(partial / NOTE, note)
     shutil.rmtree(partial / ".cache", ignore_errors=True)  # the hub library's own notes
-    _move(partial, folder)
-    return folder
-
-
-def _move(partial: Path, folder: Path) -> None:
-    """Let a complete download take the place of what is there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     old = partial.with_name(f"{partial.name}.old")
     shutil.rmtree(old, ignore_errors=True)
@@ -419,6 +409,7 @@ def _move(partial: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
     if not any(partial.parent.iterdir()):
         partial.parent.rmdir()
+    return folder
 
 
 def sizes(

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -39,7 +39,7 @@ _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
-Fields = dict[str, type | tuple[type, ...]]
+Fields = Mapping[str, type | tuple[type, ...]]
 
 
 class DataError(ValueError):
@@ -174,11 +174,6 @@ def unicode_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def json_rows(file: Path, fields: Fields) -> Iterator[tuple[Any, ...]]:
-    """Yield the fields that `numbered_json_rows` yields."""
-    return (row for _, row in numbered_json_rows(file, fields))
 
 
 def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[Any, ...]]]:

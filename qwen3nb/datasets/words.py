@@ -8,6 +8,7 @@ from pathlib import Path
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.datasets.rows import (
     DataError,
+    Fields,
     csv_rows,
     numbered_json_rows,
     numbered_lines,
@@ -15,11 +16,7 @@ from qwen3nb.datasets.rows import (
     variant,
 )
 
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "sentence1": str,
-    "sentence2": str,
-    "score": (int, float),
-}
+_FIELDS: Fields = {"sentence1": str, "sentence2": str, "score": (int, float)}
 _NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 WordPair = tuple[str, str, float]
 Analogy = tuple[str, str, str, str]

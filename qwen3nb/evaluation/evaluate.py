@@ -48,19 +48,16 @@ def evaluate(
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
-    On a tier, a reranker reranks BM25's candidates; see `rerank`.
-
     A task with a record for the same model, data, metrics and software is not run again, and a
-    model named by its spec is not loaded if no task runs.
-    A task that fails does not stop the others; a task the model does not support (BM25 has
-    no vectors to classify with) is skipped and listed.
+    model named by its spec is not loaded if no task runs. A task that fails does not stop the
+    others; one that the model does not support (BM25 has no vectors to classify with) is skipped
+    and listed. A reranker reranks BM25's candidates; see `rerank`.
 
     Args:
         model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
             ``encode(texts)``, such as a SentenceTransformer.
-        data: one or more test collections, or their folders, to evaluate on instead of MTEB
-            tasks; a reranker reranks BM25's candidates. Or your own queries and documents, from
-            `load_domain`, as `qwen3nb domain` evaluates them.
+        data: one or more test collections, or their folders, instead of MTEB tasks; or your own
+            queries and documents, from `load_domain`, as `qwen3nb domain` evaluates them.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
             string of names; an empty string means the tier's tasks.
@@ -72,9 +69,8 @@ def evaluate(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
-        runs: whether a search keeps its run and its qrels beside the record, in TREC format. A
-            record that lacks them gets them, without encoding a cached text again, and stays
-            as it is otherwise.
+        runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
+            record that lacks them gets them, without encoding a cached text again.
         strict: whether to raise if a task or collection failed; if not, see
             `EvaluationRun.failures`.
         label: for an object with ``encode``, its name in tables.

@@ -1,9 +1,8 @@
 """The identity of a model that was loaded before, without loading it again.
 
-Loading a model and its libraries takes seconds to minutes. Its identity follows from what can be
-read without them: the content of its files, its prompts and options, the versions and code that
-run it. It is kept in the cache under a digest of all these, so that the record of a model can be
-looked up first, and the model is loaded only if there is something to encode.
+Loading a model and its libraries takes seconds to minutes. Its identity is kept in the cache under
+a digest of all that it follows from: the content of its files, its prompts and options, the
+versions and code that run it. A model is then loaded only if there is something to encode.
 """
 
 from __future__ import annotations

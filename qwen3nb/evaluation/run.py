@@ -37,9 +37,8 @@ from qwen3nb.records.record import (
     result_path,
 )
 from qwen3nb.records.results import Results
-from qwen3nb.records.runs import run_problems
 from qwen3nb.records.side_files import run_path
-from qwen3nb.records.verification import unchanged_record
+from qwen3nb.records.verification import run_problems, unchanged_record
 from qwen3nb.utils.atomic_files import write_bytes, write_text
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import peak_memory
@@ -53,7 +52,7 @@ _MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an
 
 
 class EvaluationError(RuntimeError):
-    """Some tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
+    """Tasks, data sets or models failed; finished records are saved and in ``run``, if any."""
 
     def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
         super().__init__(message)
@@ -164,9 +163,9 @@ class EvaluationRun:
         for name in ("reused", "skipped", "failures"):
             if part := getattr(self, name):
                 counts.append(f"{len(part)} {name.replace('failures', 'failed')}")
-        lines = [f"  {result!r}" for result in self]
+        lines = [f"<EvaluationRun: {', '.join(counts)}>", *(f"  {result!r}" for result in self)]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
-        return "\n".join([f"<EvaluationRun: {', '.join(counts)}>", *lines, *self.failure_lines()])
+        return "\n".join([*lines, *self.failure_lines()])
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -203,7 +202,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
 
     Args:
         jobs: names, each with a function that finds models and their items.
-        run: how.
+        run: how the evaluation is run.
         label: label of the model, or of the data.
         kind: plural noun for the items.
 
@@ -270,10 +269,9 @@ def _evaluated(model: Any, item: Item, run: Run, earlier: Result | None) -> Resu
 
 
 class Work:
-    """Measure the work of a model for a record, from the creation of this object."""
+    """The work of a model, measured from the creation of this object."""
 
     def __init__(self, model: Any) -> None:
-        """Start measuring; the model counts its work in ``stats``."""
         self.model = model
         self._before = asdict(model.stats)
         self._started = time.perf_counter()
@@ -319,7 +317,7 @@ def assemble(
     metrics: dict[str, Aggregate] | None = None,
     parts: tuple[Part, ...] = (),
 ) -> Result:
-    """Assemble the record of one model on one task, without saving it.
+    """Return the record of one model on one task, which is not saved.
 
     Args:
         work: of the model, created before the evaluation started.
@@ -376,9 +374,8 @@ def record_path(model: Any, item: Item, run: Run) -> Path:
 def stored(model: Any, item: Item, run: Run) -> Result | None:
     """Return the record of a model on an item if it can be reused, else None.
 
-    A record is reused if it has the model's identity, was made with the installed versions, is of
-    the ``same`` data, and has all metrics of the item. A record that cannot be read, or that was
-    changed after it was written, counts as missing: it is made again and replaced.
+    It must have the model's identity, the installed versions, the ``same`` data and all metrics of
+    the item. One that cannot be read, or was changed after it was written, counts as missing.
     """
     file = record_path(model, item, run)
     try:
@@ -398,14 +395,12 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
     return result
 
 
-# Runs and qrels of searches, in TREC format, for programs that score runs. The record names them
-# with their digests (`qwen3nb.records.runs`). They hold the queries of the record under its ids, so
-# that a program with the definitions of trec_eval gets the record's score of every query. A query
-# for which nothing was retrieved has no line in a run, and scores 0.
-
-
 def with_runs(result: Result, run: Run, ranked: Ranked, qrels: Qrels) -> Result:
     """Write the run and the qrels of a search, if kept; return the record that names them.
+
+    They are in TREC format, with the query ids of the record: a program with the definitions of
+    trec_eval gets the record's score of every query. One for which nothing was retrieved has no
+    line in the run, and scores 0.
 
     Raises:
         DataError: an id is empty or has white space, which TREC's formats cannot express.

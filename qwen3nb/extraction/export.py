@@ -18,9 +18,10 @@ from qwen3nb.checkpoints.folder import ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import (
     TOKENIZER,
+    TOKENIZER_CONFIG,
     check_loaded,
     check_tokenizer,
-    rust_tokenizer,
+    end_warnings,
 )
 from qwen3nb.models.kinds.prompts import exported_prompts
 from qwen3nb.models.modeling.dtypes import DTYPES
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 CHECK = "check_encoder.py"
-TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = """
 added_tokens.json chat_template.jinja merges.txt special_tokens_map.json tokenizer.json
 tokenizer_config.json vocab.json
@@ -74,64 +74,56 @@ class ExportOptions:
 
 def copy_tokenizer(
     source: ModelFolder, target: Path, *, rows: int, options: ExportOptions
-) -> Tokenizer:
-    """Copy the tokenizer files, check that they match the embedding, and return the tokenizer.
+) -> tuple[Tokenizer, list[str]]:
+    """Copy the tokenizer files and check that they match the embedding.
 
     The files are copied, not saved again: transformers 5 writes files that transformers
     4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``;
     in ``tokenizer_config.json``, only the maximum length is set, and for the pooling ``last``
     the padding side: transformers.js takes the last column, padding or not.
 
+    Returns:
+        The tokenizer as it was written, and warnings.
+
     Raises:
         CheckpointError: no ``tokenizer.json``, or one that does not fit the embedding's
             ``rows``, see `qwen3nb.models.gate.tokenizer`; no padding token; or no room for a
             text between prefix and end token.
     """
-    if not source.has(TOKENIZER):
+    tokenizer, tokens = check_tokenizer(source)
+    if tokenizer is None:
         raise CheckpointError(
             f"{source}: no {TOKENIZER}; copy the tokenizer of the training into the checkpoint"
         )
-    check_tokenizer(source)
-    tokenizer = rust_tokenizer(source.path / TOKENIZER)
     check_loaded(tokenizer, rows=rows, folder=source)
-    named_token(source, "pad_token")
+    for role in ("pad_token", *["eos_token"] * options.append_eos):
+        if role not in tokens:
+            raise CheckpointError(f"{source}: tokenizer_config.json names no {role}")
+    end, pooling, append_eos = tokens.get("eos_token"), options.pooling, options.append_eos
+    configured = source.config.get("eos_token_id")
+    warnings = end_warnings(tokenizer, end, configured, pooling=pooling, append_eos=append_eos)
+    surrounded = bool(options.prefix or append_eos)
+    if surrounded:
+        try:
+            surround(tokenizer, prefix=options.prefix, end=end if append_eos else None)
+        except ValueError as error:
+            raise CheckpointError(f"{source}: {error}") from None
+        added = tokenizer.num_special_tokens_to_add(is_pair=False)
+        if options.max_length <= added:
+            raise CheckpointError(
+                f"max_length {options.max_length} leaves no room for text: prefix and end token "
+                f"take {added} tokens"
+            )
     copy_present(TOKENIZER_FILES, source, target)
-    before = source.object(TOKENIZER_CONFIG)
-    side = {"padding_side": "left"} if options.pooling == "last" else {}
+    before, fields = source.object(TOKENIZER_CONFIG), source.object(TOKENIZER)
+    side = {"padding_side": "left"} if pooling == "last" else {}
     after = before | {"model_max_length": options.max_length} | side
     if after != before:
         write_json(target / TOKENIZER_CONFIG, after, indent=2)
-    if not options.prefix and not options.append_eos:
-        return tokenizer
-    end = named_token(source, "eos_token") if options.append_eos else None
-    try:
-        surround(tokenizer, prefix=options.prefix, end=end)
-    except ValueError as error:
-        raise CheckpointError(f"{source}: {error}") from None
-    added = tokenizer.num_special_tokens_to_add(is_pair=False)
-    if options.max_length <= added:
-        raise CheckpointError(
-            f"max_length {options.max_length} leaves no room for text: prefix and end token take "
-            f"{added} tokens"
-        )
-    fields = source.object(TOKENIZER)
-    fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
-    write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
-    return tokenizer
-
-
-def named_token(folder: ModelFolder, role: str) -> str:
-    """Return the token that the tokenizer configuration names for a role such as ``eos_token``.
-
-    Raises:
-        CheckpointError: it does not name one.
-    """
-    for name in (TOKENIZER_CONFIG, "special_tokens_map.json"):
-        token = folder.object(name).get(role)
-        token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str):
-            return token
-    raise CheckpointError(f"{folder}: tokenizer_config.json names no {role}")
+    if surrounded:
+        fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
+        write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
+    return tokenizer, warnings
 
 
 def listed_modules(kinds: Sequence[str]) -> list[dict[str, Any]]:

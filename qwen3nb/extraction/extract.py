@@ -8,7 +8,7 @@ removed and the extraction fails.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,29 +19,23 @@ import qwen3nb
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import trainer_state
 from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint
-from qwen3nb.checkpoints.names import EMBEDDINGS, embedding_name, encoder_name
+from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_tensors
 from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
-from qwen3nb.extraction.export import (
-    ExportOptions,
-    copy_tokenizer,
-    named_token,
-    write_model_files,
-)
+from qwen3nb.extraction.export import ExportOptions, copy_tokenizer, write_model_files
 from qwen3nb.extraction.onnx_graph import require_onnx, write_graph
 from qwen3nb.extraction.verify import Verification, verify_export
+from qwen3nb.models.gate.bounds import check_bounds
+from qwen3nb.models.gate.weights import check_encoder
 from qwen3nb.models.kinds.prompts import mistyped_roles
-from qwen3nb.models.kinds.transformer import check_seq2seq
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
-from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
 from qwen3nb.utils.choices import one_of
 
 # transformers 4 refuses the weights with this text; with "pt", it would run them in silence.
 _FORMAT = "pt for transformers 5.2 or newer, as older releases would run this encoder causally"
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
 # Defects that can be allowed. A missing weight cannot: it would be random.
 ALLOWANCES = {
     "decoder": "a decoder that is incomplete or not finite; the encoder does not need it",
@@ -65,11 +59,6 @@ class Extraction:
     def max_difference(self) -> float:
         """Largest absolute difference between the export and the source encoder."""
         return self.verification.max_difference
-
-
-def is_seq2seq(config: dict[str, Any]) -> bool:
-    """Return whether a ``config.json`` describes a Qwen3 encoder-decoder."""
-    return config.get("model_type") in MODEL_TYPES
 
 
 def extract_encoder(
@@ -109,18 +98,21 @@ def extract_encoder(
         one_of("allowance", name, ALLOWANCES)
     source, output = open_checkpoint(checkpoint), Path(output)
     _check_output(output, source.path)
-    if not is_seq2seq(source.config):
+    if source.config.get("model_type") not in MODEL_TYPES:
         raise CheckpointError(
-            f"{source.path}: model_type is {source.config.get('model_type')!r}; expected "
-            f"one of {', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder "
-            "to extract"
+            f"{source}: model_type is {source.config.get('model_type')!r}; expected one of "
+            f"{', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder to extract"
         )
-    check_seq2seq(source)
-    config = build_config(source.config, pooling=export.pooling, normalize=export.normalize)
-    pieces = _plan(source, dtype=_STORED[export.dtype], allow=allow)
+    used, tensors = encoder_tensors(source, allow=allow), source.weights.tensors
+    check_bounds(source.config, source.path / "config.json")
+    config = check_encoder(source, used, pooling=export.pooling, normalize=export.normalize)
+    warnings = ignored_settings(source.config)
+    checked = _other_tensors(source, used, allow=allow)
+    dtype = _STORED[export.dtype]
+    pieces = [Piece(new, dtype, (name,)) for new, name in used.items()]
+    pieces += [Piece(None, dtype, (name,)) for name in checked]
     with new_folder(output) as work:
-        tokenizer = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
-        warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
+        tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
         weights = write_pieces(
             [source],
             pieces,
@@ -129,19 +121,23 @@ def extract_encoder(
             format=_FORMAT,
             show_progress=show_progress,
         )
-        warnings += [*weights.warnings, *mistyped_roles(export.prompts)]
+        warnings += [*more, *weights.warnings, *mistyped_roles(export.prompts)]
         write_model_files(work, config, export)
         if onnx:
             write_graph(work)
-        embedding = next(p.sources[0] for p in pieces if p.name == "embed_tokens.weight")
         verification = verify_export(
-            source, embedding, work, config=config, options=export, tokenizer=tokenizer
+            source,
+            used["embed_tokens.weight"],
+            work,
+            config=config,
+            options=export,
+            tokenizer=tokenizer,
         )
         parts = [part for part in source.path.resolve().parts[-2:] if part != "/"]
         extraction = Extraction(
             folder=output,
             label=label or "-".join(parts),
-            parameters=sum(source.weights.tensors[p.sources[0]].count for p in pieces if p.name),
+            parameters=sum(tensors[name].count for name in used.values()),
             verification=verification,
             warnings=tuple(warnings),
         )
@@ -166,35 +162,28 @@ def _check_output(output: Path, source: Path) -> None:
         )
 
 
-def _plan(source: ModelFolder, *, dtype: str, allow: Collection[str]) -> list[Piece]:
-    """Return the tensors to write, and those to check without writing.
+def _other_tensors(
+    source: ModelFolder, used: Mapping[str, str], *, allow: Collection[str]
+) -> list[str]:
+    """Return the names of tensors that are checked, but not written.
 
     Raises:
         CheckpointError: tensors of the decoder are missing, or there are others.
     """
-    embedding = embedding_name(source, allow=allow)
-    tensors = source.weights.tensors
-    encoder = {new: name for name in tensors if (new := encoder_name(name)) is not None}
-    if embedding is not None:
-        encoder["embed_tokens.weight"] = embedding
+    others = sorted(source.weights.tensors.keys() - set(used.values()))
+    rest = [name for name in others if name not in EMBEDDINGS]
+    decoder = {name for name in rest if name.startswith("model.decoder.")}
     problems = []
-    rest = sorted(source.weights.tensors.keys() - set(encoder.values()) - set(EMBEDDINGS))
     if "unexpected" not in allow:
-        unexpected = [name for name in rest if not name.startswith("model.decoder.")]
+        unexpected = [name for name in rest if name not in decoder]
         problems += [f"{name}: unexpected (--allow unexpected)" for name in unexpected]
     if "decoder" not in allow:
-        problems += _decoder_problems({n for n in rest if n.startswith("model.decoder.")})
+        problems += _decoder_problems(decoder)
     if problems:
         shown = "\n  ".join(sorted(problems)[:8])
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise CheckpointError(
-            f"{source.path}: the weights do not match config.json\n  {shown}{more}"
-        )
-    checked = set() if "decoder" in allow or "unexpected" in allow else set(source.weights.tensors)
-    return [
-        *(Piece(new, dtype, (name,)) for new, name in encoder.items()),
-        *(Piece(None, dtype, (name,)) for name in sorted(checked - set(encoder.values()))),
-    ]
+        raise CheckpointError(f"{source}: the weights do not match config.json\n  {shown}{more}")
+    return [] if "decoder" in allow or "unexpected" in allow else others
 
 
 def _decoder_problems(decoder: set[str]) -> list[str]:
@@ -210,28 +199,6 @@ def _decoder_problems(decoder: set[str]) -> list[str]:
     return [f"{name}: {what} (--allow decoder)" for name, what in odd.items()]
 
 
-def _tokenizer_warnings(source: ModelFolder, options: ExportOptions) -> list[str]:
-    """Return warnings about mismatches between tokenizer, configuration and pooling."""
-    warnings = []
-    if options.pooling == "last" and not options.append_eos:
-        warnings.append(
-            "last-token pooling without an end-of-text token: the vector is that of the text's "
-            "own last token (use --append-eos if the training appended one)"
-        )
-    try:
-        end = named_token(source, "eos_token")
-    except CheckpointError:
-        return [*warnings, "the tokenizer configuration names no eos_token"]
-    added = source.object("tokenizer.json").get("added_tokens") or ()
-    ids = [each.get("id") for each in added if each.get("content") == end]
-    configured = source.config.get("eos_token_id")
-    if ids and isinstance(configured, int) and configured not in ids:
-        warnings.append(
-            f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {ids[0]}"
-        )
-    return warnings
-
-
 def _provenance(
     extraction: Extraction,
     source: ModelFolder,
@@ -242,6 +209,8 @@ def _provenance(
     import sentence_transformers
     import transformers
 
+    step = trainer_state(source.path).get("global_step")
+    averaging = source.object(AVERAGING) or None
     return {
         "schema": "qwen3nb.export/1",
         "qwen3nb": qwen3nb.__version__,
@@ -252,8 +221,8 @@ def _provenance(
         "source": {
             "folder": paths.shown(source.path),
             "digest": source.weights.digest,
-            "step": trainer_state(source.path).get("global_step"),
-            "averaging": source.object(AVERAGING) or None,
+            "step": step,
+            "averaging": averaging,
         },
         "verification": extraction.verification.as_dict(),
         "warnings": list(extraction.warnings),

@@ -20,12 +20,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weights import check_float
 from qwen3nb.hub.errors import hub_error
 from qwen3nb.hub.session import hub_session
-from qwen3nb.models.gate.tokenizer import (
-    TOKENIZER,
-    check_loaded,
-    check_tokenizer,
-    rust_tokenizer,
-)
+from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.secrets import Secrets, known_secrets
@@ -64,8 +59,7 @@ def plan_push(folder: Path | str) -> list[Upload]:
     for entry in opened.weights.tensors.values():
         check_float(entry)
     embedding = opened.weights.tensors.get("embed_tokens.weight")
-    check_tokenizer(opened)
-    tokenizer = rust_tokenizer(opened.path / TOKENIZER)
+    tokenizer, _ = check_tokenizer(opened)
     check_loaded(tokenizer, rows=embedding.shape[0] if embedding else 0, folder=opened)
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     secrets = known_secrets()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,10 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+from qwen3nb.models.types import refusing
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -116,19 +117,27 @@ def verify_export(
             float32, or states of an ONNX graph by more than `MAX_PART`; transformers loads the
             tokenizer with different tokens; or the export or its graph runs causally.
     """
+    from transformers import AutoModel
+
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = theirs = _source_states(source, embedding, rows, config, dtype=torch.float32)
     if options.dtype != "float32":
-        dtype = torch_dtype(options.dtype)
+        dtype = getattr(torch, options.dtype)
         theirs = _source_states(source, embedding, rows, config, dtype=dtype)
     both = zip(exact["right"], theirs["right"], strict=True)
     rounding = max(float((a - b).abs().max()) for a, b in both)
     del exact
-    difference, leak, probe = _compare_states(export, rows, theirs, origin=source.path)
-    other = _compare_vectors(export, theirs["right"], options, origin=source.path)
+    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
+    run = partial(_stock_states, model)
+    difference, leak, _ = _compare(
+        run, rows, theirs, what=f"{source}: the export", vocabulary=config.vocab_size
+    )
+    probe = _probe(model)
+    del model, run
+    other = _compare_vectors(export, theirs["right"], options, origin=source)
     graph = None
     if (file := export / GRAPH).is_file():
-        graph = verify_graph(file, rows, theirs, vocabulary=config.vocab_size, origin=source.path)
+        graph = verify_graph(file, rows, theirs, vocabulary=config.vocab_size, origin=source)
     lengths = tuple(map(len, rows))
     return Verification(difference, other, rounding, leak, lengths, probe, graph)
 
@@ -142,11 +151,9 @@ def _inputs(
     tokenizer.no_padding()
     tokenizer.enable_truncation(options.max_length)
     rows = [encoding.ids for encoding in tokenizer.encode_batch(list(TEXTS))]
-    try:
+    with refusing(export, "transformers cannot load the tokenizer"):
         loaded = AutoTokenizer.from_pretrained(export)
         again = loaded(list(TEXTS), truncation=True, max_length=options.max_length)["input_ids"]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"transformers cannot load the tokenizer ({error})") from None
     for text, row, other in zip(TEXTS, rows, again, strict=True):
         if row != list(other):
             raise CheckpointError(
@@ -185,55 +192,30 @@ def _source_model(
     source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
-    kept = """
+    settings = """
     vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
     num_key_value_heads max_position_embeddings
     """.split()  # noqa: SIM905 - a list of words reads better as lines
-    fields = {key: getattr(config, key) for key in kept}
+    fields = {key: getattr(config, key) for key in settings}
     fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
         model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
     encoder, prefix = model.model.encoder, "model.encoder."
+    kept = ("layers.", "norm.weight")
+    names = {n: n.removeprefix(prefix) for n in source.weights.tensors if n.startswith(prefix)}
+    names = {n: new for n, new in names.items() if new.startswith(kept)}
+    names[embedding] = "embed_tokens.weight"
     state = {
-        name.removeprefix(prefix): source.weights.read(name).to(dtype).float()
-        for name in source.weights.tensors
-        if name.startswith(f"{prefix}layers.") or name == f"{prefix}norm.weight"
+        names[name]: weight.to(dtype).float() for name, weight in source.weights.read_each(names)
     }
-    state["embed_tokens.weight"] = source.weights.read(embedding).to(dtype).float()
     encoder.load_state_dict(state, strict=True, assign=True)
     encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # with real buffers
     return model.eval()
 
 
-def _compare_states(
-    export: Path,
-    rows: Sequence[Sequence[int]],
-    theirs: Mapping[str, Sequence[Tensor]],
-    *,
-    origin: Path,
-) -> tuple[float, float, dict[str, Any]]:
-    """Return the largest difference, leak and probe of the export, loaded by the stock class."""
-    from transformers import AutoModel
-
-    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
-
-    def run(ids: Tensor, mask: Tensor) -> Tensor:
-        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return states
-
-    difference, _ = _difference(run, rows, theirs, sizes=(len(rows),))
-    if not difference <= MAX_DIFFERENCE:
-        raise CheckpointError(
-            f"{origin}: the export differs from its source by {difference:.2e}, "
-            f"more than {MAX_DIFFERENCE:.0e}; nothing was written"
-        )
-    leak = _leak(run, model.config.vocab_size)
-    if not leak > 0:
-        raise CheckpointError(
-            f"{origin}: the export runs causally under this release of transformers; "
-            "install 5.2 or newer. Nothing was written"
-        )
-    return difference, leak, _probe(model)
+def _stock_states(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    return states
 
 
 def verify_graph(
@@ -242,55 +224,69 @@ def verify_graph(
     theirs: Mapping[str, Sequence[Tensor]],
     *,
     vocabulary: int,
-    origin: Path,
+    origin: object,
 ) -> GraphVerification:
     """Compare the graph in ``file`` with the source's states (T, H) per padding side and row.
 
     Raises:
         CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
     """
-    graph = OnnxGraph(file)
-    leak = _leak(graph, vocabulary)
-    if not leak > 0:
-        raise CheckpointError(
-            f"{origin}: the ONNX graph runs causally: its first state does not depend on the last "
-            "token. Nothing was written; install the newest transformers and PyTorch"
+    largest = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
+    return GraphVerification(
+        *_compare(
+            OnnxGraph(file),
+            rows,
+            theirs,
+            what=f"{origin}: the ONNX graph",
+            vocabulary=vocabulary,
+            bound=MAX_PART,
+            unit=largest,
+            sizes=_TOGETHER,
         )
-    difference, batches = _difference(graph, rows, theirs, sizes=(len(rows), *_TOGETHER))
-    difference /= max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
-    if not difference <= MAX_PART:
-        raise CheckpointError(
-            f"{origin}: the states of the ONNX graph differ from the source's by {difference:.2e} "
-            f"of the largest, more than {MAX_PART:.0e}; nothing was written"
-        )
-    return GraphVerification(difference, leak, batches)
+    )
 
 
 @torch.inference_mode()
-def _difference(
+def _compare(
     run: _Run,
     rows: Sequence[Sequence[int]],
     theirs: Mapping[str, Sequence[Tensor]],
     *,
-    sizes: Sequence[int],
-) -> tuple[float, tuple[tuple[int, int], ...]]:
-    """Return the largest difference of states, NaN if any is, and the batches (B, T).
+    what: str,
+    vocabulary: int,
+    bound: float = MAX_DIFFERENCE,
+    unit: float = 1.0,
+    sizes: Sequence[int] = (),
+) -> tuple[float, float, tuple[tuple[int, int], ...]]:
+    """Return the largest difference of states, the leak, and the batches (B, T).
 
-    ``run`` returns states (B, T, H) of ids and mask (B, T); every row is in a batch of each size.
+    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows are one batch, and each is in
+    a batch of each of the ``sizes``. Differences are measured in ``unit``.
     """
+    leak = _leak(run, vocabulary)
+    if leak == 0:
+        raise CheckpointError(
+            f"{what} runs causally: its first state does not depend on the last token. Nothing "
+            "was written; install transformers 5.2 or newer, and the newest PyTorch"
+        )
     apart, batches = [], []
     for side, states in theirs.items():
-        for size in sizes:
+        for size in (len(rows), *sizes):
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 ids, mask = pad_rows(rows[part], side=side)
                 batches.append((ids.shape[0], ids.shape[1]))
                 real = zip(run(ids, mask), mask.bool(), states[part], strict=True)
                 apart += [(ours[kept] - other).abs().max() for ours, kept, other in real]
-    return float(torch.stack(apart).max()), tuple(dict.fromkeys(batches))
+    difference = float(torch.stack(apart).max()) / unit  # NaN if any is
+    if not difference <= bound:
+        raise CheckpointError(
+            f"{what} differs from its source by {difference:.2e}, more than {bound:.0e}; nothing "
+            "was written"
+        )
+    return difference, leak, tuple(dict.fromkeys(batches))
 
 
-@torch.inference_mode()
 def _leak(run: _Run, vocabulary: int) -> float:
     """Return the change of the first state when only the last token changes."""
     ids = torch.arange(1, 7).remainder(vocabulary).unsqueeze(0)
@@ -315,7 +311,7 @@ def _probe(model: Any) -> dict[str, Any]:
 
 
 def _compare_vectors(
-    export: Path, states: Sequence[Tensor], options: ExportOptions, *, origin: Path
+    export: Path, states: Sequence[Tensor], options: ExportOptions, *, origin: object
 ) -> float:
     """Return the largest difference of sentence-transformers' vectors from the pooled states."""
     from sentence_transformers import SentenceTransformer
@@ -325,14 +321,10 @@ def _compare_vectors(
         for each in states[: len(TEXTS)]
     ]
     vectors = torch.cat(pooled)
-    try:
+    with refusing(origin, "sentence-transformers cannot load the export; nothing was written"):
         model = SentenceTransformer(
             str(export), device="cpu", model_kwargs={"dtype": torch.float32}
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(
-            f"sentence-transformers cannot load the export ({error}); nothing was written"
-        ) from None
     theirs = model.encode(
         list(TEXTS),
         prompt="",

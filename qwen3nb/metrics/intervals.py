@@ -1,9 +1,8 @@
 """Confidence intervals of an aggregate of per-query values, in closed form.
 
-A method per kind of aggregate. From 20 to 200 queries, each contains the true value in at least
-.93 of the samples of every population in `qwen3nb.analysis.calibration`, among them scores that
-are nearly all equal, skewed, or of two kinds, and differences that are rare and large. A percentile
-bootstrap does not.
+From 20 to 200 queries, each contains the true value in at least .93 of the samples of every
+population in `qwen3nb.analysis.calibration`, among them scores that are nearly all equal, skewed,
+or of two kinds, and differences that are rare and large. A percentile bootstrap does not.
 
     widened     means of scores from 0 to 1, and of paired differences. Student's interval, made
                 wider on each side by what a sample shows too little of: its skewness, and, where it
@@ -175,33 +174,28 @@ def mean_of_intervals(
 
 
 def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | None:
-    """Interval of macro F1 over class numbers (n,), as that of a mean of its influence values."""
-    parts, scores = [], []
+    """Interval of macro F1 over class numbers (n,), as that of a mean of its influence values.
+
+    Ends m of ``|mean − m| = t sqrt(ratio m (1 − m) / freedom)``. The ratio of the variance to that
+    of a share, mean (1 − mean), is estimated from n values. Of few values it is likely too small,
+    as the rare ones are missing; it is therefore moved towards 1.
+    """
+    n, parts, scores = len(truth), [], []
     for label in np.union1d(truth, predicted):
         actual, assigned = truth == label, predicted == label
         size = actual.astype(float) + assigned
         scores.append(2 * (actual & assigned).sum() / size.sum())
         parts.append((2 * (actual & assigned) - scores[-1] * size) / size.mean())
-    spread = float((np.mean(parts, axis=0) ** 2).mean())
-    freedom = max(1, len(truth) - len(scores))
-    return _wilson(float(np.mean(scores)), spread, freedom=freedom, n=len(truth), level=level)
-
-
-def _wilson(mean: float, variance: float, *, n: int, freedom: int, level: float) -> Interval | None:
-    """Ends m of ``|mean − m| = t sqrt(ratio m (1 − m) / freedom)``.
-
-    The ratio of the variance to that of a share, mean (1 − mean), is estimated from n values. Of
-    few values it is likely too small, as the rare ones are missing; it is therefore moved
-    towards 1.
-    """
     if n < 2:
         return None
+    mean, variance = float(np.mean(scores)), float((np.mean(parts, axis=0) ** 2).mean())
     largest = mean * (1 - mean)
     if variance == 0 and largest > _TINY:
         return mean, mean
     ratio = variance / largest if largest > _TINY else 1.0
     if ratio < 1:
         ratio = min(1.0, ratio + (1 - ratio) * (1.0 + ratio / 2) / math.sqrt(n))
+    freedom = max(1, n - len(scores))
     weight = ratio * _quantile(freedom, level) ** 2 / freedom
     centre = (mean + weight / 2) / (1 + weight)
     half = math.sqrt(weight * largest + weight**2 / 4) / (1 + weight)

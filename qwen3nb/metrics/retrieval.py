@@ -3,8 +3,7 @@
 The conventions are those of trec_eval: documents are ranked by score, compared as 32-bit
 floats, ties by document id, descending; gains are linear in the grade (``nDCGexp``:
 2^grade - 1), and grades of 0 or below have no gain; a judged query that is missing from the
-run scores 0. A query without a relevant document has no defined score and is omitted, or
-scores 0 on request, as in MTEB; callers report the number of such queries.
+run scores 0. A query without a relevant document is omitted, or scores 0 on request, as in MTEB.
 
 References:
     Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.
@@ -109,19 +108,16 @@ class Measure(str):
         return METRICS[self.metric](grades, ideal, self.depth)
 
 
-def _measures(*names: str) -> tuple[Measure, ...]:
-    return tuple(map(Measure, names))
-
-
 # What records have, by what is evaluated, in the order of their tables. A measure that is added
 # here is computed for the next record; a stored one that lacks it is made again.
 RECORDED: dict[str, tuple[Measure, ...]] = {
-    "task": _measures("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "MAP@100"),
-    "collection": _measures(
-        "nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "P@10", "MAP@100"
-    ),
-    "own data": _measures("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20"),
-    "reranking": _measures("nDCG@10", "MRR@10"),
+    kind: tuple(map(Measure, names.split()))
+    for kind, names in {
+        "task": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 MAP@100",
+        "collection": "nDCG@10 MRR@10 Recall@1 Recall@10 Recall@100 P@10 MAP@100",
+        "own data": "MRR@10 nDCG@10 P@5 P@10 Recall@10 Recall@20",
+        "reranking": "nDCG@10 MRR@10",
+    }.items()
 }
 
 

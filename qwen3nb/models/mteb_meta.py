@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.models.kinds.source import Source, registry
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of a parameter
 _MEGABYTE = 1 << 20  # as MTEB counts
-_HEAD = 1 << 16  # characters in which a card's front matter ends
 
 
 def mteb_meta(
@@ -93,24 +92,7 @@ def _license(source: Source) -> str | None:
     from mteb.types import Licenses
 
     same = (each for each in registry().values() if source.id and each.get("id") == source.id)
-    stated = _card_license(source.folder) or next(same, {}).get("licence")
+    card = {} if source.folder is None else card_fields(source.folder.path)
+    stated = card.get("license") or next(same, {}).get("licence")
     name = str(stated).lower()
     return name if name in get_args(Licenses) or name.startswith("https://") else None
-
-
-def _card_license(folder: ModelFolder | None) -> Any:
-    """Return ``license`` of the front matter of a model card; None without one that can be read."""
-    import yaml
-
-    card = folder.path / "README.md" if folder is not None else None
-    if card is None or not card.is_file():
-        return None
-    with card.open(encoding="utf-8", errors="replace") as file:
-        head = file.read(_HEAD).split("---\n")
-    if len(head) < 3 or head[0].strip():
-        return None
-    try:
-        fields = yaml.safe_load(head[1])
-    except yaml.YAMLError:
-        return None
-    return fields.get("license") if isinstance(fields, dict) else None

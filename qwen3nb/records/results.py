@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
+_NAMED = 4  # models and tasks
 _COLUMNS = """
     model task type metric value low high n unit seed identity revision finished
 """.split()  # noqa: SIM905 - a list of words reads better as a line
@@ -71,8 +72,11 @@ class Results(Sequence[Result]):
         lost = f"; {len(self.unreadable)} unreadable" if self.unreadable else ""
         if not self._records:
             return f"<Results: no records{lost}>"
-        records = f"{len(self)} record{'s' if len(self) > 1 else ''}"
-        return f"<Results: {records}; models {_some(self.models)}; tasks {_some(self.tasks)}{lost}>"
+        text = f"<Results: {len(self)} record{'s' if len(self) > 1 else ''}"
+        for kind, names in (("models", self.models), ("tasks", self.tasks)):
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            text += f"; {kind} {', '.join(names[:_NAMED])}{more}"
+        return f"{text}{lost}>"
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format))
@@ -226,32 +230,23 @@ def _is_model(record: Result, name: str) -> bool:
     return name in (model.label, model.spec) or (len(name) >= 8 and model.identity.startswith(name))
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def richest_tier(results: Iterable[Result]) -> str:
     """Return the largest tier that has results; ``smoke`` if none has.
 
     A tier has results if a run of it made one, or if a model has all of its tasks. Where no tier
     has, it is the smallest with a result of some of its tasks.
     """
-    given = list(results)
     models: dict[str, set[str]] = {}
-    for result in given:
+    of_runs: set[tuple[Any, str]] = set()  # tier of a run, rather than of tasks named one by one
+    for result in results:
         models.setdefault(result.model.identity, set()).add(result.task.key)
+        if not any(result.config.get(name) for name in ("tasks", "types", "benchmark")):
+            of_runs.add((result.config.get("tier"), result.task.key))
     for name in _RICHEST_FIRST:
         tasks = set(TIERS[name].task_keys)
         whole = any(tasks <= own for own in models.values())
-        if whole or any(_of_run(each, name) and each.task.key in tasks for each in given):
+        if whole or any((name, key) in of_runs for key in tasks):
             return name
     keys = {key for own in models.values() for key in own}
     some = (name for name in reversed(_RICHEST_FIRST) if keys & set(TIERS[name].task_keys))
     return next(some, "smoke")
-
-
-def _of_run(result: Result, tier: str) -> bool:
-    """Whether a run of the tier made the record, rather than one of tasks named one by one."""
-    selected = any(result.config.get(name) for name in ("tasks", "types", "benchmark"))
-    return bool(result.config.get("tier") == tier and not selected)

@@ -3,8 +3,9 @@
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
     results/<label>-<identity>/seed_<n>/<task>.<digest>.top.parquet
-    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec     of a search, see `runs`
-    results/<label>-<identity>/seed_<n>/<task>.<digest>.qrels    likewise
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec     the run of a search or reranking
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.qrels    the judgements that score it
+    results/first_stages/<task>-<digest>.trec                    a run that all rerankers share
 
 The scores have a column of 64-bit floats per metric, null where the query has no score; the best
 documents a list of ids, best first; both the queries' ids in ``query_id``. They are read when they
@@ -341,19 +342,17 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
 def _numbers(name: str, column: Mapping[str, float]) -> list[float]:
     """Return the values of a column, which are finite 64-bit floats."""
-    try:
-        values: list[float] = np.array(list(column.values()), float).tolist()
-    except (TypeError, ValueError, OverflowError):
-        values = [np.nan] * len(column)
-    if values != list(column.values()) or not np.isfinite(values).all():
-        for query, value in column.items():
-            with suppress(TypeError, ValueError, OverflowError):
-                if float(value) == value and np.isfinite(float(value)):
-                    continue
+    values = []
+    for query, value in column.items():
+        number = np.nan
+        with suppress(TypeError, ValueError, OverflowError):
+            number = float(value)
+        if number != value or not np.isfinite(number):
             raise ResultError(
                 f"column {name!r}: query {query!r} has the value {shortened(value)}; "
                 "expected a finite 64-bit float"
             )
+        values.append(number)
     return values
 
 
@@ -487,6 +486,22 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
 def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
     """Return the path of the run, or ``qrels``, beside ``record`` with the SHA-256 ``digest``."""
     return record.with_name(f"{record.stem}.{digest[:_DIGITS]}.{kind}")
+
+
+def first_stage_file(folder: Path, name: str) -> Path:
+    """Return the file of a first stage's run in a folder of records."""
+    return folder / "first_stages" / name
+
+
+def first_run_file(record: Path, config: Mapping[str, Any]) -> Path:
+    """Return the file of the first stage's run for ``record``."""
+    name = (config.get("first_run") or {}).get("name", "")
+    return first_stage_file(record.parent.parent.parent, name)
+
+
+def reranked_run_file(record: Path, config: Mapping[str, Any]) -> Path:
+    """Return the file of the run of ``record``, which has one."""
+    return record.with_name(next(iter(config.get("runs") or ("",))) or f"{record.stem}.trec")
 
 
 def write_side_file(record: Path, kind: str, data: bytes) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -23,15 +23,21 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import REPORTED, aggregate_samples
+from qwen3nb.metrics.retrieval import METRICS, score_run
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import CHECKSUMS, Result, read_record
-from qwen3nb.records.runs import rescored_problems, run_problems
-from qwen3nb.records.side_files import StoredScores, side_file_problems
+from qwen3nb.records.side_files import (
+    StoredScores,
+    first_run_file,
+    reranked_run_file,
+    side_file_problems,
+)
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.files.journal import Journal
 
 SUMMARY, SUMMARY_SCHEMA = "all_results.json", "qwen3nb.all-results/3"
 _ROUNDING = 1e-9  # between two computations of one number
+_SCORE_ROUNDING = 1e-6  # between a score that is stored and one computed from its run
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
 _DAY = 86_400.0  # seconds: clocks of other machines differ by less
@@ -84,7 +90,7 @@ class Verifier:
             if not (lost or self._checksums_only):
                 wrong += [*problems(result), *_location_problems(file, result)]
                 changed = list(run_problems(file, result, digest=self._digest))
-                wrong += changed or rescored_problems(file, result)
+                wrong += changed or _rescored_problems(file, result)
                 wrong += self._mteb_problems(file, result)
             if not result.model.settings:
                 wrong.append("it has no settings, from which the model's identity follows")
@@ -197,6 +203,50 @@ def _location_problems(file: Path, result: Result) -> Iterator[str]:
         yield "is in the folder of a model with another identity"
     elif label != model.label:
         yield f"contains the model {model.label!r}"
+
+
+def run_problems(
+    file: Path, result: Result, *, digest: Callable[[Path], str] = sha256_file
+) -> Iterator[str]:
+    """Yield what is wrong with the runs of the record in ``file``."""
+    config = result.config
+    named = {**(config.get("runs") or {}), **(config.get("qrels") or {})}
+    digests = {file.with_name(name): digest for name, digest in named.items()}
+    if first := config.get("first_run"):
+        digests[first_run_file(file, config)] = first["sha256"]
+    for run, expected in digests.items():
+        if not run.is_file():
+            yield f"its run {run.name} is missing"
+        elif digest(run) != expected:
+            yield f"its run {run.name} is not the one that was scored"
+
+
+def _rescored_problems(file: Path, result: Result) -> Iterator[str]:
+    """Score the run of the record in ``file`` again, by its qrels; yield what differs."""
+    config = result.config
+    if not (config.get("runs") and config.get("qrels")):
+        return
+    run: dict[str, dict[str, float]] = {}
+    for query, _, document, _, score, _ in _rows(reranked_run_file(file, config)):
+        run.setdefault(query, {})[document] = float(score)
+    qrels: dict[str, dict[str, int]] = {}
+    for query, _, document, grade in _rows(file.with_name(next(iter(config["qrels"])))):
+        qrels.setdefault(query, {})[document] = int(grade)
+    # Scores of one's own data by relevant documents are of those above a threshold.
+    scored = ("nDCG",) if "relevance_threshold" in config else METRICS
+    names = [name for name in result.per_query if name.partition("@")[0] in scored]
+    for name, values in score_run(qrels, run, names, zeros=True).items():
+        stated = result.per_query[name]
+        for query, value in values.items():
+            if query in stated and not abs(stated[query] - value) <= _SCORE_ROUNDING:
+                ours = stated[query]
+                yield f"{name} of query {query!r} is {ours}, its run and its qrels give {value}"
+                break
+
+
+def _rows(file: Path) -> Iterator[list[str]]:
+    with file.open(encoding="utf-8") as lines:
+        yield from (line.split() for line in lines)
 
 
 def unchanged_record(file: Path, *, alone: bool = False) -> Result:

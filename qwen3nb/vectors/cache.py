@@ -272,10 +272,9 @@ class SegmentWriter:
             raise
         self.rows += len(heads)
 
-    def fits(self, dimension: int) -> bool:
-        """Return whether the file is still there, and takes vectors of this length."""
-        there = os.fstat(self._vectors.fileno()).st_nlink > 0
-        return there and self.segment.dimension == dimension
+    def is_there(self) -> bool:
+        """Return whether the file was not removed."""
+        return os.fstat(self._vectors.fileno()).st_nlink > 0
 
     def close(self) -> None:
         """Let other processes write the segment."""
@@ -383,11 +382,11 @@ class EmbeddingCache:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
         while len(keys):
-            if self._writer is not None and not self._writer.fits(dimension):
-                self._close()
-            if self._writer is None:
-                self._writer = SegmentWriter.open(self.folder, dimension, full=self._full)
             writer = self._writer
+            if writer is None or writer.segment.dimension != dimension or not writer.is_there():
+                self._close()
+                writer = SegmentWriter.open(self.folder, dimension, full=self._full)
+                self._writer = writer
             room = MOST_ROWS - writer.rows
             writer.append(keys[:room], vectors[:room])
             keys, vectors = keys[room:], vectors[room:]

@@ -33,7 +33,7 @@ class VectorStore:
     """Vectors of ``shape`` (N, D), read by blocks and by rows, wherever they are."""
 
     def __init__(self, read: Callable[[int, int], Floats], shape: tuple[int, int]) -> None:
-        """Wrap ``read``, which takes the first row and their number."""
+        """Wrap ``read`` (first row, number of rows)."""
         self._read = read
         self.shape = shape
 
@@ -103,7 +103,11 @@ def stored_vectors(
     if transform is not None:
         blocks = map(transform, blocks)
     dimension = encoder.dimension
-    limit = _memory_limit() if limit is None else limit
+    given = os.environ.get(LIMIT, "")
+    if limit is None and given and not given.isdecimal():
+        raise ValueError(f"expected {LIMIT} in bytes, such as 8000000000; got {given!r}")
+    if limit is None:
+        limit = int(given or available_memory() // 4)
     if 4 * total * dimension <= limit:
         vectors = np.empty((total, dimension), dtype=np.float32)
         for first, part in _numbered(blocks, total):
@@ -134,12 +138,3 @@ def _numbered(blocks: Iterable[Floats], total: int) -> Iterator[tuple[int, Float
         first += len(part)
     if first != total:
         raise ValueError(f"expected {total} texts; got {first}")
-
-
-def _memory_limit() -> int:
-    given = os.environ.get(LIMIT)
-    if not given:
-        return available_memory() // 4
-    if not given.isdecimal():
-        raise ValueError(f"expected {LIMIT} in bytes, such as 8000000000; got {given!r}")
-    return int(given)

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from helpers import REPOSITORY
 from helpers.browser import AXE, axe, used
 from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
@@ -46,7 +45,7 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
         shutil.copytree(encoder_folder, hostile)
         parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
         run = run_notebook("eval", parameters, show_progress=False)
-        html = build_book(show_progress=False).parent
+        html = build_book().parent
     # Without the templates among the theme's own files.
     files = sorted(file for file in html.rglob("*.html") if "_static" not in file.parts)
     pages = {file: Page(file.read_text(encoding="utf-8")) for file in files}
@@ -184,12 +183,10 @@ def test_thirty_runs_stay_small(book):
     assert sum(sizes.values()) + 29 * of_run < 40 * 2**20
 
 
-def test_a_value_that_is_missing_stops_the_build(home, tmp_path):
+def test_a_value_that_is_missing_stops_the_build(checkout, tmp_path):
     """A strict build must report that the glued findings are missing."""
-    (home / "book").mkdir()
-    shutil.copyfile(REPOSITORY / "book" / "_config.yml", home / "book" / "_config.yml")
-    (home / "book" / "_toc.yml").write_text("format: jb-book\nroot: index\n")
-    (home / "book" / "index.md").write_text("# A book\n\n```{glue} findngs\n```\n")
+    (checkout / "book" / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (checkout / "book" / "index.md").write_text("# A book\n\n```{glue} findngs\n```\n")
     (tmp_path / "out").mkdir()
     with pytest.raises(BookError, match="findngs"):
         build._build_strictly(tmp_path / "out")

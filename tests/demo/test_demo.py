@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
+from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.folder import open_checkpoint
-from qwen3nb.demo.train_ul2 import hide_spans, hide_suffix
+from qwen3nb.demo.lesson_training import lesson_training
+from qwen3nb.demo.train_ul2 import (
+    Ul2Settings,
+    hide_spans,
+    hide_suffix,
+    train_seq2seq,
+    training_texts,
+)
 
 SENTINELS = list(range(1000, 1100))
 
@@ -66,8 +75,6 @@ def test_the_training_writes_real_checkpoints(trained):
 
 @pytest.mark.integration
 def test_the_training_is_seeded(trained, tmp_path):
-    from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
-
     settings = Ul2Settings(**json.loads((trained / "training.json").read_text())["settings"])
     again = train_seq2seq(tmp_path / "again", settings)
     for name in ("init", "checkpoint-6"):
@@ -79,8 +86,6 @@ def test_the_training_is_seeded(trained, tmp_path):
 
 @pytest.mark.integration
 def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
-    from tokenizers import Tokenizer
-
     raw = Tokenizer.from_file(str(trained / "tokenizer" / "tokenizer.json"))
     decoder = trained.parent / "decoder"
     auto = AutoTokenizer.from_pretrained(decoder)
@@ -92,10 +97,25 @@ def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
 
 def test_nothing_that_is_measured_is_trained_on():
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, pydocs_sample
-    from qwen3nb.demo.train_ul2 import training_texts
 
     train, held_out = training_texts()
     measured = {text for each in pydocs_sample().entries for text in (each.summary, each.text)}
     measured |= {text for first, second, _ in author_sts() for text in (first, second)}
     assert not measured & {*train, *held_out}
     assert len(train) > 3000
+
+
+def test_the_demo_is_used_if_it_has_been_run(home, checkpoint):
+    folder = paths.runs() / "demo" / "train"
+    folder.mkdir(parents=True)
+    (folder / "checkpoint-10").symlink_to(checkpoint)
+    assert lesson_training() == folder
+
+
+@pytest.mark.integration
+def test_without_the_demo_a_short_training_is_kept_in_the_cache(home):
+    folder = lesson_training()
+    assert folder.is_relative_to(paths.cache())
+    assert [each.name for each in list_checkpoints(folder)] == ["checkpoint-10", "checkpoint-20"]
+    stamp = folder.stat().st_mtime_ns
+    assert lesson_training().stat().st_mtime_ns == stamp

@@ -28,6 +28,7 @@ from qwen3nb.evaluation.run import (
     evaluate_each,
     stored,
 )
+from qwen3nb.metrics.retrieval import RECORDED
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.load import load_reranker
@@ -282,24 +283,58 @@ def test_the_splits_and_subsets_of_a_task_are_in_one_run():
     assert agree(result.path())
 
 
-def test_own_data_with_a_threshold(tmp_path):
+def own_data(folder):
+    """Queries and documents of one's own, in files."""
     queries = "".join(
         f'[[queries]]\nid = "q{n}"\nquery = "alpha {n} beta"\n'
         f"relevance_grades = {{ d{n} = 3, d{n + 1} = 1, d{n + 9} = 2 }}\n"
         for n in range(5)
     )
-    (tmp_path / "queries.toml").write_text(f"[settings]\nrelevance_threshold = 2\n{queries}")
+    (folder / "queries.toml").write_text(f"[settings]\nrelevance_threshold = 2\n{queries}")
     rows = [{"id": f"d{n}", "text": f"alpha {n % 7} beta {n % 2}"} for n in range(40)]
-    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    domain = load_domain(tmp_path / "queries.toml", tmp_path / "docs.jsonl", on=date(2026, 1, 1))
+    (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "queries.toml", folder / "docs.jsonl"
+
+
+def test_own_data_with_a_threshold(tmp_path):
+    domain = load_domain(*own_data(tmp_path), on=date(2026, 1, 1))
     assert domain.threshold == 2
-    options = {"show_progress": False}
-    before = evaluate_domain(["bm25", "random"], domain, **options)
-    done = evaluate_domain(["bm25", "random"], domain, runs=True, **options)
+    before = evaluate_domain(["bm25", "random"], domain, show_progress=False)
+    done = evaluate_domain(["bm25", "random"], domain, runs=True, show_progress=False)
     assert len(done.reused) == 2
     for old, new in zip(before, done, strict=True):
         assert len(agree(new.path(), level=2)) == 4
         assert (old.finished, old.cost, old.run) == (new.finished, new.cost, new.run)
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_every_kind_of_item_is_made_again_for_other_data_or_measures(
+    tmp_path, monkeypatch, caplog, kind
+):
+    files, corpus = own_data(tmp_path), write_beir(tmp_path / "words") / "corpus.jsonl"
+    reranking = kind == "reranking"
+    model = load_reranker(write_reranker(tmp_path / "m"), device="cpu") if reranking else "bm25"
+
+    def made(**options):
+        data = {"task": None, "own data": load_domain(*files)}.get(kind, corpus.parent)
+        options |= {"tasks": "PyDocsSampleReranking"} if kind == "task" else {}
+        return evaluate(model, data, show_progress=False, **options)
+
+    first, again = made(), made()
+    assert (len(first.reused), len(again.reused)) == (0, 1)
+    assert again.results[0].scores == first.results[0].scores
+    assert verify_files([first.results[0].path()]) == {}
+    assert made(fresh=True).reused == ()
+    assert "evaluated again" not in caplog.text
+    monkeypatch.setitem(RECORDED, kind, (*RECORDED[kind], "Hit@5"))
+    (more,) = made()
+    assert "recorded without Hit@5" in caplog.text
+    assert {*first.results[0].metrics, "Hit@5"} <= {*more.metrics}
+    assert made().reused == again.reused
+    for file, name in ((corpus, "_id"), (files[1], "id")):
+        with file.open("a") as lines:
+            lines.write(json.dumps({name: "new", "title": "", "text": "alpha row"}) + "\n")
+    assert len(made().reused) == (kind == "task")
 
 
 def test_a_reranking(tied, tmp_path):

@@ -90,9 +90,6 @@ def nodes(*sizes):
 def test_a_run_gets_the_same_share_on_all_nodes(sizes, options, expected):
     share = NodeShare.of(nodes(*sizes), **{"at_once": 0, "gpus_each": 1.0, **options})
     assert (share.cpus, share.gpus) == expected
-
-
-def test_a_cluster_without_cores_is_refused():
     with pytest.raises(ClusterError, match="no node with a core"):
         NodeShare.of([], at_once=0, gpus_each=1.0)
 

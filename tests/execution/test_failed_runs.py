@@ -184,7 +184,7 @@ def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(ch
 
     run = attempt(checkout, values={"checkpoint": "bm25", "tier": "smoke", "tasks": HOSTILE})
     run.fail(nbformat.read(checkout / "notebooks" / "eval.ipynb", 4), "ValueError", HOSTILE)
-    index = build_book(show_progress=False)
+    index = build_book()
     page = (index.parent / "runs" / "eval-x-smoke.html").read_text()
     assert "This run failed" in page
     assert "alert(1)" in page

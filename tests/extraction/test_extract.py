@@ -1,9 +1,12 @@
+"""Extraction: what is refused, warned of and replaced; every format gives the same encoder."""
+
 import json
 import math
 import shutil
 
 import pytest
 import torch
+from helpers.archetypes import edit
 from safetensors.torch import load_file, save_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
@@ -21,6 +24,7 @@ def broken(checkpoint, tmp_path):
         tensors = load_file(folder / "model.safetensors")
         config = json.loads((folder / "config.json").read_text())
         change(tensors, config, folder)
+        config = {name: value for name, value in config.items() if value is not None}
         save_file(tensors, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(config))
         return folder
@@ -29,13 +33,26 @@ def broken(checkpoint, tmp_path):
 
 
 LAYER, DECODER = "model.encoder.layers.0", "model.decoder"
+NORM, UP = "norm.weight", "mlp.up_proj.weight"
 
 
-def broken_decoder(tensors, config, folder):
-    """Also what does not belong to the model."""
-    tensors["model.projection.weight"] = torch.ones(2, 2)
-    tensors.pop(f"{DECODER}.layers.1.mlp.up_proj.weight")
-    tensors[f"{DECODER}.norm.weight"][0] = float("inf")
+def tensor(name, value):
+    """Store another tensor, or none."""
+
+    def change(tensors, config, folder):
+        tensors[name] = value
+        if value is None:
+            del tensors[name]
+
+    return change
+
+
+def settings(**changes):
+    return lambda tensors, config, folder: config.update(changes)
+
+
+def tokenizer_config(**changes):
+    return lambda tensors, config, folder: edit(folder, "tokenizer_config.json", **changes)
 
 
 def few_rows(tensors, config, folder):
@@ -43,76 +60,33 @@ def few_rows(tensors, config, folder):
     config |= {"vocab_size": 100, "pad_token_id": 0, "eos_token_id": 0}
 
 
-def with_tensor(name, value):
-    return lambda tensors, config, folder: tensors.update({name: value})
+def nan_row(tensors, config, folder):
+    tensors[f"{LAYER}.{UP}"][3] = math.nan
 
 
-def without_tensor(name):
-    return lambda tensors, config, folder: tensors.pop(name)
-
-
-def set_to(field, value):
-    return lambda tensors, config, folder: config.update({field: value})
-
-
-def tokenizer_config(**changes):
-    def change(tensors, config, folder):
-        file = folder / "tokenizer_config.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-    return change
+def no_words(tensors, config, folder):
+    (folder / "tokenizer.json").write_text("{}")
 
 
 BREAK = {
     "padding": (tokenizer_config(pad_token=None), "names no pad_token"),
-    "stranger": (
-        with_tensor("model.projection.weight", torch.ones(2, 2)),
-        r"model\.projection\.weight: unexpected",
-    ),
-    "decoder": (
-        without_tensor(f"{DECODER}.layers.1.mlp.up_proj.weight"),
-        r"decoder\.layers\.1\.mlp\.up_proj\.weight: missing",
-    ),
-    "inf": (
-        with_tensor(f"{DECODER}.norm.weight", torch.full((32,), float("inf"))),
-        r"decoder\.norm\.weight contains NaN",
-    ),
-    "many layers": (set_to("num_hidden_layers", 10**7), "num_hidden_layers is 10000000"),
-    "no head": (set_to("num_attention_heads", 0), "num_attention_heads is 0; expected a number"),
-    "half head": (set_to("_head_dim", 7), "the odd size 7"),
-    "kv": (set_to("num_key_value_heads", 3), "4 attention heads cannot share 3 key-value heads"),
-    "text": (set_to("hidden_size", "32"), "hidden_size is '32'; expected a number"),
-    "eps": (set_to("rms_norm_eps", -1.0), r"rms_norm_eps is -1\.0; it should be greater"),
-    "nan eps": (set_to("rms_norm_eps", float("nan")), r"config\.json: .* \(NaN is not JSON"),
-    "no words": (
-        lambda tensors, config, folder: (folder / "tokenizer.json").write_text("{}"),
-        "tokenizer.json: not a valid tokenizer",
-    ),
-    "tokenizer": (
-        lambda tensors, config, folder: (folder / "tokenizer.json").unlink(),
-        "no tokenizer.json",
-    ),
-    "missing": (without_tensor("model.encoder.norm.weight"), "Missing key.*norm.weight"),
-    "embedding": (without_tensor("model.shared.weight"), "Missing key.*embed_tokens"),
-    "shape": (
-        with_tensor("model.encoder.norm.weight", torch.ones(7)),
-        r"size mismatch for .*norm\.weight",
-    ),
-    "nan": (
-        lambda tensors, config, folder: tensors[f"{LAYER}.mlp.up_proj.weight"][3].fill_(math.nan),
-        "up_proj.weight contains NaN",
-    ),
-    "layers": (set_to("num_hidden_layers", 3), r"Missing key.*layers\.2"),
-    "extra": (
-        with_tensor(f"{LAYER}.self_attn.q_proj.bias", torch.zeros(4)),
-        "Unexpected key.*q_proj.bias",
-    ),
-    "type": (set_to("model_type", "t5"), "model_type is 't5'"),
-    "theta": (
-        lambda tensors, config, folder: config.pop("rope_theta"),
-        "config.json lacks 'rope_theta'",
-    ),
-    "pad": (set_to("pad_token_id", 9999), "pad_token_id is 9999 but the embedding has 448 rows"),
+    "stranger": (tensor("model.x.weight", torch.ones(2, 2)), r"model\.x\.weight: unexpected"),
+    "decoder": (tensor(f"{DECODER}.layers.1.{UP}", None), rf"decoder\.layers\.1\.{UP}: missing"),
+    "inf": (tensor(f"{DECODER}.{NORM}", torch.full((32,), math.inf)), "norm.weight contains NaN"),
+    "many layers": (settings(num_hidden_layers=10**7), "num_hidden_layers is 10000000"),
+    "no head": (settings(num_attention_heads=0), "num_attention_heads is 0; expected a number"),
+    "half head": (settings(_head_dim=7), "the odd size 7"),
+    "kv": (settings(num_key_value_heads=3), "4 attention heads cannot share 3 key-value heads"),
+    "eps": (settings(rms_norm_eps=-1.0), r"rms_norm_eps is -1\.0; it should be greater"),
+    "no words": (no_words, "tokenizer.json: not a valid tokenizer"),
+    "missing": (tensor(f"model.encoder.{NORM}", None), "Missing key.*norm.weight"),
+    "embedding": (tensor("model.shared.weight", None), "Missing key.*embed_tokens"),
+    "nan": (nan_row, "up_proj.weight contains NaN"),
+    "layers": (settings(num_hidden_layers=3), r"Missing key.*layers\.2"),
+    "extra": (tensor(f"{LAYER}.self_attn.q_proj.bias", torch.zeros(4)), "Unexpected key.*bias"),
+    "type": (settings(model_type="t5"), "model_type is 't5'"),
+    "theta": (settings(rope_theta=None), "config.json lacks 'rope_theta'"),
+    "pad": (settings(pad_token_id=9999), "pad_token_id is 9999 but the embedding has 448 rows"),
     "rows": (few_rows, "the tokenizer has the id .*only 100 rows"),
 }
 
@@ -146,7 +120,12 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
 
 
 def test_allowances_accept_known_defects(broken, tmp_path):
-    folder = broken(broken_decoder)
+    def change(tensors, config, folder):
+        tensors["model.projection.weight"] = torch.ones(2, 2)
+        tensors.pop(f"{DECODER}.layers.1.{UP}")
+        tensors[f"{DECODER}.{NORM}"][0] = math.inf
+
+    folder = broken(change)
     done = extract_encoder(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
     assert done.max_difference <= 1e-5
     with pytest.raises(ValueError, match="unknown allowance 'missing'; choose one of: decoder"):
@@ -181,53 +160,54 @@ def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_pat
         assert (done.folder / "model.safetensors").read_bytes() == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "warned"),
-    [
-        ({"pooling": "last"}, True),
-        ({"pooling": "last", "append_eos": True}, False),
-        ({"pooling": "mean"}, False),
-        ({"pooling": "cls", "append_eos": True}, False),
-    ],
-)
-def test_last_pooling_without_an_end_is_warned_of(checkpoint, tmp_path, options, warned):
-    done = extract_encoder(checkpoint, tmp_path / "out", **options)
-    stated = json.loads((done.folder / "qwen3nb.json").read_text())["warnings"]
-    assert stated == list(done.warnings)
-    assert any("without an end-of-text token" in each for each in stated) is warned
+def eos(of):
+    """Configure the tokenizer's end of text, or the token before it."""
 
-
-@pytest.mark.parametrize("configured", ["the tokenizer's", "another", "none"])
-def test_two_ends_of_text_are_warned_of(broken, tmp_path, configured):
     def change(tensors, config, folder):
         tokens = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
         (end,) = [each["id"] for each in tokens if each["content"] == "<|endoftext|>"]
-        config["eos_token_id"] = {"the tokenizer's": end, "another": end - 1, "none": None}[
-            configured
-        ]
+        config["eos_token_id"] = of(end)
 
-    text = " ".join(extract_encoder(broken(change), tmp_path / "out").warnings)
-    assert ("config.json says eos_token_id" in text) is (configured == "another")
+    return change
 
 
-@pytest.mark.parametrize("end", [None, {"__type": "AddedToken", "content": "<|endoftext|>"}])
-def test_an_end_of_text_that_is_not_named_is_warned_of(broken, tmp_path, end):
-    source = broken(tokenizer_config(eos_token=end))
-    done = extract_encoder(source, tmp_path / "out")
-    assert any("names no eos_token" in each for each in done.warnings) is (end is None)
-    if end is None:
+def whole(tensors, config, folder):
+    """Change nothing."""
+
+
+UNUSED = {
+    **{"rope_scaling": {"rope_type": "yarn"}, "hidden_act": "gelu", "attention_bias": True},
+    "layer_types": ["sliding_attention"] * 2,
+}
+LAST, OTHER, UNNAMED = "without an end-of-text token", "config.json says eos_token_id", "names no"
+WARNED = [
+    (whole, {"pooling": "last"}, [LAST]),
+    (whole, {"pooling": "last", "append_eos": True}, []),
+    (whole, {"pooling": "mean"}, []),
+    (eos(lambda end: end), {}, []),
+    (eos(lambda end: end - 1), {}, [OTHER]),
+    (eos(lambda end: None), {}, []),
+    (tokenizer_config(eos_token=None), {}, [UNNAMED]),
+    (tokenizer_config(eos_token={"__type": "AddedToken", "content": "<|endoftext|>"}), {}, []),
+    (
+        settings(**UNUSED),
+        {},
+        ["rope_scaling 'yarn'", "hidden_act 'gelu'", "sliding-window", "attention_bias"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "options", "expected"), WARNED)
+def test_settings_that_do_not_fit_are_warned_of(broken, tmp_path, change, options, expected):
+    source = broken(change)
+    done = extract_encoder(source, tmp_path / "out", **options)
+    assert json.loads((done.folder / "qwen3nb.json").read_text())["warnings"] == [*done.warnings]
+    text = " ".join(done.warnings)
+    known = {LAST, OTHER, UNNAMED, *expected}
+    assert {each for each in known if each in text} == set(expected)
+    if UNNAMED in expected:
         with pytest.raises(CheckpointError, match="names no eos_token"):
             extract_encoder(source, tmp_path / "out", append_eos=True)
-
-
-def test_settings_that_are_stored_but_not_used_are_warned_of(broken, tmp_path):
-    def change(tensors, config, folder):
-        config |= {"rope_scaling": {"rope_type": "yarn"}, "hidden_act": "gelu"}
-        config |= {"layer_types": ["sliding_attention"] * 2, "attention_bias": True}
-
-    text = " ".join(extract_encoder(broken(change), tmp_path / "out").warnings)
-    for word in ("rope_scaling 'yarn'", "hidden_act 'gelu'", "sliding-window", "attention_bias"):
-        assert word in text
 
 
 def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, monkeypatch):

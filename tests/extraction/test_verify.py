@@ -37,21 +37,6 @@ def test_stock_libraries_compute_what_we_compute(checkpoint, tmp_path, pooling):
         np.testing.assert_allclose(ours, pooled.numpy(), atol=1e-5)
 
 
-def test_the_encoder_inside_a_checkpoint_is_the_one_that_is_extracted(checkpoint, encoder_folder):
-    inside = load_encoder(checkpoint, cache=False).encode(list(TEXTS))
-    outside = load_encoder(encoder_folder, cache=False).encode(list(TEXTS))
-    np.testing.assert_array_equal(inside, outside)
-
-
-def test_sixteen_bits_are_written_and_verified(checkpoint, tmp_path):
-    done = extract_encoder(checkpoint, tmp_path / "half", dtype="bfloat16")
-    assert all(
-        t.dtype == torch.bfloat16 for t in load_file(done.folder / "model.safetensors").values()
-    )
-    assert done.max_difference <= 1e-5  # against the source with its weights rounded likewise
-    assert done.verification.rounding > 1e-4
-
-
 def overflowing(tensors, monkeypatch):
     """Weights that are finite one by one, and overflow in the last norm."""
     tensors["model.encoder.norm.weight"].fill_(3e38)
@@ -67,7 +52,7 @@ def exchanged(tensors, monkeypatch):
         return new and ".".join(swap.get(part, part) for part in new.split("."))
 
     tensors["model.encoder.layers.0.input_layernorm.weight"] *= 3  # else they are all ones
-    monkeypatch.setattr("qwen3nb.extraction.extract.encoder_name", wrong)
+    monkeypatch.setattr("qwen3nb.checkpoints.names.encoder_name", wrong)
 
 
 @pytest.mark.parametrize(
@@ -121,16 +106,10 @@ def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, m
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "kept"),
-    [
-        ({}, 1.1e-5, False),
-        ({}, 0.5e-5, True),
-        ({}, float("nan"), False),
-        ({"normalize": False}, 1.0, False),
-    ],
+    ("normalize", "error"), [(True, 1.1e-5), (True, 0.5e-5), (True, float("nan")), (False, 1.0)]
 )
 def test_what_sentence_transformers_computes_is_compared(
-    checkpoint, tmp_path, monkeypatch, options, error, kept
+    checkpoint, tmp_path, monkeypatch, normalize, error
 ):
     """One number of one vector of one text is off."""
     from sentence_transformers import SentenceTransformer
@@ -143,26 +122,30 @@ def test_what_sentence_transformers_computes_is_compared(
         return vectors
 
     monkeypatch.setattr(SentenceTransformer, "encode", off)
-    if kept:
-        check = extract_encoder(checkpoint, tmp_path / "out", **options).verification
+    if error < 1e-5:
+        check = extract_encoder(checkpoint, tmp_path / "out", normalize=normalize).verification
         assert check.sentence_transformers_difference == pytest.approx(error, abs=2e-6)
         return
     with pytest.raises(CheckpointError, match="vectors that sentence-transformers computes"):
-        extract_encoder(checkpoint, tmp_path / "out", **options)
+        extract_encoder(checkpoint, tmp_path / "out", normalize=normalize)
     assert not (tmp_path / "out").exists()
 
 
 def test_what_was_compared(checkpoint, tmp_path):
     """Texts, random ids, and the last row of the embedding; none longer than the export takes."""
     prompts = {"symmetric": "any text: "}  # which are no difference
-    done = extract_encoder(checkpoint, tmp_path / "out", max_length=100, prompts=prompts)
+    options = {"max_length": 100, "dtype": "bfloat16", "prompts": prompts}
+    done = extract_encoder(checkpoint, tmp_path / "out", **options)
+    stored = load_file(done.folder / "model.safetensors").values()
+    assert all(tensor.dtype == torch.bfloat16 for tensor in stored)
     check = done.verification
+    assert done.max_difference <= 1e-5  # against the source with its weights rounded likewise
+    assert check.rounding > 1e-4
     assert check.sentence_transformers_difference <= 1e-5
     assert len(check.lengths) == 5 + 5 + 1
     assert max(check.lengths[:5]) == 100
     assert set(check.lengths[5:]) == {2, 7, 33, 120, 1}
     assert check.as_dict()["padding"] == ["right", "left"]
-    assert check.rounding == 0
     assert check.leak > 1e-4
     probe = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())["probe"]
     assert probe["ids"][-1] != probe["other_last"]

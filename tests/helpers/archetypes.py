@@ -21,17 +21,6 @@ from helpers.tiny_models import BERT, LLAMA, QWEN
 
 ROWS = 448
 WIDTH = 32
-_BART = {
-    "d_model": WIDTH,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 80,
-}
-_T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _GEMMA = {**QWEN, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16}
 _VIT = {
     "hidden_size": WIDTH,
@@ -41,34 +30,30 @@ _VIT = {
     "image_size": 16,
     "patch_size": 8,
 }
-_DISTIL = {"dim": WIDTH, "hidden_dim": 48, "n_layers": 2, "n_heads": 4}
-_GPT2 = {
-    "n_embd": WIDTH,
-    "n_layer": 2,
-    "n_head": 4,
-    "n_positions": 80,
-    "bos_token_id": 1,
-    "eos_token_id": 1,
-}
 # The configuration of an architecture of transformers, by the prefix of its classes.
 SIZES = {
-    "Albert": {**BERT, "embedding_size": 16},
-    "Bart": _BART,
+    "Bart": {
+        **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
+        **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
+        **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 48),
+        **{"d_model": WIDTH, "max_position_embeddings": 80},
+    },
     "Bert": BERT,
-    "DistilBert": _DISTIL,
-    "Electra": {**BERT, "embedding_size": WIDTH},
-    "GPT2": _GPT2,
-    "Gemma": {**QWEN, "head_dim": 8},
+    "DistilBert": {"dim": WIDTH, "hidden_dim": 48, "n_layers": 2, "n_heads": 4},
+    "GPT2": {
+        **dict.fromkeys(("bos_token_id", "eos_token_id"), 1),
+        **{"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": 80},
+    },
     "Gemma3Text": _GEMMA,
     "Llama": LLAMA,
     "MPNet": BERT,
-    "Mistral": {**LLAMA, "sliding_window": None},
-    "ModernBert": {**BERT, "global_attn_every_n_layers": 1}
-    | dict.fromkeys((f"{each}_token_id" for each in ("bos", "cls", "eos", "pad", "sep")), 1),
-    "Qwen2": LLAMA,
+    "ModernBert": {
+        **BERT,
+        **dict.fromkeys((f"{each}_token_id" for each in ("bos", "cls", "eos", "pad", "sep")), 1),
+        "global_attn_every_n_layers": 1,
+    },
     "Qwen3": QWEN,
-    "Roberta": {**BERT, "pad_token_id": 1},
-    "T5": _T5,
+    "T5": {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4},
     "ViT": _VIT,
     "XLMRoberta": {**BERT, "pad_token_id": 1},
 }
@@ -94,21 +79,22 @@ def write_transformer(folder, tokenizer, family="Bert", kind="Model", **changes)
 
     prefix = {"Gemma3Text": "Gemma3"}.get(family, family) if kind != "Model" else family
     config = getattr(transformers, f"{family}Config")
-    sizes = {"vocab_size": ROWS, **{k: v for k, v in SIZES[family].items() if k != "vocab_size"}}
+    sizes = {**SIZES.get(family, {}), "vocab_size": ROWS, **changes}
     torch.manual_seed(0)
-    model = getattr(transformers, f"{prefix}{kind}")(config(**{**sizes, **changes}))
+    given = {name: value for name, value in sizes.items() if value is not None}
+    model = getattr(transformers, f"{prefix}{kind}")(config(**given))
     model.save_pretrained(folder)
     copy_tokenizer(tokenizer, folder)
     return folder
 
 
-def _transformer(folder, tokenizer, family="Bert", kind="Model", *, inner=None, **changes):
+def _transformer(folder, tokenizer, family="Bert", **changes):
     """Return the module Transformer of sentence-transformers around a tiny model."""
     from sentence_transformers.base.modules import Transformer
 
     inside = Path(folder).with_name(f"{Path(folder).name}-inside")
-    write_transformer(inside, tokenizer, family, kind, **changes)
-    module = Transformer(str(inside), **(inner or {}))
+    write_transformer(inside, tokenizer, family, **changes)
+    module = Transformer(str(inside))
     module.max_seq_length = 48
     shutil.rmtree(inside)
     return module
@@ -173,65 +159,30 @@ def transformer_alone(folder, tokenizer):
     return _save(folder, [_transformer(folder, tokenizer)])
 
 
-def fill_mask(folder, tokenizer):
-    inner = {"transformer_task": "fill-mask"}
-    return _save(folder, [_transformer(folder, tokenizer, "Bert", "ForMaskedLM", inner=inner)])
-
-
-def router(folder, tokenizer, *, how="queries"):
+def router(folder, tokenizer):
     from sentence_transformers.base.modules import Router
 
     m = _modules()
     rows = word_tokenizer().get_vocab_size()
     table = m.StaticEmbedding(word_tokenizer(), embedding_weights=torch.randn(rows, WIDTH))
     routes = [_transformer(folder, tokenizer), m.Pooling(WIDTH, "mean")]
-    if how == "queries":
-        return _save(folder, [Router.for_query_document([table], routes)])
-    return _save(folder, [Router({"text": routes, "other": [table]}, default_route="text")])
-
-
-def saved(folder, tokenizer, family, head="ForConditionalGeneration", **fields):
-    """A model of transformers of other fields than `SIZES`, with a tokenizer."""
-    import transformers
-
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{family}Config")(**fields)
-    getattr(transformers, f"{family}{head}")(config).save_pretrained(folder)
-    copy_tokenizer(tokenizer, folder)
-    return folder
+    return _save(folder, [Router.for_query_document([table], routes)])
 
 
 def image_processor(family, folder):
     import transformers
 
     size = {"height": 16, "width": 16}
-    processor = getattr(transformers, f"{family}ImageProcessor")
-    processor(size=size, **({"crop_size": size} if family == "CLIP" else {})).save_pretrained(
-        folder
-    )
+    crop = {"crop_size": size} if family == "CLIP" else {}
+    getattr(transformers, f"{family}ImageProcessor")(size=size, **crop).save_pretrained(folder)
     return folder
 
 
 def clip(folder, tokenizer):
     """A plain CLIP of transformers, with its tokenizer and image processor."""
     text = {**BERT, "vocab_size": ROWS, "eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 1}
-    saved(
-        *(folder, tokenizer, "CLIP", "Model"),
-        text_config=text,
-        vision_config=_VIT,
-        projection_dim=16,
-    )
-    return image_processor("CLIP", folder)
-
-
-def gemma_vision(folder, tokenizer):
-    return saved(
-        *(folder, tokenizer, "Gemma3"),
-        text_config={**_GEMMA, "vocab_size": ROWS},
-        vision_config=_VIT,
-        mm_tokens_per_image=4,
-        **dict.fromkeys(("boi_token_index", "eoi_token_index", "image_token_index"), 1),
-    )
+    sizes = {"text_config": text, "vision_config": _VIT, "projection_dim": 16}
+    return image_processor("CLIP", write_transformer(folder, tokenizer, "CLIP", **sizes))
 
 
 def images(folder, tokenizer):
@@ -251,29 +202,11 @@ def clip_modules(folder, tokenizer, *, legacy=False):
     return _save(folder, [kind(str(clip(folder.with_name("inside"), tokenizer)))])
 
 
-def whisper(folder, tokenizer):
-    return saved(
-        *(folder, tokenizer, "Whisper"),
-        **_BART | {"max_position_embeddings": None},
-        vocab_size=ROWS,
-        num_mel_bins=8,
-        max_source_positions=20,
-        max_target_positions=20,
-        decoder_start_token_id=1,
-        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
-    )
-
-
-def t5gemma(folder, tokenizer):
-    sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 80}
-    stacks = {"encoder": dict(sizes), "decoder": dict(sizes)}
-    return saved(folder, tokenizer, "T5Gemma", **stacks, vocab_size=ROWS)
-
-
 def t5gemma2(folder, tokenizer):
     sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 128}
     seeing = {"text_config": sizes, "vision_config": _VIT, "mm_tokens_per_image": 4}
-    return saved(folder, tokenizer, "T5Gemma2", "Model", encoder=seeing, decoder=dict(sizes))
+    stacks = {"encoder": seeing, "decoder": sizes, "vocab_size": None}
+    return write_transformer(folder, tokenizer, "T5Gemma2", **stacks)
 
 
 def splade(folder, tokenizer):
@@ -283,36 +216,6 @@ def splade(folder, tokenizer):
     inside = folder.with_name(f"{folder.name}-inside")
     write_transformer(inside, tokenizer, "Bert", "ForMaskedLM")
     return _save(folder, [MLMTransformer(str(inside)), SpladePooling()], SparseEncoder)
-
-
-def csr(folder, tokenizer):
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
-
-    modules = [
-        _transformer(folder, tokenizer),
-        _modules().Pooling(WIDTH, "mean"),
-        SparseAutoEncoder(WIDTH, hidden_dim=64),
-    ]
-    return _save(folder, modules, SparseEncoder)
-
-
-def inference_free(folder, tokenizer, *, routed=True):
-    import transformers
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.base.modules import Router
-    from sentence_transformers.sparse_encoder.modules import (
-        MLMTransformer,
-        SparseStaticEmbedding,
-        SpladePooling,
-    )
-
-    inside = folder.with_name(f"{folder.name}-inside")
-    write_transformer(inside, tokenizer, "Bert", "ForMaskedLM")
-    table = SparseStaticEmbedding(transformers.AutoTokenizer.from_pretrained(inside))
-    routes = [MLMTransformer(str(inside)), SpladePooling()]
-    modules = [Router.for_query_document([table], routes)] if routed else [table]
-    return _save(folder, modules, SparseEncoder)
 
 
 def _of_library(name, folder, write, **options):
@@ -332,13 +235,10 @@ def multi_vector(folder, tokenizer):
 def pylate(folder, tokenizer):
     """What PyLate's ``ColBERT.save`` writes, which is not installed here."""
     multi_vector(folder, tokenizer)
-    classes = {
-        "": "sentence_transformers.models.Transformer",
-        "1_Dense": "pylate.models.Dense.Dense",
-    }
+    types = ("sentence_transformers.models.Transformer", "pylate.models.Dense.Dense")
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": kind}
-        for index, (path, kind) in enumerate(classes.items())
+        for index, (path, kind) in enumerate(zip(("", "1_Dense"), types, strict=True))
     ]
     (folder / "modules.json").write_text(json.dumps(listed))
     return edit(
@@ -389,16 +289,12 @@ def adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
     return folder
 
 
-def prompt_tuning(folder, tokenizer):
-    return edit(adapter(folder, tokenizer), "adapter_config.json", peft_type="PROMPT_TUNING")
-
-
 def sentence_adapter(folder, tokenizer):
     """A SentenceTransformer whose transformer is a PEFT adapter, as that library saves it."""
     import peft
     from sentence_transformers import SentenceTransformer
 
-    inside = dense(folder.parent / "base", tokenizer)
+    inside = sentence()(folder.parent / "base", tokenizer)
     model = SentenceTransformer(str(inside), device="cpu")
     model.add_adapter(
         peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["query", "value"])
@@ -417,31 +313,14 @@ def settings(write, **fields):
     return config(write, file="config_sentence_transformers.json", **fields)
 
 
-def listed(write, change):
-    """Write a folder with another list in ``modules.json``."""
+def module(write, index, **fields):
+    """Write a folder with other fields in one entry of its ``modules.json``."""
 
     def made(folder, tokenizer):
         file = write(folder, tokenizer) / "modules.json"
-        file.write_text(json.dumps(change(json.loads(file.read_text()))))
-        return folder
-
-    return made
-
-
-def module(write, index, **fields):
-    """Write a folder with other fields in one entry of its ``modules.json``."""
-    return listed(
-        write, lambda all_: [{**m, **fields} if i == index else m for i, m in enumerate(all_)]
-    )
-
-
-def without(write, *names):
-    """Write a folder without some of its files."""
-
-    def made(folder, tokenizer):
-        write(folder, tokenizer)
-        for name in names:
-            (folder / name).unlink()
+        listed = json.loads(file.read_text())
+        listed[index] |= fields
+        file.write_text(json.dumps(listed))
         return folder
 
     return made
@@ -464,7 +343,7 @@ def only(write, name):
     """Write a folder with a file of another format in the place of its weights."""
 
     def made(folder, tokenizer):
-        without(write, "model.safetensors")(folder, tokenizer)
+        (write(folder, tokenizer) / "model.safetensors").unlink()
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"GGUF" + bytes(32))
         return folder
@@ -483,21 +362,17 @@ def plain(family="Bert", kind="Model"):
     return functools.partial(write_transformer, family=family, kind=kind)
 
 
-def sentence(*more, **options):
+def sentence(*more, family="Bert", pooling="mean", length=48, **options):
     """Write a SentenceTransformer; ``more`` make a module each, from that library's."""
 
     def made(folder, tokenizer):
-        first = _transformer(folder, tokenizer, options.get("family", "Bert"))
-        pooling = options.get("pooling", "mean")
+        first = _transformer(folder, tokenizer, family)
+        first.max_seq_length = length
         torch.manual_seed(0)
         after = [make(_modules()) for make in more]
-        return _save(folder, [first, _modules().Pooling(WIDTH, pooling), *after])
+        return _save(folder, [first, _modules().Pooling(WIDTH, pooling), *after], **options)
 
     return made
-
-
-def dense(folder, tokenizer):
-    return sentence()(folder, tokenizer)
 
 
 def between(make, *, width=WIDTH, states=False):

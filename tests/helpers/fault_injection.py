@@ -220,24 +220,25 @@ class Operations:
     def _wrapped_write(self, real):
         @functools.wraps(real)
         def write(descriptor, data, *offset):
-            number = self.hit("write", _of_descriptor(descriptor))
-            if not number:
-                return real(descriptor, data, *offset)
-            flat = memoryview(data).cast("B")
-            half = len(flat) // 2
-            return self._halves(
-                number,
-                lambda: real(descriptor, flat[:half], *offset),
-                lambda: real(descriptor, flat[half:], *(each + half for each in offset)),
-            )
+            def at(part, start=0):
+                return real(descriptor, part, *(each + start for each in offset))
+
+            return self._counted_write(descriptor, data, at, positioned=bool(offset))
 
         return write
 
-    def _halves(self, number, first, rest):
-        done = first()
+    def _counted_write(self, descriptor, data, write, *, positioned=False):
+        """Count a write, and do it in halves if `strike` wants to see it half done."""
+        flat = memoryview(data).cast("B")
+        number, half = self.hit("write", _of_descriptor(descriptor)), len(flat) // 2
+        if not number:
+            return write(flat)
+        done = write(flat[:half])
         with self._lock:
             goes_on = self.strike.after_half(number)
-        return done + rest() if goes_on else done
+        if not goes_on:
+            return done
+        return done + (write(flat[half:], half) if positioned else write(flat[half:]))
 
     def _wrapped_sync(self, real):
         @functools.wraps(real)
@@ -254,16 +255,7 @@ class Operations:
             """The raw file, whose writes are counted."""
 
             def write(self, data):
-                view, write = memoryview(data).cast("B"), super().write
-                number, half = (
-                    operations.hit("write", _of_descriptor(self.fileno())),
-                    len(view) // 2,
-                )
-                if not number:
-                    return write(view)
-                return operations._halves(
-                    number, lambda: write(view[:half]), lambda: write(view[half:])
-                )
+                return operations._counted_write(self.fileno(), data, super().write)
 
             def truncate(self, size=None):
                 operations.hit("truncate", _of_descriptor(self.fileno()))
@@ -271,18 +263,11 @@ class Operations:
 
         @functools.wraps(real)
         def opened(
-            file,
-            mode="r",
-            buffering=-1,
-            encoding=None,
-            errors=None,
-            newline=None,
-            closefd=True,
-            opener=None,
+            file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *rest, **named
         ):
             if not set(mode) & set("wax+"):
-                return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
-            raw = Raw(file, mode.replace("b", "").replace("t", ""), closefd, opener)
+                return real(file, mode, buffering, encoding, errors, newline, *rest, **named)
+            raw = Raw(file, mode.replace("b", "").replace("t", ""), *rest, **named)
             if buffering == 0:
                 return raw
             size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE

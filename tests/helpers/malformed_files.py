@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 SECRET = "certainly-private"  # noqa: S105
 
@@ -14,13 +15,20 @@ def edit(file, **changes):
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
+def outside(folder):
+    """A folder next to a model's."""
+    other = folder.parent / "outside"
+    other.mkdir(exist_ok=True)
+    return other
+
+
 def away(folder, name):
     """Move a file of the folder next to it and return where it is."""
-    outside = folder.parent / "outside"
-    outside.mkdir(exist_ok=True)
-    target = outside / name.replace("/", "-")
-    shutil.move(folder / name, target)
-    return target
+    return Path(shutil.move(folder / name, outside(folder) / name.replace("/", "-")))
+
+
+def written(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
 
 
 def linked(name, *, relative=False, hops=0):
@@ -41,18 +49,12 @@ def linked(name, *, relative=False, hops=0):
 
 def replaced(name, kind):
     """Replace a file by something that is no regular file."""
+    targets = {"loop": name, "nothing": "nowhere", "device": "/dev/zero"}
 
     def change(folder):
-        (folder / name).unlink(missing_ok=True)
-        match kind:
-            case "pipe":
-                os.mkfifo(folder / name)
-            case "loop":
-                (folder / name).symlink_to(name)
-            case "nothing":
-                (folder / name).symlink_to("nowhere")
-            case "device":
-                (folder / name).symlink_to("/dev/zero")
+        file = folder / name
+        file.unlink(missing_ok=True)
+        os.mkfifo(file) if kind == "pipe" else file.symlink_to(targets[kind])
 
     return change
 
@@ -61,11 +63,9 @@ def secret(name):
     """Add a link to a private file."""
 
     def change(folder):
-        outside = folder.parent / "outside"
-        outside.mkdir(exist_ok=True)
-        (outside / "diary").write_text(SECRET)
+        (outside(folder) / "diary").write_text(SECRET)
         (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(outside / "diary")
+        (folder / name).symlink_to(outside(folder) / "diary")
 
     return change
 
@@ -144,7 +144,7 @@ MODULES = {
     "module's folder is a link": linked_module,
     "module's config is a link": linked("1_Pooling/config.json"),
     "pipe in a module": replaced("1_Pooling/config.json", "pipe"),
-    "modules.json is an object": lambda f: (f / "modules.json").write_text("{}"),
+    "modules.json is an object": written("modules.json", b"{}"),
     "modules.json links to a secret": secret("modules.json"),
     "README.md links to a secret": secret("README.md"),
     "settings link to a secret": secret("config_sentence_transformers.json"),
@@ -159,31 +159,27 @@ def config(**changes):
     return lambda folder: edit(folder / "tokenizer_config.json", **changes)
 
 
-def model(**changes):
-    def change(folder):
+def inside(change):
+    """Change the parsed ``tokenizer.json`` in place."""
+
+    def do(folder):
         fields = json.loads((folder / "tokenizer.json").read_text())
-        fields["model"].update(changes)
+        change(fields)
         (folder / "tokenizer.json").write_text(json.dumps(fields))
 
-    return change
+    return do
+
+
+def model(**changes):
+    return inside(lambda fields: fields["model"].update(changes))
 
 
 def added(number, content="<more>"):
-    def change(folder):
-        fields = json.loads((folder / "tokenizer.json").read_text())
+    def add(fields):
         token = {**fields["added_tokens"][-1], "id": number, "content": content}
         fields["added_tokens"].append(token)
-        (folder / "tokenizer.json").write_text(json.dumps(fields))
 
-    return change
-
-
-def larger(folder):
-    """The vocabulary of a larger model."""
-    fields = json.loads((folder / "tokenizer.json").read_text())
-    vocabulary = fields["model"]["vocab"]
-    vocabulary.update({f"word{i}": 10_000 + i for i in range(1000)})
-    (folder / "tokenizer.json").write_text(json.dumps(fields))
+    return inside(add)
 
 
 def cut(name, share=0.5):
@@ -195,17 +191,12 @@ def cut(name, share=0.5):
 
 
 def without(*names):
-    def change(folder):
-        for name in names:
-            (folder / name).unlink(missing_ok=True)
-
-    return change
+    return lambda folder: [(folder / name).unlink(missing_ok=True) for name in names]
 
 
-def away_copy(folder):
-    outside = folder.parent / "outside"
-    outside.mkdir(exist_ok=True)
-    return shutil.copyfile(folder / "tokenizer.json", outside / "tokenizer.json")
+def elsewhere(folder):
+    copied = shutil.copyfile(folder / "tokenizer.json", outside(folder) / "tokenizer.json")
+    config(tokenizer_file=str(copied))(folder)
 
 
 def needs_code(folder):
@@ -216,6 +207,8 @@ def needs_code(folder):
     (folder / "own.py").write_text(f"{trace}\nclass OwnTokenizer: ...\n")
 
 
+# The vocabulary of a larger model.
+_WORDS = {f"word{i}": 10_000 + i for i in range(1000)}
 FILES = (
     "tokenizer.json",
     "vocab.json",
@@ -240,10 +233,10 @@ TOKENIZERS = {
     "half of tokenizer.json": cut("tokenizer.json"),
     "half of tokenizer_config.json": cut("tokenizer_config.json"),
     "half of vocab.json alone": lambda f: (without("tokenizer.json")(f), cut("vocab.json")(f)),
-    "nested brackets": lambda f: (f / "tokenizer.json").write_text("[" * 200_000),
-    "a list": lambda f: (f / "tokenizer.json").write_text("[]"),
-    "not UTF-8": lambda f: (f / "tokenizer.json").write_bytes(b"\xff\xfe{}"),
-    "a larger vocabulary": larger,
+    "nested brackets": written("tokenizer.json", b"[" * 200_000),
+    "a list": written("tokenizer.json", b"[]"),
+    "not UTF-8": written("tokenizer.json", b"\xff\xfe{}"),
+    "a larger vocabulary": inside(lambda fields: fields["model"]["vocab"].update(_WORDS)),
     "an added token with a negative id": added(-1),
     "an added token with text as id": added("7"),
     "an added token without content": added(5, content=None),
@@ -254,14 +247,14 @@ TOKENIZERS = {
     "merges of unknown tokens": model(merges=[["q", "qqqq"]]),
     "a template with an id beyond the embedding": rust(post_processor=TEMPLATE),
     "an unknown post-processor": rust(post_processor={"type": "Unheard"}),
-    "settings that are a list": lambda f: (f / "tokenizer_config.json").write_text("[1]"),
+    "settings that are a list": written("tokenizer_config.json", b"[1]"),
     "eos_token outside the vocabulary": config(**{"eos_token": "<unheard>"}),
     "pad_token outside the vocabulary": config(**{"pad_token": "<unheard>"}),
     "pad_token that is a number": config(pad_token=3),
     "a class that needs code": needs_code,
     "a negative model_max_length": config(model_max_length=-1),
     "model_max_length that is a word": config(model_max_length="long"),
-    "tokenizer_file elsewhere": lambda f: config(tokenizer_file=str(away_copy(f)))(f),
+    "tokenizer_file elsewhere": elsewhere,
     "fast_tokenizer_files": config(fast_tokenizer_files=["../tokenizer.1.0.0.json"]),
     "added_tokens_decoder with words": config(added_tokens_decoder={"x": {"content": "<more>"}}),
 }

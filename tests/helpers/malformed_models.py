@@ -1,38 +1,34 @@
-"""Tiny models of every kind, and the ways in which their folders are malformed.
+"""Tiny models of every kind, and the damages of their folders with what each is refused for.
 
-A change takes a folder and returns whether it applies to it. A model must refuse what it made,
-in one line, or compute what it computed before.
+A model must refuse a damaged folder in one line, or compute what it computed before.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import re
 import warnings
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
 from helpers import TEXTS
-from helpers.archetypes import sentence, write_transformer
+from helpers.archetypes import edit, sentence, write_transformer
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 
-ROWS = 448
-KINDS = ("seq2seq", "encoder", "bert", "mpnet", "xlm-roberta", "qwen3", "llama", "t5", "reranker")
+FAMILY_OF = {"bert": "Bert", "mpnet": "MPNet", "xlm-roberta": "XLMRoberta", "qwen3": "Qwen3"}
+PLAIN = {"llama": ("Llama", "ForCausalLM"), "t5": ("T5", "Model")}
 
 
 def write_model(kind, folder, tokenizer_folder):
     """Write a tiny model of a kind that needs no training of its own."""
     if kind == "reranker":
         return write_reranker(folder, tie_word_embeddings=False)
-    plain = {"llama": ("Llama", "ForCausalLM"), "t5": ("T5", "Model")}
-    if kind in plain:
-        return write_transformer(folder, tokenizer_folder, *plain[kind])
-    family = {"bert": "Bert", "mpnet": "MPNet", "xlm-roberta": "XLMRoberta", "qwen3": "Qwen3"}[kind]
+    if kind in PLAIN:
+        return write_transformer(folder, tokenizer_folder, *PLAIN[kind])
     more = [lambda m: m.Dense(32, 16), lambda m: m.LayerNorm(16)] if kind == "bert" else []
-    sentence(*more, lambda m: m.Normalize(), family=family)(folder, tokenizer_folder)
-    return folder
+    write = sentence(*more, lambda m: m.Normalize(), family=FAMILY_OF[kind])
+    return write(folder, tokenizer_folder)
 
 
 def vectors(kind, folder):
@@ -44,393 +40,243 @@ def vectors(kind, folder):
         warnings.simplefilter("ignore")
         if kind == "reranker":
             return load_reranker(folder).score(QUERY, DOCUMENTS).log_odds
-        pooling = "mean" if kind in ("llama", "t5") else None
+        pooling = "mean" if kind in PLAIN else None
         return load_encoder(folder, pooling=pooling, cache=False).encode(list(TEXTS))
 
 
-def outcome(kind, folder, expected):
-    """``refused``, ``harmless``, or what went wrong."""
-    try:
-        came = vectors(kind, folder)
-    except ValueError as error:
-        text = str(error)
-        named = str(folder) in text or ".json" in text
-        return "refused" if named and len(text) < 1_000 else f"refused without a name: {text}"
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is wrong
-        return f"{type(error).__name__}: {str(error)[:200]}"
-    return "harmless" if np.array_equal(came, expected) else "other vectors"
-
-
-def _weights(folder):
-    return folder / "model.safetensors"
-
-
-def _changed(change):
+def tensors(change, file="model.safetensors"):
     """Change the tensors of a folder."""
 
-    def apply(folder):
-        tensors = load_file(_weights(folder))
-        if change(tensors) is False:
-            return False
-        tensors = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-        save_file(tensors, _weights(folder), metadata={"format": "pt"})
-        return True
+    def damage(folder):
+        held = load_file(folder / file)
+        change(held)
+        held = {name: tensor.contiguous().clone() for name, tensor in held.items()}
+        save_file(held, folder / file, metadata={"format": "pt"})
 
-    return apply
+    return damage
 
 
-def _inner(tensors):
-    """A matrix of a layer that every kind uses."""
-    ends = ("q_proj.weight", "query.weight", "attn.q.weight", "SelfAttention.q.weight")
-    return next(
-        (n for n in tensors if n.endswith(ends) and "decoder." not in n), next(iter(tensors))
-    )
+def pick(*parts):
+    """Return a function that names a weight of the encoder, and all of its layer's."""
+
+    def names(held):
+        known = [n for n in held if "decoder." not in n]
+        return [n for n in known if any(re.search(part, n) for part in parts)] or known
+
+    return names
 
 
-def _norm(tensors):
-    return next(
-        n for n in tensors if "norm" in n.lower() and n.endswith("weight") and "decoder." not in n
-    )
+INNER = pick(r"(q_proj|query|attn\.q|SelfAttention\.q)\.weight$")
+NORM = pick(r"(?i)norm.*weight$")
+EMBEDDING = pick(r"(embed_tokens|word_embeddings|shared)\.weight$")
+LAYER = pick(r"(layers?|block)\.1\.")
 
 
-def _embedding(tensors):
-    names = ("embed_tokens.weight", "word_embeddings.weight", "shared.weight")
-    return next(name for name in tensors if name.endswith(names))
+def put(names, value):
+    return tensors(lambda held: held.update({names(held)[0]: value(held[names(held)[0]])}))
 
 
-def _put(pick, value):
-    return _changed(lambda tensors: tensors.update({pick(tensors): value(tensors[pick(tensors)])}))
+def drop(names, count=None):
+    return tensors(lambda held: [held.pop(name) for name in names(held)[:count]])
 
 
-def _poke(number):
+def poke(number):
     return lambda tensor: tensor.flatten().index_fill(0, torch.tensor(3), number).view_as(tensor)
 
 
-def _drop(pick):
-    return _changed(lambda tensors: tensors.pop(pick(tensors)))
+def prefixed(prefix, count=None):
+    return tensors(lambda held: [held.update({prefix + n: held.pop(n)}) for n in [*held][:count]])
 
 
-def _layer(tensors):
-    part = next(p for p in ("layers.1.", "layer.1.", "block.1.") if any(p in n for n in tensors))
-    return [name for name in tensors if part in name and "decoder." not in name]
-
-
-def _prefixed(prefix, *, all_of_them=True):
-    def change(tensors):
-        for name in list(tensors) if all_of_them else [_inner(tensors)]:
-            tensors[f"{prefix}{name}"] = tensors.pop(name)
-
-    return _changed(change)
-
-
-def _shards(change=lambda *_: None):
+def shards(change=lambda *_: None):
     """Store the weights in two shards with an index."""
 
-    def apply(folder):
-        tensors = load_file(_weights(folder))
-        names = sorted(tensors)
-        shards = {
-            "a.safetensors": {name: tensors[name] for name in names[::2]},
-            "b.safetensors": {name: tensors[name] for name in names[1::2]},
-        }
-        where = {name: file for file, part in shards.items() for name in part}
-        change(where, *shards.values())
-        for file, part in shards.items():
+    def damage(folder):
+        held = load_file(folder / "model.safetensors")
+        names = sorted(held)
+        parts = [{name: held[name] for name in names[start::2]} for start in (0, 1)]
+        index = {name: "ba"[name in parts[0]] + ".safetensors" for name in names}
+        change(index, *parts)
+        for file, part in zip("ab", parts, strict=True):
             if part:
-                save_file(part, folder / file, metadata={"format": "pt"})
-        _weights(folder).unlink()
-        index = {"metadata": {}, "weight_map": where}
-        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-        return True
+                save_file(part, folder / f"{file}.safetensors", metadata={"format": "pt"})
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
 
-    return apply
+    return damage
 
 
-def _beside(name):
-    def apply(folder):
-        tensors = {key: each + 1 for key, each in load_file(_weights(folder)).items()}
-        save_file(tensors, folder / name, metadata={"format": "pt"})
-        return True
+def beside(name):
+    def damage(folder):
+        held = {key: each + 1 for key, each in load_file(folder / "model.safetensors").items()}
+        save_file(held, folder / name, metadata={"format": "pt"})
 
-    return apply
-
-
-def _as_bin(change):
-    def apply(folder):
-        tensors = load_file(_weights(folder))
-        change(tensors)
-        torch.save(tensors, folder / "pytorch_model.bin")
-        _weights(folder).unlink()
-        return True
-
-    return apply
+    return damage
 
 
-WEIGHTS = {
-    "shape": _put(_inner, lambda tensor: tensor[:-1]),
-    "transposed embedding": _put(_embedding, lambda tensor: tensor.T),
-    "fewer rows": _put(_embedding, lambda tensor: tensor[:-8]),
-    "more dimensions": _put(_norm, lambda tensor: tensor[None]),
-    "scalar": _put(_norm, lambda tensor: tensor[0]),
-    "empty": _put(_inner, lambda tensor: tensor[:0]),
-    "int64": _put(_inner, lambda tensor: (tensor * 100).long()),
-    "int8": _put(_norm, lambda tensor: tensor.to(torch.int8)),
-    "float64": _put(_inner, lambda tensor: tensor.double()),
-    "boolean": _put(_norm, lambda tensor: tensor > 0),
-    "float8": _put(_inner, lambda tensor: tensor.to(torch.float8_e4m3fn)),
-    "NaN": _put(_inner, _poke(float("nan"))),
-    "NaN in an embedding": _put(_embedding, _poke(float("nan"))),
-    "infinity": _put(_norm, _poke(float("-inf"))),
-    "missing matrix": _drop(_inner),
-    "missing norm": _drop(_norm),
-    "missing embedding": _drop(_embedding),
-    "missing layer": _changed(lambda t: [t.pop(name) for name in _layer(t)]),
-    "another layer": _changed(
-        lambda t: t.update({n.replace(".1.", ".2.", 1): t[n].clone() for n in _layer(t)})
-    ),
-    "a stranger": _changed(lambda tensors: tensors.update({"stranger.weight": torch.ones(2)})),
-    "a head": _changed(lambda t: t.update({"cls.predictions.bias": torch.ones(ROWS)})),
-    "position_ids": _changed(
-        lambda t: t.update({"embeddings.position_ids": torch.arange(80)[None]})
-    ),
-    "no tensors": _changed(lambda tensors: tensors.clear()),
-    "module.": _prefixed("module."),
-    "_orig_mod.": _prefixed("_orig_mod."),
-    "one module.": _prefixed("module.", all_of_them=False),
-    "model. once more": _prefixed("model."),
-    "in shards": _shards(),
-    "a shard of another step": _shards(lambda where, a, b: b.pop(min(b))),
-    "a missing shard": _shards(lambda where, a, b: b.clear()),
-    "in two shards": _shards(lambda where, a, b: b.update({min(a): a[min(a)] + 1})),
-    "in the index only": _shards(lambda where, a, b: where.update(ghost="a.safetensors")),
-    "two sources": _beside("model-00001-of-00002.safetensors"),
-    "another format beside": _beside("shard-00001-model-00001-of-00001.safetensors"),
-    "pickled": _as_bin(lambda tensors: None),
-    "pickled and incomplete": _as_bin(lambda tensors: tensors.pop(_inner(tensors))),
-    "pickled with NaN": _as_bin(lambda t: t[_inner(t)].view(-1)[3:4].fill_(float("nan"))),
-}
+def pickled(change=lambda held: None):
+    def damage(folder):
+        held = load_file(folder / "model.safetensors")
+        change(held)
+        torch.save(held, folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+
+    return damage
 
 
-def _rewrite(change, file="config.json"):
-    """Change the bytes of a file, if there is one and ``change`` returns others."""
-
-    def apply(folder):
-        if not (folder / file).is_file():
-            return False
-        raw = (folder / file).read_bytes()
-        changed = change(raw)
-        (folder / file).write_bytes(changed)
-        return changed != raw
-
-    return apply
+def rewrite(change, file="config.json"):
+    """Change the bytes of a file."""
+    return lambda folder: (folder / file).write_bytes(change((folder / file).read_bytes()))
 
 
-def _set(value, *names, file="config.json"):
+def text(content, file="config.json"):
+    return rewrite(lambda raw: content, file)
+
+
+def fields(file="config.json", **values):
+    return lambda folder: edit(folder, file, **values)
+
+
+def known(value, *names):
     """Set the first of the ``names`` that the configuration has."""
 
-    def change(raw):
-        fields = json.loads(raw)
-        name = next((each for each in names if each in fields), None)
-        return raw if name is None else json.dumps({**fields, name: value}).encode()
+    def damage(folder):
+        held = json.loads((folder / "config.json").read_text())
+        name = next((each for each in names if each in held), names[0])
+        (folder / "config.json").write_text(json.dumps({**held, name: value}))
 
-    return _rewrite(change, file)
-
-
-def _add(value, name, file="config.json"):
-    return _rewrite(lambda raw: json.dumps({**json.loads(raw), name: value}).encode(), file)
+    return damage
 
 
-def _text(text, file="config.json"):
-    return _rewrite(lambda raw: text, file)
+def entry(index, **values):
+    """Change an entry of ``modules.json``."""
+    return modules(lambda held: [*held[:index], {**held[index], **values}, *held[index + 1 :]])
 
 
-def _each(file, **cases):
-    """A case per field and value of a configuration."""
-    return {f"{name} {value!r}": _add(value, name, file) for name in cases for value in cases[name]}
+def modules(change):
+    return rewrite(lambda raw: json.dumps(change(json.loads(raw))).encode(), "modules.json")
 
 
-def _longer(text):
-    """Add to a JSON object, in any spelling."""
-    return _rewrite(lambda raw: raw.rstrip()[:-1] + b", " + text + b"}")
-
-
-LAYERS, HEADS = ("num_hidden_layers", "num_layers"), ("num_attention_heads", "num_heads")
-EPSILON = ("layer_norm_eps", "rms_norm_eps", "layer_norm_epsilon")
-POSITIONS = ("max_position_embeddings", "n_positions")
-SETTINGS = (
-    *(LAYERS, HEADS, EPSILON, POSITIONS, ("hidden_size", "d_model")),
-    *(("intermediate_size", "d_ff"), ("vocab_size",), ("num_key_value_heads",)),
-    ("head_dim", "_head_dim", "d_kv"),
+SHAPE, MISSING, UNEXPECTED = "shape|size mismatch", "[Mm]issing", "[Uu]nexpected"
+FINITE, JSON, BUILT = "NaN or infinity", "invalid JSON", "can be built from it|do not match"
+# Of every kind of model; what no vector depends on has no refusal.
+WEIGHTS = {
+    "matrix": (put(INNER, lambda tensor: tensor[:-1]), SHAPE),
+    "embedding": (put(EMBEDDING, lambda tensor: tensor[:-8]), SHAPE),
+    "dimensions": (put(NORM, lambda tensor: tensor[None]), SHAPE),
+    "whole numbers": (put(NORM, lambda tensor: tensor.to(torch.int8)), "of type I8; expected one"),
+    "float64": (put(INNER, lambda tensor: tensor.double()), None),
+    "NaN": (put(INNER, poke(float("nan"))), FINITE),
+    "infinity": (put(NORM, poke(float("-inf"))), FINITE),
+    "no matrix": (drop(INNER, 1), MISSING),
+    "no norm": (drop(NORM, 1), MISSING),
+    "no embedding": (drop(EMBEDDING, 1), MISSING),
+    "no layer": (drop(LAYER), MISSING),
+    "another layer": (
+        tensors(lambda t: t.update({n.replace(".1.", ".2.", 1): t[n] for n in LAYER(t)})),
+        UNEXPECTED,
+    ),
+    "a stranger": (tensors(lambda held: held.update(stranger=torch.ones(2))), None),
+    "a wrapper": (prefixed("module."), None),
+    "part of a wrapper": (prefixed("model.", 1), None),
+}
+STORED = {
+    "a head": (tensors(lambda t: t.update({"cls.predictions.bias": torch.ones(9)})), None),
+    "positions": (tensors(lambda t: t.update({"embeddings.position_ids": torch.ones(9)})), None),
+    "no tensors": (tensors(dict.clear), "contain no tensors"),
+    "shards": (shards(), None),
+    "a shard of another step": (shards(lambda index, a, b: b.pop(min(b))), "in both this shard"),
+    "a missing shard": (shards(lambda index, a, b: b.clear()), "b.safetensors"),
+    "in two shards": (shards(lambda index, a, b: b.update({min(a): a[min(a)]})), "is also in"),
+    "another format": (beside("shard-00001-model-00001-of-00001.safetensors"), "another format"),
+    "pickled": (pickled(), None),
+    "pickled in part": (pickled(lambda t: t.pop(INNER(t)[0])), MISSING),
+}
+SIZES = (
+    *(("num_hidden_layers", "num_layers"), ("num_attention_heads", "num_heads")),
+    *(("hidden_size", "d_model"), ("intermediate_size", "d_ff"), ("num_key_value_heads",)),
+    *(("head_dim", "_head_dim", "d_kv"), ("layer_norm_eps", "rms_norm_eps"), ("vocab_size",)),
 )
-INFINITE, NAN = float("inf"), float("nan")
-GRID = {
-    f"{names[0]} {value!r}": _set(value, *names)
-    for names in SETTINGS
-    for value in (0, -3, 10**12, 997, "32", 2.5, True, [2], {"a": 1}, NAN, INFINITE)
-    # An epsilon of True or a larger limit are other settings, not malformed ones.
-    if not (value == 997 and names in (POSITIONS, EPSILON))
-}
 CONFIGURATION = {
-    "one layer": _set(1, *LAYERS),
-    "three layers": _set(3, *LAYERS),
-    "heads that do not divide": _set(5, *HEADS),
-    "shared heads that do not divide": _set(3, "num_key_value_heads"),
-    "unknown activation": _set("sigmoidal", "hidden_act", "feed_forward_proj"),
-    "activation as a number": _set(7, "hidden_act", "feed_forward_proj"),
-    **_each(
-        "config.json",
-        layer_types=(["full_attention"] * 5, "full_attention", ["imaginary"] * 2),
-        quantization_config=({"quant_method": "bitsandbytes", "load_in_4bit": True},),
-        transformers_weights=("other.safetensors",),
-        auto_map=({"AutoModel": "evil.Evil", "AutoConfig": "evil.Config"},),
-        _attn_implementation=("someone/kernel",),
-        model_type=("imaginary", 7, "gpt2"),
-        tie_word_embeddings=("false",),
-    ),
-    **{f"padding {value!r}": _set(value, "pad_token_id") for value in (10**6, "0")},
     **{
-        f"rope {kind} {theta!r}": _set({"rope_type": kind, "rope_theta": theta}, "rope_parameters")
-        for kind, theta in (("default", 0), ("default", "1e6"), ("imaginary", 1e4))
+        f"{names[0]} {value!r}": (known(value, *names), None)
+        for names in SIZES
+        for value in (0, 10**12, "32", [2], float("nan"))
     },
-    "dropout": _set(-1, "attention_dropout", "attention_probs_dropout_prob", "dropout_rate"),
-    **{f"the text {text!r}": _text(text) for text in (b"{}", b"", b"[]", b"null")},
-    "cut": _rewrite(lambda raw: raw[: len(raw) // 2]),
-    "byte order mark": _rewrite(lambda raw: b"\xef\xbb\xbf" + raw),
-    "UTF-16": _rewrite(lambda raw: raw.decode().encode("utf-16")),
-    "NUL": _rewrite(lambda raw: raw + b"\0"),
-    "twice": _longer(b'"vocab_size": 9, "vocab_size": 448'),
-    "1e999": _longer(b'"initializer_range": 1e999'),
-    "5,000 digits": _longer(b'"x": ' + b"9" * 5000),
-    "deep": _longer(b'"x": ' + b"[" * 200 + b"]" * 200),
-    "deeper": _longer(b'"x": ' + b"[" * 100_000 + b"]" * 100_000),
-    "generation: cut": _rewrite(lambda raw: raw[:10], "generation_config.json"),
-    "generation: a list": _text(b"[]", "generation_config.json"),
+    "fewer layers": (known(1, *SIZES[0]), f"{UNEXPECTED}|{BUILT}"),
+    "more layers": (known(3, *SIZES[0]), MISSING),
+    "too many layers": (known(1001, *SIZES[0]), "is 1001; it should"),
+    "shared heads": (known(3, "num_key_value_heads"), None),
+    "nested": (fields(text_config={"n_layer": 10**5}), r"text_config\.n_layer is 100000"),
+    "activation": (known("gelo", "hidden_act"), f"{BUILT}|gelo"),
+    "layer types": (fields(layer_types=["imaginary"] * 2), None),
+    "flag": (fields(tie_word_embeddings="no"), "tie_word_embeddings is 'no'; it should"),
+    "kernel": (fields(_attn_implementation="someone/kernel"), "_attn_implementation is"),
+    "code": (fields(auto_map={"AutoModel": "evil.E"}), "never run"),
+    "quantised": (fields(quantization_config={"quant_method": "x"}), "weights are quantised"),
+    "other weights": (fields(transformers_weights="x.safetensors"), "another name would be read"),
+    "rope": (known({"rope_type": "default", "rope_theta": 0}, "rope_parameters"), None),
+    "type": (fields(model_type="imaginary"), "model_type is 'imaginary'|is not known"),
+    "a list": (text(b"[]"), "expected an object"),
+    "empty": (text(b"{}"), "model_type is None|model_type"),
+    "cut": (rewrite(lambda raw: raw[: len(raw) // 2]), JSON),
 }
-MODULES = "modules.json"
-LENGTHS = "sentence_bert_config.json"
-POOLING = "1_Pooling/config.json"
-DENSE = "2_Dense/config.json"
-NORM = "3_LayerNorm/config.json"
-ROOT = "config_sentence_transformers.json"
-
-
-def _modules(change):
-    return _rewrite(lambda raw: json.dumps(change(json.loads(raw))).encode(), MODULES)
-
-
-def _entry(index, **fields):
-    return _modules(lambda m: [*m[:index], {**m[index], **fields}, *m[index + 1 :]])
-
-
-def _unlink(file):
-    def apply(folder):
-        if not (folder / file).is_file():
-            return False
-        (folder / file).unlink()
-        return True
-
-    return apply
-
-
-def _dense(change):
-    def apply(folder):
-        return _changed(change)(folder / "2_Dense") if (folder / "2_Dense").is_dir() else False
-
-    return apply
-
-
-SENTENCE_MODULES = {
-    "no modules": _modules(lambda modules: []),
-    "modules as an object": _modules(lambda modules: {"0": modules[0]}),
-    "modules: cut": _rewrite(lambda raw: raw[:20], MODULES),
-    "module without a type": _modules(lambda modules: [{"idx": 0, "name": "0", "path": ""}]),
-    **{
-        f"module {kind}": _entry(1, type=kind)
-        for kind in (
-            "os.system",
-            "sentence_transformers.models.Imaginary",
-            "sentence_transformers.util.http_get",
-        )
-    },
-    **{f"path {path!r}": _entry(1, path=path) for path in ("../1_Pooling", "/etc", "7_Nothing", 7)},
-    "same name twice": _entry(1, name="0"),
-    "transformer twice": _modules(lambda modules: [modules[0], *modules]),
-    "only the pooling": _modules(lambda modules: modules[1:]),
-    "no pooling": _unlink(POOLING),
-    "no dense configuration": _unlink(DENSE),
-    "no dense weights": _unlink("2_Dense/model.safetensors"),
-    **{f"{file}: cut": _rewrite(lambda raw: raw[:9], file) for file in (POOLING, LENGTHS, ROOT)},
-    **{f"{file}: a list": _text(b"[]", file) for file in (POOLING, LENGTHS, ROOT)},
-    **_each(
-        POOLING,
-        embedding_dimension=("32", -32, 64),
-        pooling_mode=("median", 7, []),
-        include_prompt=("no",),
-        strange=(1,),
+MODULES, LENGTHS, ROOT = "modules.json", "sentence_bert_config.json", "config_sentence_transformers"
+POOLING, DENSE = "1_Pooling/config.json", "2_Dense/config.json"
+LAYERED = "2_Dense/model.safetensors"
+UNFIT = "sentence-transformers cannot load it|do not fit each other"
+SENTENCE = {
+    "generation": (
+        lambda folder: (folder / "generation_config.json").write_text("[]"),
+        "expected an object",
     ),
-    "pooling: text for a flag": _text(
-        b'{"embedding_dimension": 32, "pooling_mode_cls_token": "false",'
-        b' "pooling_mode_mean_tokens": true}',
-        POOLING,
+    "no modules": (modules(lambda held: []), "expected a list of modules"),
+    "modules as an object": (modules(lambda held: {"0": held[0]}), "expected a list of modules"),
+    "no type": (modules(lambda held: [{"name": "0", "path": ""}]), "module's type is None"),
+    "foreign module": (entry(1, type="os.system"), "code from elsewhere"),
+    "a function": (entry(1, type="sentence_transformers.util.http_get"), "is not known"),
+    "path above": (entry(1, path="../1_Pooling"), "leaves the folder"),
+    "path elsewhere": (entry(1, path="/etc"), "leaves the folder"),
+    "path to nothing": (entry(1, path="7_Nothing"), UNFIT),
+    "same name": (entry(1, name="0"), "two modules are called '0'"),
+    "transformer twice": (modules(lambda held: [held[0], *held]), "two modules"),
+    "only the pooling": (modules(lambda held: held[1:]), UNFIT),
+    "no dense weights": (lambda folder: (folder / LAYERED).unlink(), UNFIT),
+    **{f"{f} cut": (rewrite(lambda raw: raw[:9], f), JSON) for f in (POOLING, LENGTHS, MODULES)},
+    "width": (fields(POOLING, embedding_dimension=64), None),
+    "pooling": (fields(POOLING, pooling_mode="median"), UNFIT),
+    "length 0": (fields(LENGTHS, max_seq_length=0), "max_seq_length is 0; it should"),
+    "length": (fields(LENGTHS, max_seq_length=2_000), "max_seq_length is 2,000; expected at most"),
+    "case": (fields(LENGTHS, do_lower_case="false"), "do_lower_case is 'false'; it should"),
+    "subfolder": (fields(LENGTHS, model_args={"subfolder": ".."}), "load other files"),
+    "renaming": (fields(LENGTHS, model_args={"key_mapping": {"query": "key"}}), "load other files"),
+    "arguments": (fields(LENGTHS, model_args=[1]), "expected an object"),
+    "tokenizer": (fields(LENGTHS, tokenizer_name_or_path="bert-base"), "names another folder"),
+    "task": (fields(LENGTHS, transformer_task="dreaming"), "is not known"),
+    "features": (fields(DENSE, in_features=31), UNFIT),
+    "residual": (fields(DENSE, use_residual=True), None),
+    "activation class": (fields(DENSE, activation_function="torch.save"), "activation_function is"),
+    "no bias": (tensors(lambda held: held.pop("linear.bias"), LAYERED), UNFIT),
+    "more of it": (tensors(lambda held: held.update(extra=torch.ones(2)), LAYERED), None),
+    "whole bias": (
+        tensors(lambda held: held.update({"linear.bias": torch.ones(16).long()}), LAYERED),
+        "of type I64",
     ),
-    "pooling: no flag": _text(
-        b'{"embedding_dimension": 32, "pooling_mode_cls_token": false}', POOLING
+    "dense NaN": (
+        tensors(lambda held: held["linear.weight"].view(-1)[:1].fill_(torch.nan), LAYERED),
+        FINITE,
     ),
-    **_each(
-        LENGTHS,
-        max_seq_length=("32", 0, -1, 1.5, 2_000),
-        do_lower_case=("false",),
-        model_args=(
-            {"subfolder": ".."},
-            {"ignore_mismatched_sizes": True},
-            {"key_mapping": {"query": "key"}},
-            [1],
-            {"trust_remote_code": True},
-        ),
-        tokenizer_name_or_path=("bert-base-uncased",),
-        transformer_task=("dreaming",),
-        strange=(1,),
-    ),
-    **_each(
-        DENSE,
-        in_features=(31, 900_000),
-        out_features=(-16, 10**12, "16"),
-        bias=("true", False),
-        use_residual=(True,),
-        activation_function=("evil.Evil", "torch.save"),
-    ),
-    "dense: missing": _dense(lambda tensors: tensors.pop("linear.bias")),
-    "dense: extra": _dense(lambda tensors: tensors.update(extra=torch.ones(2))),
-    "dense: shape": _dense(lambda t: t.update({"linear.bias": torch.ones(3)})),
-    "dense: type": _dense(lambda t: t.update({"linear.bias": torch.ones(16).long()})),
-    "dense: NaN": _dense(lambda t: t["linear.weight"].view(-1)[:1].fill_(float("nan"))),
-    "dense: prefix": _dense(lambda t: t.update({"module.linear.bias": t.pop("linear.bias")})),
-    **_each(NORM, dimension=(8, "16")),
-    **_each(
-        ROOT,
-        prompts=(["query: "], {"query": 7}),
-        default_prompt_name=("nobody",),
-        similarity_fn_name=("taste", 7),
-        truncate_dim=(-5,),
-        requirements=({"imaginary": ">=1"},),
-        __version__=("x",),
-    ),
+    "similarity": (fields(f"{ROOT}.json", similarity_fn_name="taste"), "compared by 'taste'"),
+    "truncation": (fields(f"{ROOT}.json", truncate_dim=-5), "truncate_dim is -5"),
 }
-FAMILIES = {
-    "weights": WEIGHTS,
-    "settings": GRID,
-    "configuration": CONFIGURATION,
-    "modules": SENTENCE_MODULES,
-}
-
-
-def outcomes(kind, folder, family, work):
-    """The outcome of every change of a family that applies to the model in ``folder``."""
-    expected = vectors(kind, folder)
-    came = {}
-    for name, change in FAMILIES[family].items():
-        shutil.rmtree(work, ignore_errors=True)
-        shutil.copytree(folder, work)
-        if change(work):
-            came[name] = outcome(kind, work, expected)
-    return came
+OF_BERT = {**WEIGHTS, **STORED, **CONFIGURATION, **SENTENCE}
+# One kind gets every damage; the others share its rules, but not the names of their weights.
+ROWS = [
+    *(("bert", name) for name in OF_BERT),
+    *((kind, name) for kind in ("seq2seq", "llama") for name in CONFIGURATION),
+    *(
+        (kind, name)
+        for kind in ("encoder", "llama", "mpnet", "reranker", "seq2seq", "t5", "xlm-roberta")
+        for name in WEIGHTS
+    ),
+]

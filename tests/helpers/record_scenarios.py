@@ -281,7 +281,7 @@ def book(folder):
         stack.enter_context(mock.patch("qwen3nb.book.build.sweep", _pages))
         stack.enter_context(mock.patch("qwen3nb.book.build.run_notebook", _page))
         stack.enter_context(mock.patch("qwen3nb.book.build.subprocess.run", _sphinx))
-        build_book(show_progress=False)
+        build_book()
 
 
 def _pages(jobs, **_):

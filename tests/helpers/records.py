@@ -54,31 +54,19 @@ def make(
     per_query = {metric: values}
     used = settings or {"model": {"kind": "encoder"}, "of": label}
     mean = aggregate(per_query, how="mean", columns=(metric,))
-    return Result(
-        **{
-            "model": ModelInfo(
-                label=label,
-                identity=identity or sha256_json(used),
-                spec=label,
-                settings=used,
-                parameters=10,
-            ),
-            "task": TaskInfo(
-                name=task, type="Retrieval", dataset="d", revision=revision, main_metric=metric
-            ),
-            "metrics": {metric: mean},
-            "per_query": per_query,
-            "seed": seed,
-            "config": {},
-            "run": f"run-{label}",
-            "finished": finished,
-            "environment": Environment(versions={"mteb": "2"}, python="3"),
-            "cost": RunCost(
-                seconds=1.0, texts=3, encoded=3, texts_per_second=9.0, peak_memory_bytes=2**20
-            ),
-            **fields,
-        }
-    )
+    values = {
+        "model": ModelInfo(label, identity or sha256_json(used), label, used, parameters=10),
+        "task": TaskInfo(task, "Retrieval", metric, dataset="d", revision=revision),
+        "metrics": {metric: mean},
+        "per_query": per_query,
+        "seed": seed,
+        "config": {},
+        "run": f"run-{label}",
+        "finished": finished,
+        "environment": Environment(versions={"mteb": "2"}, python="3"),
+        "cost": RunCost(1.0, texts=3, encoded=3, texts_per_second=9.0, peak_memory_bytes=2**20),
+    }
+    return Result(**{**values, **fields})
 
 
 def amend(result, part, **changes):

@@ -1,12 +1,8 @@
 """Small random models in the format of sentence-transformers, and that library's scores."""
 
-import shutil
 import warnings
 
-import torch
-import transformers
-
-from helpers.tiny_models import BERT
+from helpers.archetypes import sentence
 
 
 def write_sentence_bert(folder, tokenizer_folder, *, normalize=True, **options):
@@ -15,20 +11,9 @@ def write_sentence_bert(folder, tokenizer_folder, *, normalize=True, **options):
     ``options`` are those of `SentenceTransformer`, such as ``prompts``.
     """
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-    torch.manual_seed(0)
-    config = transformers.BertConfig(**{**BERT, "vocab_size": 448})
-    inside = folder.with_name(f"{folder.name}-bert")
-    transformers.BertModel(config).save_pretrained(inside)
-    for file in tokenizer_folder.iterdir():
-        shutil.copyfile(file, inside / file.name)
-    inner = Transformer(str(inside))
-    inner.max_seq_length = 64
-    modules = [inner, Pooling(32, "mean"), *([Normalize()] if normalize else [])]
-    model = SentenceTransformer(modules=modules, device="cpu", **options)
-    model.save(str(folder), create_model_card=False)
-    shutil.rmtree(inside)
+    more = [lambda m: m.Normalize()] * normalize
+    sentence(*more, length=64, **options)(folder, tokenizer_folder)
     return SentenceTransformer(str(folder), device="cpu")
 
 

@@ -77,23 +77,18 @@ def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
         ("nowhere", "HF_ENDPOINT"),
         ("http://host:port", "HF_ENDPOINT"),
         ("ftp://127.0.0.1", "HF_ENDPOINT"),
+        (None, "TLS"),
     ],
 )
-def test_no_hub(endpoint, word, monkeypatch, tmp_path):
-    use_hub(monkeypatch, endpoint, tmp_path)
-    with pytest.raises(SpecError, match=word) as error:
-        model()
+def test_no_hub(endpoint, word, root, files, monkeypatch, tmp_path):
+    with local_hub(root) as address:
+        use_hub(monkeypatch, endpoint or address.replace("http:", "https:"), tmp_path)
+        with pytest.raises(SpecError, match=word) as error:
+            model()
     assert "password1" not in str(error.value)
 
 
-def test_no_secure_connection(root, files, monkeypatch, tmp_path):
-    with local_hub(root) as address:
-        use_hub(monkeypatch, address.replace("http:", "https:"), tmp_path)
-        with pytest.raises(SpecError, match="TLS"):
-            model()
-
-
-@pytest.mark.parametrize("text", ["soon", "0", "nan", "inf"])
+@pytest.mark.parametrize("text", ["soon", "0", "inf"])
 def test_the_limit_is_a_number_of_seconds(text, monkeypatch, tmp_path):
     use_hub(monkeypatch, "http://127.0.0.1:9", tmp_path, seconds=text)
     with pytest.raises(SpecError, match="QWEN3NB_HUB_TIMEOUT: expected seconds"):
@@ -102,12 +97,11 @@ def test_the_limit_is_a_number_of_seconds(text, monkeypatch, tmp_path):
 
 def test_a_download_that_was_cut_is_continued(on_hub):
     """The table of faults that pass shows that the files are whole."""
-    fault = PASSING["cut once"]
     ranges = []
 
     def noting(hub, file):
         ranges.append(hub.headers.get("Range"))
-        return fault(hub, file)
+        return PASSING["cut once"](hub, file)
 
     on_hub(model, noting)
     assert sum(each is not None and not each.startswith("bytes=0") for each in ranges) == 3
@@ -132,14 +126,11 @@ def test_nothing_is_requested_of_what_is_there(on_hub):
 def test_without_a_hub_the_main_branch_is_what_it_was(on_hub, files):
     on_hub(model)
     seen = []
-    for name in ("503", "silent", "page"):
-        action = lambda: seen.append(contents(model()))  # noqa: E731
-        if name == "page":
-            with pytest.raises(SpecError, match="login page"):
-                on_hub(action, FAULTS[name][0])
-        else:
-            on_hub(action, FAULTS[name][0], seconds=limit(name))
+    for name in ("503", "silent"):
+        on_hub(lambda: seen.append(contents(model())), FAULTS[name][0], seconds=limit(name))
     assert seen == [files, files]
+    with pytest.raises(SpecError, match="login page"):
+        on_hub(model, FAULTS["page"][0])
 
 
 def test_a_model_in_the_mirror_that_was_cut_off_is_refused(root, files, monkeypatch, tmp_path):
@@ -153,20 +144,11 @@ def test_a_model_in_the_mirror_that_was_cut_off_is_refused(root, files, monkeypa
         model()
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("model.safetensors", flip),
-        ("config.json", lambda content: content[:-7]),
-        ("model.safetensors", lambda content: b""),
-    ],
-)
-def test_a_damaged_file_in_the_cache_is_fetched_anew_or_refused(
-    name, damage, on_hub, files, monkeypatch
-):
+@pytest.mark.parametrize("damage", [flip, lambda content: content[:-7]])
+def test_a_damaged_file_in_the_cache_is_fetched_anew_or_refused(damage, on_hub, files, monkeypatch):
     folders = []
     on_hub(lambda: folders.append(model("a" * 40)))
-    blob = (folders[0] / name).resolve()
+    blob = (folders[0] / "model.safetensors").resolve()
     blob.write_bytes(damage(blob.read_bytes()))
     on_hub(lambda: files == contents(model("a" * 40)) or pytest.fail("other files"))
     blob.write_bytes(damage(blob.read_bytes()))

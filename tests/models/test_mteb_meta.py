@@ -30,9 +30,7 @@ def test_an_export_is_described_in_full(encoder_folder):
         ("---\nlicense: MIT\n---\n", "mit"),
         ("---\nlicense: other\n---\n", None),  # MTEB has no name for it
         ("---\nlicense: [a\n---\n", None),
-        ("---\n- license\n---\n", None),
         ("# license: mit\n", None),
-        ("", None),
     ],
 )
 def test_a_licence_is_that_of_the_card(encoder_folder, tmp_path, card, license):

@@ -27,8 +27,7 @@ from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import MTEBScore, Part, Result
-from qwen3nb.records.runs import first_stage_file
-from qwen3nb.records.side_files import run_path
+from qwen3nb.records.side_files import first_stage_file, run_path
 from qwen3nb.records.store import load_failures, load_results, verify, verify_files
 from qwen3nb.report.comparison.explorer import explore
 from qwen3nb.report.leaderboard.board import headline_task, standings

@@ -1,13 +1,24 @@
-"""The record: its schema, the previous schema, its repr."""
+"""A record and its per-query scores: exact, shared, loaded when needed, never those of another."""
 
+import copy
 import json
-from dataclasses import replace
+import os
+import pickle
+import time
+from dataclasses import asdict, replace
 
+import numpy as np
+import pandas as pd
 import pytest
-from helpers.records import amend, make
+from helpers.records import amend, make, own
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from qwen3nb.metrics.aggregate import sample_of
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Environment, MTEBScore, Result
+from qwen3nb.records.side_files import QueryScores, StoredScores, named_files
+from qwen3nb.records.store import load_results, verify_files
 
 
 def test_a_record_is_read_back_as_it_was_written(tmp_path):
@@ -47,3 +58,186 @@ def test_no_label_and_no_task_leaves_the_folder_of_results(tmp_path, part, name)
     file.write_text(json.dumps(value))
     with pytest.raises(ResultError, match="config.runs"):
         Result.load(file)
+
+
+IDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+COLUMNS = st.dictionaries(
+    IDS.filter(lambda name: name != "query_id"),
+    st.dictionaries(IDS, st.floats(allow_nan=False, allow_infinity=False), max_size=6),
+    max_size=4,
+)
+
+
+def bits(scores):
+    """The scores with the bits of each number, which tell −0 from 0."""
+    return {name: {q: np.float64(v).tobytes() for q, v in c.items()} for name, c in scores.items()}
+
+
+def loaded(result, folder):
+    return Result.load(result.save(folder))
+
+
+def side_file(record, kind="scores"):
+    (file,) = record.parent.glob(f"*.{kind}.parquet")
+    return file
+
+
+@settings(max_examples=60, deadline=None)
+@given(COLUMNS)
+def test_scores_are_read_back_to_the_bit(tmp_path_factory, columns):
+    record = replace(make(), per_query=columns)
+    again = loaded(record, tmp_path_factory.mktemp("scores"))
+    assert bits(again.per_query) == bits(columns)
+    assert again.per_query == columns
+    assert columns == again.per_query
+    assert again == record
+    assert again.scores.plain() == columns
+
+
+def test_a_loaded_record_does_all_that_a_record_does(tmp_path):
+    made = own("m", 0.5)
+    record = loaded(made, tmp_path)
+    assert isinstance(record.per_query, StoredScores)
+    for same in (
+        pickle.loads(pickle.dumps(record)),  # noqa: S301 - our own
+        copy.deepcopy(record),
+        replace(record, seed=record.seed),
+        loaded(record, tmp_path / "again"),
+    ):
+        assert same == made
+        assert same.config["top"]["q0"] == ["m-0", *made.config["top"]["q0"][1:]]
+    assert asdict(record)["per_query"] == made.per_query
+    assert replace(record, per_query={"MRR@10": {"q0": 1.0}}) != made
+    pd.testing.assert_frame_equal(record.scores.to_frame(), pd.DataFrame(made.per_query))
+    with pytest.raises(TypeError, match="is a mapping"):  # pandas would read its keys alone
+        pd.DataFrame(record.per_query)
+    assert repr(record.per_query) == "<QueryScores: 40 queries; columns MRR@10, nDCG@10>"
+
+
+def test_columns_may_lack_queries(tmp_path):
+    scores = loaded(
+        replace(make(), per_query={"a": {"x": 1.0, "y": 2.0}, "b": {"z": 3.0, "y": 0.0}}), tmp_path
+    ).scores
+    assert scores.queries == ("x", "y", "z")
+    np.testing.assert_array_equal(scores.array("b"), [np.nan, 0.0, 3.0])
+    assert dict(scores["b"]) == {"y": 0.0, "z": 3.0}
+    assert (list(scores["a"].values()), len(scores["a"])) == ([1.0, 2.0], 2)
+    assert "x" not in scores["b"]
+    with pytest.raises(KeyError, match="x"):
+        scores["b"]["x"]
+    with pytest.raises(KeyError, match="c"):
+        scores.array("c")
+    with pytest.raises(ValueError, match="read-only"):
+        scores.array("a")[0] = 1
+
+
+def test_equal_queries_of_several_records_are_one_object(tmp_path):
+    files = [make(name).save(tmp_path) for name in "abc"]
+    first, second, third = map(Result.load, files)
+    queries = first.scores.queries
+    assert second.scores.queries is queries
+    moved = side_file(files[2])
+    moved.rename(moved.with_suffix(".away"))  # not even read: its digest is known
+    assert third.scores.queries is queries
+
+
+def test_loading_ranking_and_counting_read_no_scores(home):
+    file = make(scores=(0.1, 0.4)).save()
+    side_file(file).unlink()
+    (record,) = load_results(whole=False)
+    assert (record.main.n, list(record.per_query)) == (2, ["nDCG@10"])
+    assert record.scores.counts == {"nDCG@10": 2}
+    assert "nDCG@10" in record.per_query
+    assert len(load_results(whole=False).to_frame()) == 1
+
+
+@pytest.mark.parametrize("kind", ["scores", "top"])
+def test_scores_that_are_missing_when_they_are_read_are_named(home, kind):
+    file = own("m", 0.5).save()
+    record = Result.load(file)
+    side_file(file, kind).unlink()
+    with pytest.raises(ResultError, match="missing"):
+        dict(record.per_query["MRR@10"] if kind == "scores" else record.config["top"])
+    assert "missing" in str(verify_files([file], checksums_only=True))
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"c": {"a\ud800": 1.0}}, "surrogate"),
+        ({"c\udfff": {"a": 1.0}}, "surrogate"),
+        ({"c": {3: 1.0}}, "expected strings, got 3"),
+        ({"c": {"a": 2**70 + 1}}, "1180591620717411303425"),
+        ({"c": {"a": 10**400}}, "expected a finite 64-bit float"),
+        ({"c": {"a": None}}, "None"),
+        ({"c": {"b": 0.5, "a": float("nan")}}, "'a'"),
+        ({"c": {"b": 0.5, "a": float("inf")}}, "'a'"),
+        ({"query_id": {"a": 1.0}}, "query_id"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_name(tmp_path, columns, named):
+    record = replace(make(), per_query=columns)
+    with pytest.raises(ResultError, match=named):
+        record.save(tmp_path)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_record_as_one_file_is_a_record(tmp_path):
+    record = loaded(own("m", 0.5), tmp_path)
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps(record.in_one_file()))
+    assert json.loads(one.read_text())["config"]["top"]["q0"][0] == "m-0"
+    assert Result.load(one) == record
+    assert verify_files([one], checksums_only=True) == {}
+
+
+def test_files_that_no_record_names_go_once_they_are_old(tmp_path):
+    file = make(task="A").save(tmp_path)
+    hour = time.time() - 3700
+    names = ("A.0123456789ab.scores.parquet", "A.0123456789ab.top.parquet", ".A.json.x1.tmp")
+    kept = ("A.bm25-9.0123456789ab.scores.parquet", "A.mine.parquet")
+    for name in (*names, *kept):
+        file.with_name(name).touch()
+        os.utime(file.with_name(name), (hour, hour))
+    fresh = file.with_name("A.ba9876543210.scores.parquet")  # of a writer that is not done
+    fresh.touch()
+    make(task="A").save(tmp_path)
+    (named,) = named_files(file)
+    there = {each.name for each in file.parent.iterdir()}
+    assert there == {file.name, named.name, fresh.name, *kept}
+    assert len(load_results(tmp_path)) == 1
+
+
+VALUES = st.dictionaries(st.text("ab/é\U0010ffff", max_size=4), st.floats(0, 1), min_size=1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(first=VALUES, part=st.text("ab/é\U0010ffff", max_size=2), absent=st.booleans())
+def test_a_sample_of_stored_scores_is_that_of_dictionaries(first, part, absent):
+    second = {query: value / 3 for query, value in reversed(first.items())}
+    scores = {"one": first, "two": second}
+    if absent:  # in one column only: rows that the others leave empty
+        scores["three"] = {"b/only": 0.5}
+    stored = QueryScores.of(scores)
+    for columns in (("one",), ("two",), ("one", "two")):
+        theirs = sample_of(scores, columns, part)
+        ours = stored.sample(columns, part)
+        assert ours.tolist() == theirs.tolist()
+        assert not len(ours) or (ours.shape, ours.strides) == (theirs.shape, theirs.strides)
+
+
+def test_columns_that_cover_different_queries_are_refused():
+    stored = QueryScores.of({"one": {"a": 0.1, "b": 0.2}, "two": {"a": 0.3}})
+    assert stored.sample(("two",)).tolist() == [[0.3]]
+    with pytest.raises(ValueError, match="'one' and 'two' cover different queries"):
+        stored.sample(("one", "two"))
+    infinite = QueryScores(("a", "b"), {"one": np.array([0.1, np.inf])})
+    with pytest.raises(ValueError, match="query 'b' has a value that is not finite"):
+        infinite.sample(("one",))
+
+
+def test_ids_and_numbers_keep_apart():
+    one = QueryScores.of({"m": dict.fromkeys(("ab", "c"), 0.5)})
+    assert one.ids != QueryScores.of({"m": dict.fromkeys(("a", "bc"), 0.5)}).ids
+    scores = QueryScores.of({"c": {"a": 1, "b": np.float32(0.1), "c": True, "d": 2**70}})
+    assert scores.array("c").tolist() == [1.0, float(np.float32(0.1)), 1.0, 2.0**70]

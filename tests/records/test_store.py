@@ -1,23 +1,31 @@
-"""Records on disk: verified one by one, together, by file."""
+"""Records on disk: verified one by one, together, by file; collected, and exported as one table."""
 
+import csv
 import hashlib
+import math
 import shutil
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import duckdb
+import pandas as pd
 import psutil
 import pytest
-from helpers.records import amend, make
+from helpers.records import amend, make, tier_records
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import reported
-from qwen3nb.records import runs, store, verification
-from qwen3nb.records.record import MTEBScore
+from qwen3nb.metrics.aggregate import aggregate, reported
+from qwen3nb.records import store, verification
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import MTEBScore, Part
+from qwen3nb.records.results import Results, richest_tier
+from qwen3nb.records.side_files import first_run_file
 from qwen3nb.records.store import (
     check_files,
     checks_of_processes,
     latest,
+    load_results,
     verify,
     verify_files,
 )
@@ -88,7 +96,7 @@ def test_a_run_is_compared_with_its_digest_and_one_that_records_share_is_read_on
     config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
     files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
     assert "run words-1.trec is missing" in verify(files[0])[0]
-    shared = runs.first_run_file(files[0], config)
+    shared = first_run_file(files[0], config)
     assert shared == home / "results" / "first_stages" / "words-1.trec"
     shared.parent.mkdir()
     shared.write_text(text)
@@ -171,3 +179,171 @@ def test_a_record_with_a_secret_is_not_written(home):
     with pytest.raises(SecretError, match="Hugging Face token"):
         make(settings={"model": {"kind": "encoder"}, "prompt": token}).save()
     assert list(home.rglob("*.json")) == []
+
+
+@pytest.fixture
+def results():
+    return Results(
+        [
+            make("bm25", task="PyDocsSampleRetrieval", scores=(0.0, 1.0)),
+            make("mini", task="PyDocsSampleRetrieval", scores=(0.5, 1.0)),
+            make("mini", task="SciFact", scores=(0.25, 0.75)),
+        ]
+    )
+
+
+def test_it_is_a_sequence_that_names_its_models_and_tasks(results):
+    assert len(results) == 3
+    assert [each.model.label for each in results] == ["bm25", "mini", "mini"]
+    assert results[0].model.label == "bm25"
+    assert isinstance(results[1:], Results)
+    assert results == list(results)
+    assert not Results()
+    assert results.models == ("bm25", "mini")
+    assert results.tasks == ("PyDocsSampleRetrieval", "SciFact")
+    assert repr(results).startswith("<Results: 3 records; models bm25, mini; tasks")
+    assert repr(Results()) == "<Results: no records>"
+    hostile = Results([make("<script>alert(1)</script>")])
+    assert "<script>" not in hostile._repr_html_()
+    assert "m3 and 2 more" in repr(Results(make(f"m{i}") for i in range(6)))
+
+
+def test_filters_narrow_together(results):
+    assert results.filter(model="mini").tasks == ("PyDocsSampleRetrieval", "SciFact")
+    assert results.filter(model="mini", tier="smoke").tasks == ("PyDocsSampleRetrieval",)
+    assert len(results.filter(task=["SciFact", "PyDocsSampleRetrieval"])) == 3
+    assert len(results.filter(model=results[0].model.identity[:8])) == 1
+    assert len(results.filter()) == 3
+    made = replace(results[2], config={"tier": "full"})
+    assert Results([made]).filter(tier="full") == [made]
+
+
+@pytest.mark.parametrize(
+    ("condition", "choice"),
+    [({"model": "minni"}, "mini"), ({"task": "scifact"}, "SciFact"), ({"tier": "huge"}, "smoke")],
+)
+def test_a_mistyped_condition_lists_the_choices(results, condition, choice):
+    with pytest.raises(ValueError, match=choice):
+        results.filter(**condition)
+
+
+def test_the_frame_has_a_row_per_record_with_its_interval(results):
+    frame = results.to_frame()
+    assert list(frame.model) == ["bm25", "mini", "mini"]
+    assert list(frame.value) == [0.5, 0.75, 0.5]
+    assert (frame.low <= frame.value).all()
+    assert (frame.value <= frame.high).all()
+    assert set(frame.metric) == {"nDCG@10"}
+    assert list(Results().to_frame().columns) == list(frame.columns)
+    undefined = replace(results[0].metrics["nDCG@10"], value=None, low=None, high=None)
+    two = replace(results[0], metrics={"nDCG@10": undefined, "MRR@10": undefined})
+    assert math.isnan(Results([two, results[1]]).to_frame().value[0])
+    assert list(Results([two]).to_frame(all_metrics=True).metric) == ["nDCG@10", "MRR@10"]
+
+
+def test_the_richest_tier_is_the_largest_with_all_of_its_tasks_or_a_run_of_it():
+    assert richest_tier([]) == "smoke"
+    assert richest_tier([make("m")]) == "smoke"
+    assert richest_tier(tier_records("m", tier="fast")) == "fast"
+    one = make("m", task="SciFact", config={"tier": "full"})
+    assert richest_tier([one]) == "full"
+    # Where no tier is complete, the smallest with results.
+    partial = tier_records("m", tier="fast")[1:]
+    assert richest_tier(partial) == "fast"
+    assert richest_tier([*partial, make("m")]) == "smoke"
+    named = make("m", task="SciFact", config={"tier": "full", "tasks": "SciFact"})
+    assert richest_tier([named]) == "fast"  # not "full", of which it is no run
+    assert richest_tier([make("m", task="no tier's")]) == "smoke"
+
+
+ODD = ['a "b"', "c,d", "e\nf", "g\rh", "=1+1", "@cmd", "-x", "-3", "é 日本 \U0001f600", ""]
+ODD += ["NULL", "nan"]
+COLUMNS = "model identity seed task type revision split subset query metric value finished record"
+
+
+@pytest.fixture
+def records(tmp_path):
+    """Three records that are stored and loaded: odd ids, parts, and a column with gaps."""
+    odd = make("=evil, model", {name: n / 7 for n, name in enumerate(ODD)}, task="odd")
+    amend(odd, "model", label="evil")
+    amend(odd, "task", dataset="=x", revision="=HYPERLINK(1)", splits=("test",), subsets=("en",))
+    parts = {f"test/{lang}/q{n}": n / 3 for lang in ("en", "en/x", "de") for n in range(3)}
+    split = make("two", parts, task="parts")
+    split.per_query["MRR@10"] = {"test/de/q1": 0.1 + 0.2}
+    aggregates = {
+        lang: aggregate(split.per_query, how="mean", columns=("nDCG@10",))
+        for lang in ("en", "en/x", "de")
+    }
+    of_parts = (Part("test", each, ("eng-Latn",), aggregates[each], 0.5) for each in aggregates)
+    split = replace(split, parts=tuple(of_parts))
+    amend(split, "task", splits=("test",), subsets=("en", "en/x", "de"))
+    whole = make("three", [0.25, 1.0], task="whole")
+    amend(whole, "task", splits=("dev",), subsets=("default",))
+    for each in (odd, split, whole):
+        each.save(tmp_path / "results")
+    return load_results(tmp_path / "results")
+
+
+def rows_of(file):
+    """The rows of a file, as DuckDB reads Parquet and Python CSV."""
+    if file.suffix == ".parquet":
+        table = duckdb.sql(f"SELECT * FROM '{file}'")  # noqa: S608
+        return [dict(zip(table.columns, row, strict=True)) for row in table.fetchall()]
+    with file.open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_table_is_what_the_records_hold_and_csv_runs_no_formula(records, tmp_path, ending):
+    rows = rows_of(records.write_scores(tmp_path / f"scores.{ending}"))
+    inert = {"=1+1": "'=1+1", "@cmd": "'@cmd", "-x": "'-x"} if ending == "csv" else {}
+    expected = {
+        (each.model.label, each.task.key, metric, inert.get(query, query)): value
+        for each in records
+        for metric, column in each.per_query.items()
+        for query, value in column.items()
+    }
+    assert list(rows[0]) == COLUMNS.split()
+    assert len(rows) == len(expected) == len(ODD) + 9 + 1 + 2
+    for row in rows:
+        part = f"{row['split']}/{row['subset']}/" if row["task"] == "parts" else ""
+        query = part + row["query"]
+        assert float(row["value"]) == expected[row["model"], row["task"], row["metric"], query]
+    by_task = {task: [row for row in rows if row["task"] == task] for task in records.tasks}
+    formula = "'=HYPERLINK(1)" if inert else "=HYPERLINK(1)"
+    assert {row["revision"] for row in by_task["odd"]} == {formula}
+    assert {row["subset"] for row in by_task["parts"]} == {"en", "en/x", "de"}
+    whole = [(row["split"], row["subset"], row["query"]) for row in by_task["whole"]]
+    assert whole == [("dev", "default", "q0"), ("dev", "default", "q1")]
+    for each in records:
+        own = {tmp_path / "results" / row["record"] for row in by_task[each.task.key]}
+        assert own == {each.path(tmp_path / "results")}
+
+
+def test_pandas_reads_back_the_types_and_the_texts(records, tmp_path):
+    parquet = pd.read_parquet(records.write_scores(tmp_path / "scores.parquet"))
+    assert (parquet.dtypes["value"], parquet.dtypes["seed"]) == ("float64", "int64")
+    file = records.write_scores(tmp_path / "scores.csv")
+    frame = pd.read_csv(file, keep_default_na=False, dtype={"value": str})
+    assert frame["value"].astype(float).tolist() == parquet["value"].tolist()
+    assert frame["query"].str.removeprefix("'").tolist() == parquet["query"].tolist()
+    options = "all_varchar=true, header=true, delim=',', quote='\"', escape='\"', new_line='\\n'"
+    values = duckdb.sql(f"SELECT value FROM read_csv('{file}', {options})").fetchall()  # noqa: S608
+    assert [float(value) for (value,) in values] == parquet["value"].tolist()
+
+
+def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(records, tmp_path):
+    with pytest.raises(ValueError, match=r"'\.xlsx'.*\.parquet.*\.csv"):
+        Results(records).write_scores(tmp_path / "scores.xlsx")
+    file = tmp_path / "scores.csv"
+    file.write_text("before")
+    next((tmp_path / "results").rglob("whole.*.scores.parquet")).unlink()
+    with pytest.raises(ResultError, match=r"whole\..*scores\.parquet"):
+        Results(records).write_scores(file)
+    assert file.read_text() == "before"
+
+
+def test_no_records_give_an_empty_table(tmp_path):
+    assert rows_of(Results([]).write_scores(tmp_path / "none.parquet")) == []
+    file = Results([]).write_scores(tmp_path / "none.csv")
+    assert file.read_text().replace('"', "").split(",")[-1].strip() == "record"

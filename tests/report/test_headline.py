@@ -7,8 +7,7 @@ import pytest
 from helpers.records import amend, make
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.training.interference import Group, Interference
-from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
+from qwen3nb.analysis.training.interference import Estimate, Gate, Group, Interference
 from qwen3nb.report.headline import (
     Finding,
     findings,

@@ -10,7 +10,7 @@ from nbclient import NotebookClient
 from qwen3nb.utils.progress import TEXT, seconds_between, tqdm
 
 BARS = """
-from qwen3nb.models.encoders.progress import EncodingProgress
+from qwen3nb.models.encoders.base import EncodingProgress
 from qwen3nb.utils.progress import tqdm
 for _ in tqdm(range(3), desc="tasks"):
     pass

@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from helpers import TEXTS
-from helpers.flips import flipped, flips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,49 +86,61 @@ def test_rows_land_where_their_keys_are(tmp_path, step):
     cache = stored(tmp_path / "x")
     some = slice(None, None, -step)
     hits, target = filled(cache, [text_key("unknown"), *KEYS[some]])
-    assert not hits[0]
+    assert hits.tolist() == [False] + [True] * len(KEYS[some])
     assert np.isnan(target[0]).all()
-    assert hits[1:].all()
     assert total_bytes(tmp_path) == SIZE + 128
     np.testing.assert_array_equal(target[1:], ROWS[some])
     np.testing.assert_array_equal(np.load(segment(cache)), ROWS)  # a file like others
-
-
-def test_no_keys_and_another_dimension(tmp_path, caplog):
-    cache = stored(tmp_path / "x")
-    assert cache.fill([], np.empty((0, 64), dtype=np.float32)).shape == (0,)
     assert cache.put({})
+    assert cache.fill([], target[:0]).shape == (0,)
+
+
+def test_dimensions_are_kept_apart(tmp_path):
+    cache = stored(tmp_path / "x")
     shorter = np.empty((300, 32), dtype=np.float32)
     assert not cache.fill(KEYS, shorter).any()
     assert cache.put({KEYS[0]: ROWS[0, :32]})
-    assert cache.fill(KEYS, shorter).sum() == 1
+    assert np.flatnonzero(cache.fill(KEYS, shorter)).tolist() == [0]
     np.testing.assert_array_equal(shorter[0], ROWS[0, :32])
     assert filled(cache)[0].all()
-    assert not caplog.text
 
 
 def truncate(share):
     return lambda file: os.truncate(file, int(file.stat().st_size * share))
 
 
-def swap(file):
-    """Give a segment the content of another model's, with the same keys."""
+def flip(at):
+    def change(file):
+        data = bytearray(file.read_bytes())
+        data[at] ^= 1
+        file.write_bytes(data)
+
+    return change
+
+
+def of_another_model(file):
+    """The only segment of another model's cache, with the same keys."""
     other = EmbeddingCache(file.parent.parent / "other")
     other.put(dict(zip(KEYS, ROWS[::-1], strict=True)))
-    shutil.copy(segment(other).with_suffix(file.suffix), file)
+    return segment(other)
+
+
+def swap(file):
+    shutil.copy(of_another_model(file).with_suffix(file.suffix), file)
 
 
 def add_foreign(file):
     """Add a segment of another model, which would be read before the model's own."""
-    other = EmbeddingCache(file.parent.parent / "other")
-    other.put(dict(zip(KEYS, ROWS[::-1], strict=True)))
-    for each in (segment(other), segment(other).with_suffix(".keys")):
+    other = of_another_model(file)
+    for each in (other, other.with_suffix(".keys")):
         shutil.copy(each, file.parent / f"00000000-0-64{each.suffix}")
 
 
 DAMAGES = {
     "vectors cut to nothing": (".npy", truncate(0), 0),
     "vectors cut within a row": (".npy", truncate(0.999), 299),
+    "a flipped vector": (".npy", flip(128 + 7 * 256 + 100), 299),
+    "a flipped key": (".keys", flip(9 * 36 + 30), 299),
     "keys cut": (".keys", truncate(0.3), 90),
     "vectors missing": (".npy", Path.unlink, 0),
     "keys missing": (".keys", Path.unlink, 0),
@@ -165,42 +176,14 @@ def test_a_damaged_or_foreign_manifest_is_written_again(tmp_path, text):
     assert again.manifest.read_bytes() == good
 
 
-def test_a_flipped_byte_never_gives_a_wrong_vector(tmp_path):
-    stored(tmp_path / "c", about={"label": "x"})
-    for flip in flips(tmp_path / "c", count=300):
-        with flipped(*flip):
-            hits, vectors = filled(EmbeddingCache(tmp_path / "c"))
-            assert hits.sum() >= 299
-            np.testing.assert_array_equal(vectors[hits], ROWS[hits])
-    assert_all_there(tmp_path / "c")
-
-
-def test_a_damaged_vector_is_counted_and_stored_again(tmp_path, caplog):
-    cache = stored(tmp_path / "x")
-    file = segment(cache)
-    for each, at in ((file, 128 + 7 * 256 + 100), (file.with_suffix(".keys"), 9 * 36 + 30)):
-        data = bytearray(each.read_bytes())
-        data[at] ^= 1
-        each.write_bytes(data)
-    assert np.flatnonzero(~filled(cache)[0]).tolist() == [7, 9]
-    assert (verify_cache(list_caches(tmp_path)[0])[0], cache.damaged) == (298, 2)
-    put(cache, (7, 9))
-    assert_all_there(tmp_path / "x")
-    assert caplog.text.count("2 damaged vectors, which will be computed again") == 1
-
-
 COUNT = 60
 FEW = np.random.default_rng(0).standard_normal((COUNT, 3), dtype=np.float32)
 texts = st.lists(st.integers(0, COUNT - 1), max_size=25, unique=True)
+HARMS = ("torn .npy", "torn .keys", "cut .keys", "flip .keys", "flip .npy")
 STEPS = st.lists(
-    st.one_of(
-        *(st.tuples(st.just(what), st.integers(0, 1), texts) for what in ("put", "fill")),
-        *(st.tuples(st.just(what), st.integers(0, 1), st.none()) for what in ("begin", "end")),
-        *(
-            st.tuples(st.just(what), st.integers(0, 9), st.integers(0, 10_000))
-            for what in ("torn .npy", "torn .keys", "cut .keys", "flip .keys", "flip .npy")
-        ),
-    ),
+    st.tuples(st.sampled_from(["put", "fill"]), st.integers(0, 1), texts)
+    | st.tuples(st.sampled_from(["begin", "end"]), st.integers(0, 1), st.none())
+    | st.tuples(st.sampled_from(HARMS), st.integers(0, 9), st.integers(0, 10_000)),
     max_size=25,
 )
 
@@ -287,18 +270,16 @@ def test_who_may_continue_a_segment(tmp_path, monkeypatch):
 def test_a_full_disk_costs_no_run(folder, caplog, monkeypatch):
     """The kernel's own error, in the middle of a row: a file may not grow beyond so many bytes."""
     monkeypatch.setattr("qwen3nb.models.encoders.base._CHUNK", 50)
-    encoder = load_encoder("random:256", show_progress=False)
     texts = [f"text {i}" for i in range(1000)]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, before[1]))
     try:
-        vectors = encoder.encode(texts)
+        vectors = load_encoder("random:256", show_progress=False).encode(texts)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     np.testing.assert_array_equal(vectors, load_encoder("random:256", cache=False).encode(texts))
     assert caplog.text.count("cannot store vectors") == 1
     assert "File too large" in caplog.text
-    # What was stored before is there, and sound.
     again = load_encoder("random:256", show_progress=False)
     np.testing.assert_array_equal(again.encode(texts), vectors)
     assert 400 <= again.stats.cached < 1000
@@ -307,25 +288,21 @@ def test_a_full_disk_costs_no_run(folder, caplog, monkeypatch):
 
 def test_a_read_only_cache_is_still_read(folder, caplog, monkeypatch):
     load_encoder("random", show_progress=False).encode(list(TEXTS))
-    (cache,) = folder.iterdir()
-    for file in cache.iterdir():
-        os.utime(file, (0, 0))
     real = Path.open
 
-    def unwritable(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system")
-
     def read_only(file, mode="r", *rest, **options):
-        return real(file, mode, *rest, **options) if mode in ("r", "rb") else unwritable()
+        if mode not in ("r", "rb"):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(file, mode, *rest, **options)
 
     monkeypatch.setattr(Path, "open", read_only)
-    monkeypatch.setattr("os.utime", unwritable)
+    monkeypatch.setattr("os.utime", lambda *_: read_only(folder, "w"))
+    monkeypatch.setattr(cache_module, "_RECENT", -1.0)
     encoder = load_encoder("random", show_progress=False)
     encoder.encode([*TEXTS, "a new one"])
     encoder.encode(["another new one"])
     assert (encoder.stats.cached, encoder.stats.encoded) == (len(TEXTS), 2)
     assert caplog.text.count("cannot store vectors") == 1
-    assert {file.stat().st_mtime for file in cache.iterdir()} == {0}
 
 
 WRITER = """
@@ -349,21 +326,19 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
     file = tmp_path / "x"
     acknowledged = {}
     for round_ in range(5):
-        pair = [writer(file, f"{name}{round_}") for name in "ab"]
-        lines = [[], []]
-        for process, seen in zip(pair, lines, strict=True):
-            seen += [process.stdout.readline() for _ in range(5)]
+        names = [f"{name}{round_}" for name in "ab"]
+        pair = [(name, writer(file, name)) for name in names]
+        first = [[process.stdout.readline() for _ in range(5)] for _, process in pair]
         time.sleep(0.05 * round_)
-        for process, seen, name in zip(pair, lines, "ab", strict=True):
+        for (name, process), seen in zip(pair, first, strict=True):
             process.kill()
-            seen += process.stdout.read().splitlines()
+            with process.stdout as rest:
+                seen += rest.read().splitlines()
             process.wait()
-            process.stdout.close()
             assert "lost" not in seen
-            for line in seen:
-                if line.strip().isdigit():
-                    # A truncated last line may name an earlier number, which is stored too.
-                    acknowledged[text_key(f"{name}{round_}-{int(line)}")] = int(line)
+            # A truncated last line may name an earlier number, which is stored too.
+            numbers = (int(line) for line in seen if line.strip().isdigit())
+            acknowledged |= {text_key(f"{name}-{number}"): number for number in numbers}
     keys = list(acknowledged)
     vectors = np.empty((len(keys), 64), dtype=np.float32)
     assert EmbeddingCache(file).fill(keys, vectors).all()
@@ -375,16 +350,7 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
     assert len(find_segments(file)) == 2
 
 
-def test_a_query_is_never_served_for_a_passage(folder, monkeypatch):
-    encoder = load_encoder("random", show_progress=False)
-    monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
-    query = encoder.encode("x", role="query")
-    passage = encoder.encode("x", role="passage")
-    assert encoder.stats.cached == 0
-    assert np.abs(query - passage).max() > 1e-3
-
-
-def test_a_second_run_reads_the_cache_of_the_same_model_only(
+def test_a_second_run_reads_the_cache_of_the_same_model_and_prompt_only(
     encoder_folder, folder, caplog, monkeypatch
 ):
     monkeypatch.setattr("qwen3nb.models.encoders.base._LONG", 0.0)
@@ -394,9 +360,10 @@ def test_a_second_run_reads_the_cache_of_the_same_model_only(
         np.testing.assert_array_equal(second.encode([*TEXTS, "new", "new"])[:4], vectors)
     assert (second.stats.texts, second.stats.encoded, second.stats.cached) == (6, 1, 4)
     assert "4 vectors from the cache, 1 computed" in caplog.text
-    other = load_encoder(encoder_folder, pooling="last")
-    other.encode(list(TEXTS))
-    assert other.stats.cached == 0
+    for options in ({"pooling": "last"}, {"prompts": {"query": "query: "}}):
+        other = load_encoder(encoder_folder, **options)
+        other.encode(list(TEXTS), role="query")
+        assert other.stats.cached == 0
     shutil.rmtree(folder)  # in use, which costs no run
     np.testing.assert_array_equal(second.encode(list(TEXTS)), vectors)
     assert second.stats.encoded == 1 + len(TEXTS)
@@ -480,23 +447,22 @@ def test_the_disk_is_not_filled(tmp_path, monkeypatch, caplog):
     assert put(EmbeddingCache(tmp_path / "x"), range(10, 300))  # a small disk keeps a share free
 
 
-def test_commands_take_the_limit(cli, folder, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(cache_module, "parse_size", lambda text: seen.append(text) or 10**9)
+def test_a_command_takes_the_limit(cli, folder, tmp_path, monkeypatch):
+    limits = []
+    monkeypatch.setattr(cache_module, "parse_size", lambda text: limits.append(text) or 10**9)
     texts = tmp_path / "t.jsonl"
     texts.write_text('{"text": "one"}\n')
     command = ["encode", "--model", "random", "--input", texts, "--out", tmp_path / "v.npy"]
     assert cli(*command, "--cache-limit", "1.5GB").exit_code == 0
-    assert seen == ["1500000000"]
+    assert limits == ["1500000000"]
     assert LIMIT not in os.environ
-    wrong = cli(*command, "--cache-limit", "much")
-    assert "expected a size such as 500MB, 50GB or 1.5TB; got 'much'" in wrong.output
+    assert "got 'much'" in cli(*command, "--cache-limit", "much").output
     monkeypatch.undo()
     monkeypatch.setenv(LIMIT, "5 apples")
     with pytest.raises(ValueError, match="QWEN3NB_CACHE_LIMIT: expected a size such as 500MB"):
         EmbeddingCache(tmp_path / "x")
-    for command in (["eval"], ["run", "leaderboard"], ["sweep"], ["quick"]):
-        assert "--cache-limit SIZE" in cli(*command, "--help").output
+    for each in (["eval"], ["run", "leaderboard"], ["sweep"], ["quick"]):
+        assert "--cache-limit SIZE" in cli(*each, "--help").output
 
 
 def test_info_names_the_model_of_each_file(cli, folder):
@@ -510,19 +476,15 @@ def test_info_names_the_model_of_each_file(cli, folder):
     assert "unknown  4 texts" in cli("cache", "info").output
     manifest.write_text("{")
     assert "its description is damaged" in cli("cache", "info").output
-    load_encoder("random:64", show_progress=False).encode(["one more"])
-    assert "random-64  5 texts" in cli("cache", "info").output
 
 
 def test_verify_finds_damaged_vectors_and_prune_removes_their_segments(cli, folder, monkeypatch):
     stored(folder / "good")
-    assert "300 vectors hold; those of 0 models are damaged" in cli("cache", "verify").output
     monkeypatch.setenv(LIMIT, "1MB")  # small segments
     bad = stored(folder / "bad")
     damaged = segment(bad)
     assert put(bad, [0])
-    data = damaged.read_bytes()
-    damaged.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    flip(-1)(damaged)
     done = cli("cache", "verify")
     assert done.exit_code == 1
     assert f"{damaged.name}: 1 vectors fail their checksum" in done.output
@@ -530,8 +492,7 @@ def test_verify_finds_damaged_vectors_and_prune_removes_their_segments(cli, fold
     assert "1 models" in cli("cache", "prune", "--damaged").output
     assert not list(damaged.parent.glob(f"{damaged.stem}.*"))
     assert len(bad) == 1
-    assert cli("cache", "verify").exit_code == 0
-    assert "0 models" in cli("cache", "prune", "--damaged").output
+    assert "301 vectors hold; those of 0 models are damaged" in cli("cache", "verify").output
 
 
 def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):
@@ -542,27 +503,23 @@ def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):
     assert "2 models" in done
     assert "nothing was removed" in done
     assert "0 models" in cli("cache", "prune", "--older-than", 1).output
+    for wrong in ([], ["--all", "--damaged"]):
+        assert "expected --all, or one or more" in cli("cache", "prune", *wrong).output
     assert sorted(folder.rglob("*")) == everything
     assert "random-32" in cli("cache", "prune", "--model", "random-32").output
     (left,) = list_caches()
     assert (left.label, list(folder.iterdir())) == ("random-64", [left.path])
-    for wrong in ([], ["--all", "--damaged"]):
-        done = cli("cache", "prune", *wrong)
-        assert done.exit_code == 1
-        assert "expected --all, or one or more of --older-than" in done.output
     unused(EmbeddingCache(left.path), days=3)
     (left,) = list_caches()
     assert (to_prune([left], older_than=2), to_prune([left], older_than=4)) == ([left], [])
     assert prune([left]) == left.bytes
     assert not list(folder.iterdir())
-    assert verify_cache(left) == (0, [])
 
 
 def test_prune_to_a_size(cli, folder):
     stored(folder / "x")
     stored(folder / "y", about={"label": "mine"})
     assert "0 B freed" in cli("cache", "prune", "--to", "1GB").output
-    for other in (["--all"], ["--dry-run"], ["--model", "mine"]):
-        assert "give no other option" in cli("cache", "prune", "--to", "1GB", *other).output
+    assert "give no other option" in cli("cache", "prune", "--to", "1GB", "--all").output
     assert "kB freed" in cli("cache", "prune", "--to", "0B").output
     assert not list(folder.iterdir())

@@ -1,24 +1,24 @@
 """Texts to vectors on disk: one file, or parts that are equal to it; resumed, refused by name."""
 
+import io
 import json
+import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers import TEXTS
 from helpers.fault_injection import tree
 from helpers.flips import flipped, flips, refusal
 
-from qwen3nb.cli.main import main
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file as module
 from qwen3nb.vectors.encode_file import (
-    block_size,
     cut_texts,
     encode_blocks,
     encode_shards,
@@ -40,11 +40,6 @@ def small_batches(monkeypatch):
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
 def source(tmp_path):
     file = tmp_path / "texts.jsonl"
     lines = [json.dumps({"text": text}, ensure_ascii=False) for text in LINES]
@@ -62,16 +57,15 @@ def vectors_of(folder):
     return np.concatenate(list(shard_blocks(folder, 5)))
 
 
-def test_a_block_is_bounded_by_its_vectors_and_its_texts():
-    assert [block_size(d) for d in (1, 384, 4096, 1 << 30)] == [32_768, 21_845, 2_048, 1]
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
 
 
-def test_an_error_says_in_which_block():
-    encoder = random_encoder()
-    with pytest.raises(EncoderError, match="^counting from text 10: text 2 is not valid Unicode"):
-        list(encode_blocks(encoder, [*LINES[:12], "\ud800"], size=10))
-    with pytest.raises(EncoderError, match="^random-8: text 2 is not valid Unicode|^text 2"):
-        list(encode_blocks(encoder, [*LINES[:2], "\ud800"], size=10))
+@pytest.mark.parametrize(("at", "message"), [(12, "^counting from text 10: text 2"), (2, "text 2")])
+def test_an_error_says_in_which_block(at, message):
+    with pytest.raises(EncoderError, match=f"{message} is not valid Unicode"):
+        list(encode_blocks(random_encoder(), [*LINES[:at], "\ud800"], size=10))
 
 
 def test_a_file_of_vectors_is_what_encode_gives(tmp_path, own_cache):
@@ -113,70 +107,70 @@ def test_a_disk_that_fills_leaves_the_old_file(tmp_path, monkeypatch):
     assert [path.read_bytes() for path in tmp_path.glob("*v.npy*")] == [b"old"]
 
 
-def command(source, output, *options, model="random"):
-    words = ("encode", "--model", model, "--input", source, "--out", output, *options)
-    return CliRunner().invoke(main, [str(each) for each in words])
+@pytest.fixture
+def encode(cli, tmp_path):
+    """Encode ``t.jsonl`` to ``v.npy``."""
+    return lambda *options, model="random", source="t.jsonl", output="v.npy": cli(
+        *("encode", "--model", model, "--input", tmp_path / source),
+        *("--out", tmp_path / output, *options),
+    )
 
 
-def test_encode_from_the_command_line(tmp_path, own_cache, encoder_folder):
-    source, output = tmp_path / "t.jsonl", tmp_path / "v.npy"
-    source.write_text("".join(json.dumps({"text": t, "id": 1}) + "\n" for t in TEXTS))
-    done = command(source, output, "--pooling", "last", "--role", "query", model=encoder_folder)
-    assert done.exit_code == 0, done.output
-    assert "4 x 32 float32; 0 distinct texts from the cache, 4 computed" in done.output
+def test_encode_from_the_command_line(tmp_path, own_cache, encoder_folder, encode):
+    output = tmp_path / "v.npy"
+    lines = "".join(json.dumps({"text": text, "id": 1}) + "\n" for text in TEXTS)
+    (tmp_path / "t.jsonl").write_text(lines)
+    last = ("--pooling", "last")
+    done = encode(*last, "--role", "query", model=encoder_folder).output
+    assert "4 x 32 float32; 0 distinct texts from the cache, 4 computed" in done
     expected = load_encoder(encoder_folder, pooling="last", cache=False).encode(list(TEXTS))
     np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
-    again = command(source, output, "--pooling", "last", model=encoder_folder)
-    assert "4 distinct texts from the cache, 0 computed" in again.output
-    fresh = command(source, output, "--pooling", "last", "--no-cache", model=encoder_folder)
-    assert "0 distinct" in fresh.output
+    again = encode(*last, model=encoder_folder).output
+    assert "4 distinct texts from the cache, 0 computed" in again
+    assert "0 distinct" in encode(*last, "--no-cache", model=encoder_folder).output
 
 
-LINES_REFUSED = [
-    (b'{"text": 3}', "valid string"),
-    (b'{"txt": "a"}', "Field required"),
-    (b'["a"]', "an object"),
-    (b'{"text": "a', "Invalid JSON"),
-    (b"", "Invalid JSON"),
-    (b'{"text": "\xff"}', "Invalid JSON"),
-    (b'{"text": "\\ud800"}', "hex escape"),
-    (b"[" * 100_000, "Invalid JSON"),
+REFUSED = [
+    *(
+        (b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n', {}, f"t.jsonl:2: .*{message}")
+        for line, message in (
+            (b'{"text": 3}', "valid string"),
+            (b'{"txt": "a"}', "Field required"),
+            (b'["a"]', "an object"),
+            (b"", "Invalid JSON"),
+            (b'{"text": "\xff"}', "Invalid JSON"),
+            (b'{"text": "\\ud800"}', "hex escape"),
+            (b"[" * 100_000, "Invalid JSON"),
+        )
+    ),
+    (b"", {}, "is empty"),
+    (b"", {"source": "no.jsonl"}, "no such file"),
+    (b"", {"output": "no/v.npy"}, "no such folder to write to"),
+    (b"", {"output": "v.txt"}, "expected the name of a .npy file"),
 ]
 
 
-def test_an_invalid_line_is_refused_with_its_number(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("content", "files", "message"), REFUSED)
+def test_input_and_output_are_checked_before_a_model_is_loaded(
+    tmp_path, monkeypatch, encode, content, files, message
+):
     monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
-    source = tmp_path / "t.jsonl"
-    for line, message in LINES_REFUSED:
-        source.write_bytes(b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n')
-        done = command(source, tmp_path / "v.npy")
-        assert done.exit_code == 1
-        assert "t.jsonl:2: " in done.output
-        assert message in done.output
+    (tmp_path / "t.jsonl").write_bytes(content)
+    done = encode(**files)
+    assert done.exit_code == 1
+    assert re.search(message, done.output)
     assert not (tmp_path / "v.npy").exists()
 
 
-PATHS = [
-    ("t.jsonl", "v.npy", "is empty"),
-    ("no.jsonl", "v.npy", "no such file"),
-    ("t.jsonl", "no/v.npy", "no such folder to write to"),
-    ("t.jsonl", "v.txt", "expected the name of a .npy file"),
-]
-
-
-def test_paths_are_checked_before_anything_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
-    (tmp_path / "t.jsonl").write_text("")
-    for source, output, message in PATHS:
-        done = command(tmp_path / source, tmp_path / output)
-        assert done.exit_code == 1
-        assert message in done.output
-
-
 @pytest.mark.parametrize("shards", [1, 2, 5, 12, 40])
-def test_the_parts_are_what_one_file_holds(tmp_path, source, shards):
-    encode_to_file(random_encoder(), read_texts(source), tmp_path / "v.npy", role="query")
-    done = encode_shards(random_encoder(), source, tmp_path / "v", shards=shards, role="query")
+def test_the_parts_are_what_one_file_holds(tmp_path, source, shards, request):
+    """Of Qwen3, too, whose last bits depend on a text's neighbours."""
+    encoder = random_encoder()
+    if shards == 5:
+        folder = request.getfixturevalue("encoder_folder")
+        encoder = load_encoder(folder, cache=False, show_progress=False)
+    encode_to_file(encoder, read_texts(source), tmp_path / "v.npy", role="query")
+    done = encode_shards(encoder, source, tmp_path / "v", shards=shards, role="query")
     parts = done.vectors.shards
     assert done.kept == 0
     assert len(parts) == min(shards, 12)
@@ -185,20 +179,6 @@ def test_the_parts_are_what_one_file_holds(tmp_path, source, shards):
     np.testing.assert_array_equal(vectors_of(done.folder), np.load(tmp_path / "v.npy"))
     assert damaged_shards(done.folder) == []
     assert not list(done.folder.glob(".*"))
-
-
-def test_the_parts_of_a_model_whose_batches_round_are_too(tmp_path, source, encoder_folder):
-    """Qwen3's last bits depend on a text's neighbours, which are the same in the same part."""
-    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
-    encode_to_file(encoder, read_texts(source), tmp_path / "v.npy")
-    encode_shards(encoder, source, tmp_path / "v", shards=3)
-    np.testing.assert_array_equal(vectors_of(tmp_path / "v"), np.load(tmp_path / "v.npy"))
-
-
-def test_without_a_number_a_part_has_many_texts(tmp_path, source, monkeypatch):
-    monkeypatch.setattr(module, "TEXTS_PER_SHARD", 10)
-    counts = [len(cut_texts(source, tmp_path, shards=None, at_least=n)[1]) for n in (1, 8)]
-    assert counts == [3, 8]
 
 
 def test_a_search_of_the_folder_is_one_of_the_file(folder):
@@ -223,10 +203,9 @@ def test_what_is_there_is_kept_and_the_rest_encoded(source, folder):
     assert not list(folder.glob(".*"))
 
 
-OUTSIDE = ["../x/y.npy", "..", "/x/y.npy", "a/b.npy", ".y.npy", "y", "", "y.npy/..", "a\\b.npy"]
-
-
-@pytest.mark.parametrize("name", [*OUTSIDE, "plan.json", "y.npy\n", None, 3])
+@pytest.mark.parametrize(
+    "name", ["../x/y.npy", "/x/y.npy", "a/b.npy", ".y.npy", "y", "a\\b.npy", "y.npy\n", None]
+)
 @pytest.mark.parametrize("manifest", ["plan.json", "manifest.json"])
 def test_a_part_has_a_plain_name_in_the_folder(tmp_path, source, folder, manifest, name):
     """A path in a plan would be renamed and written to; one in a manifest, read."""
@@ -234,10 +213,10 @@ def test_a_part_has_a_plain_name_in_the_folder(tmp_path, source, folder, manifes
     (tmp_path / "x" / "y.npy").write_text("of somebody else")
     if manifest == "plan.json":
         (folder / "manifest.json").unlink()
-    value = json.loads((folder / manifest).read_text())
-    value["shards"][1]["file"] = name
-    fields = {key: each for key, each in value.items() if key != "check"}
-    (folder / manifest).write_text(json.dumps(fields | {"check": sha256_json(fields)}))
+    fields = json.loads((folder / manifest).read_text())
+    del fields["check"]
+    fields["shards"][1]["file"] = name
+    (folder / manifest).write_text(json.dumps({**fields, "check": sha256_json(fields)}))
     before = tree(tmp_path)
     with pytest.raises(ValueError, match=rf"{manifest}: shards.1.file.*expected"):
         search(np.ones((1, 8)), folder, k=1)
@@ -247,17 +226,27 @@ def test_a_part_has_a_plain_name_in_the_folder(tmp_path, source, folder, manifes
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated", "longer", "shape", "header"])
+def saved(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda good: good[:-1],
+        lambda good: good + b"x",
+        lambda good: b"x" + good[1:],
+        lambda good: saved(np.zeros((2, 8), dtype=np.float32)),
+        None,
+    ],
+    ids=["truncated", "longer", "header", "shape", "missing"],
+)
 def test_a_part_that_is_not_whole_is_refused_by_name_and_made_again(source, folder, damage):
     file = folder / "part-000002.npy"
     good = file.read_bytes()
-    if damage == "missing":
-        file.unlink()
-    elif damage == "shape":
-        np.save(file, np.zeros((2, 8), dtype=np.float32))
-    else:
-        bad = {"truncated": good[:-1], "longer": good + b"x", "header": b"x" + good[1:]}
-        file.write_bytes(bad[damage])
+    file.write_bytes(damage(good)) if damage else file.unlink()
     for read in (read_manifest, damaged_shards, lambda each: search(np.ones((1, 8)), each, k=1)):
         with pytest.raises(ValueError, match=r"part-000002\.npy"):
             read(folder)
@@ -298,22 +287,15 @@ def test_texts_that_change_after_the_plan_are_refused(tmp_path, source, monkeypa
 
 def test_many_writers_make_each_part_once(tmp_path, source):
     """All find no part, encode it under names of their own, and the first to finish stays."""
-    start, errors = threading.Barrier(4), []
+    start = threading.Barrier(4)
 
-    def write():
+    def write(_):
         encoder = random_encoder()
         start.wait()
-        try:
-            encode_shards(encoder, source, tmp_path / "v", shards=6)
-        except ValueError as error:
-            errors.append(error)
+        encode_shards(encoder, source, tmp_path / "v", shards=6)
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert errors == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
     assert damaged_shards(tmp_path / "v") == []
     np.testing.assert_array_equal(vectors_of(tmp_path / "v"), random_encoder().encode(LINES))
     assert len(list((tmp_path / "v").iterdir())) == 6 + 2
@@ -329,22 +311,23 @@ def test_a_late_writer_leaves_the_part_that_is_there(folder):
     assert damaged_shards(folder) == []
 
 
-def test_a_folder_of_other_things_is_left_alone(tmp_path, source):
-    for name, message in (
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("texts.jsonl", "expected the name of a folder"),
         ("v.npy", "expected the name of a folder"),
         ("no/v", "no such folder to write to"),
         (".", "holds files but no plan"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            encode_shards(random_encoder(), source, tmp_path / name, shards=2)
+    ],
+)
+def test_a_folder_of_other_things_is_left_alone(tmp_path, source, name, message):
+    with pytest.raises(ValueError, match=message):
+        encode_shards(random_encoder(), source, tmp_path / name, shards=2)
     with pytest.raises(ValueError, match=r"folder with a manifest\.json"):
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "fields", [[], {"schema": 2}, {"schema": 1}, {"schema": 1, "source": 3}, {"check": "x"}]
-)
+@pytest.mark.parametrize("fields", [[], {"schema": 2}, {"schema": 1, "source": 3}, {"check": "x"}])
 def test_a_foreign_manifest_is_refused_by_name(tmp_path, fields):
     signed = {"check": sha256_json(fields), **fields} if isinstance(fields, dict) else fields
     (tmp_path / "manifest.json").write_text(json.dumps(signed))
@@ -373,6 +356,7 @@ def test_a_flipped_byte_is_refused_and_encoded_again(source, folder):
             assert damaged_shards(folder) == [name]
         encode_shards(random_encoder(), source, folder)
         assert file.read_bytes() == good
-    (folder / "plan.json").write_bytes((folder / "plan.json").read_bytes().replace(b"8", b"9", 1))
+    plan = folder / "plan.json"
+    plan.write_bytes(plan.read_bytes().replace(b"8", b"9", 1))
     with pytest.raises(ValueError, match=r"plan\.json: changed since it was written"):
         encode_shards(random_encoder(), source, folder)

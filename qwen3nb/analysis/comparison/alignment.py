@@ -99,31 +99,30 @@ def by_part(results: Iterable[Result]) -> list[Result]:
     Queries are paired within one subset and split only. The key of a part is that of a task
     restricted to it: ``STS17-en-en``, or ``PoemSentiment-test``.
     """
-    return [each for result in results for each in _parts(result) or [result]]
-
-
-def _parts(result: Result) -> list[Result]:
-    subsets = len({part.subset for part in result.parts}) > 1
-    splits = len({part.split for part in result.parts}) > 1
-    splits |= result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
-    parts = []
-    for part in result.parts:
-        prefix = f"{part.split}/{part.subset}/"
-        columns = {
-            column: {q.removeprefix(prefix): v for q, v in values.items() if q.startswith(prefix)}
-            for column, values in result.per_query.items()
-        }
-        task = replace(
-            result.task,
-            selection="-".join([part.subset] * subsets + [part.split] * splits),
-            splits=(part.split,),
-            subsets=(part.subset,),
-            languages=part.languages,
-            mteb=None,
-        )
-        metrics = {result.task.main_metric: part.score}
-        parts.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
-    return parts
+    records = []
+    for result in results:
+        subsets = len({part.subset for part in result.parts}) > 1
+        splits = len({part.split for part in result.parts}) > 1
+        splits |= result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
+        for part in result.parts:
+            start = f"{part.split}/{part.subset}/"
+            columns = {
+                column: {q.removeprefix(start): v for q, v in values.items() if q.startswith(start)}
+                for column, values in result.per_query.items()
+            }
+            task = replace(
+                result.task,
+                selection="-".join([part.subset] * subsets + [part.split] * splits),
+                splits=(part.split,),
+                subsets=(part.subset,),
+                languages=part.languages,
+                mteb=None,
+            )
+            metrics = {result.task.main_metric: part.score}
+            records.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
+        if not result.parts:
+            records.append(result)
+    return records
 
 
 def comparable(one: Result, other: Result) -> bool:

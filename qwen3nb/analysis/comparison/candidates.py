@@ -8,11 +8,21 @@ model in use; without one, it stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import score_columns, system_names
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    TaskComparison,
+    paired_differences,
+)
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
+from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.utils.format import interval_text, p_value_text
@@ -219,3 +229,68 @@ def _custom_data(result: Result) -> str:
     """Return the name of a record's custom data set without its prefix; empty for other data."""
     dataset = result.task.dataset or ""
     return dataset.removeprefix(CUSTOM_DATA) if dataset.startswith(CUSTOM_DATA) else ""
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """One run."""
+
+    label: str  # of the model
+    finished: str  # time, ISO 8601
+    identity: str  # of the model's weights and settings
+    revision: str  # of the data
+    # over queries; ``interval`` is its widened or Student's interval, or None for a single query
+    mean: float
+    interval: Interval | None
+    n: int
+    # mean paired difference from the previous run; None for the first run and where the data
+    # changed
+    change: float | None = None
+    change_interval: Interval | None = None  # of the change
+    p_value: float | None = None  # paired permutation test, Holm-corrected over all changes
+
+
+def trend(
+    results: Iterable[Result], *, metric: str, n_resamples: int = DRAWS, seed: int
+) -> tuple[TrendPoint, ...]:
+    """Successive runs of models, ordered by label and time; labels with one run are left out.
+
+    A run is a record; consecutive ones on the same revision of the data are compared by query.
+    """
+    runs: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda each: each.finished):
+        if metric in result.per_query:
+            runs.setdefault(result.model.label, []).append(result)
+    points = []
+    for records in runs.values():
+        if len(records) > 1:
+            for before, result in zip([None, *records], records, strict=False):
+                points.append(_point(before, result, metric, n_resamples, seed))
+    values = iter(adjust([p.p_value for p in points if p.p_value is not None]))
+    return tuple(p if p.p_value is None else replace(p, p_value=next(values)) for p in points)
+
+
+def _point(before: Result | None, result: Result, metric: str, draws: int, seed: int) -> TrendPoint:
+    """A run, and its paired difference from the one before, if both ran on the same data."""
+    scores = result.per_query[metric]
+    values = np.array([scores[query] for query in sorted(scores)])
+    point = TrendPoint(
+        label=result.model.label,
+        finished=result.finished,
+        identity=result.model.identity,
+        revision=str(result.task.revision),
+        mean=float(values.mean()),
+        interval=mean_interval(values, level=LEVEL)[1],
+        n=len(values),
+    )
+    if before is None:
+        return point
+    names, task = system_names([result, before]), before.task
+    columns, _ = score_columns(task.key, [result, before], names, metric, str(task.revision))
+    if len(columns) < 2 or not shared_queries([each.queries for each in columns.values()]):
+        return point
+    matrix = join(columns, task=task.key, metric=metric)
+    (each,) = paired_differences(matrix, draws=draws, seed=seed)
+    return replace(
+        point, change=each.difference, change_interval=each.interval, p_value=each.p_value
+    )

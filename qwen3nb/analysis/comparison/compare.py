@@ -118,11 +118,9 @@ class Comparison:
                 return each
         return None
 
-    def difference(
-        self, first: str, second: str, *, task: str, metric: str = ""
-    ) -> PairedDifference | None:
+    def difference(self, first: str, second: str, *, task: str) -> PairedDifference | None:
         """First − second, by name or label, on one task; None if they cannot be paired."""
-        compared = self.on(task, metric)
+        compared = self.on(task)
         first, second = (self.labels.get(name, name) for name in (first, second))
         return None if compared is None else compared.difference(first, second)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qwen3nb.analysis.comparison.by_category import Reversal
-from qwen3nb.analysis.comparison.differences import significant
+from qwen3nb.analysis.comparison.differences import ALPHA, significant
 from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
@@ -68,7 +68,6 @@ def rank_systems(
     matrices: Sequence[ScoreMatrix],
     *,
     n_resamples: int = DRAWS,
-    alpha: float = 0.05,
     seed: int,
     weights: Sequence[float] = (),
     name: str = "",
@@ -80,7 +79,6 @@ def rank_systems(
     Args:
         matrices: one per task.
         n_resamples: number of sign flips, more where so many pairs need them.
-        alpha: family-wise level of the tests behind groups and rank intervals.
         seed: of the sign flips.
         weights: one per task; they are scaled to add up to 1.
         name: what the tasks are.
@@ -97,14 +95,14 @@ def rank_systems(
     means = shares @ np.array(each)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    draws = enough_draws(len(pairs), draws=n_resamples, alpha=alpha)
+    draws = enough_draws(len(pairs), draws=n_resamples)
     p_values = adjust(mean_p_values(columns, seeds, shares, n_resamples=draws))
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
     for (i, j), p in zip(pairs, p_values, strict=True):
-        if p < alpha:  # an interval takes longer than its test
+        if p < ALPHA:  # an interval takes longer than its test
             parts = [column[:, i] - column[:, j] for column in columns]
             ends = over_tasks(parts, shares, paired=True)
-            differ[i, j] = differ[j, i] = significant(p, ends, alpha=alpha)
+            differ[i, j] = differ[j, i] = significant(p, ends)
     groups = tie_groups(order, differ)
     better = differ & (means[:, None] > means)
     standings = [
@@ -122,7 +120,7 @@ def rank_systems(
         standings=tuple(standings),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),
-        alpha=alpha,
+        alpha=ALPHA,
         left_out=tuple(left_out),
         queries=tuple(len(matrix.queries) for matrix in matrices),
         name=name,

@@ -7,7 +7,7 @@ a look at any id.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from qwen3nb.metrics.intervals import Array
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_SHOWN = 5  # ids of queries in a note
 Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
 
@@ -114,7 +115,8 @@ class ScoreMatrix:
     def notes(self) -> tuple[str, ...]:
         """One line per system with unpaired queries."""
         return tuple(
-            f"{self.task}: {len(ids)} queries of {system} do not pair ({_some(ids)})"
+            f"{self.task}: {len(ids)} queries of {system} do not pair ({', '.join(ids[:_SHOWN])}"
+            + (f" and {len(ids) - _SHOWN} more)" if len(ids) > _SHOWN else ")")
             for system, ids in self.unpaired.items()
             if ids
         )
@@ -142,7 +144,10 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
     if len(bad := np.argwhere(~np.isfinite(scores))):
         system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
         raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
-    unpaired = {system: _without(each.queries, queries) for system, each in systems.items()}
+    unpaired = {
+        system: () if each.queries == queries else tuple(sorted({*each.queries} - {*queries}))
+        for system, each in systems.items()
+    }
     return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
 
 
@@ -152,12 +157,3 @@ def shared_queries(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     if all(queries == first for queries in others):
         return first
     return tuple(sorted(set(first).intersection(*others)))
-
-
-def _without(queries: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
-    return () if queries == shared else tuple(sorted({*queries} - {*shared}))
-
-
-def _some(ids: Sequence[str], *, shown: int = 5) -> str:
-    rest = len(ids) - shown
-    return ", ".join(ids[:shown]) + (f" and {rest} more" if rest > 0 else "")

@@ -6,8 +6,8 @@ record of an adapter states all three (``config.training``: configuration, seed,
 other label, an extracted model stores the folder of its checkpoint, which names the training and
 the step. An average of checkpoints has no step.
 
-A training that started from a checkpoint of another one has that checkpoint as its step 0, if its
-``training.json`` says so.
+A training that started from a checkpoint of another one has that checkpoint as its step 0, if the
+``training.json`` beside its checkpoints names it as ``start``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import common_revision
@@ -29,10 +31,11 @@ from qwen3nb.analysis.training.learning_curve import (
     curve,
     gain,
 )
-from qwen3nb.analysis.training.origins import checkpoint_of, starting_record, training_folder
 from qwen3nb.checkpoints.checkpoint import step_of
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
+from qwen3nb.utils.atomic_files import read_json
 
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
 _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
@@ -186,3 +189,48 @@ def training_summaries(
         replace(each, gain=replace(each.gain, p_value=p))
         for each, p in zip(uncorrected, corrected, strict=True)
     )
+
+
+def checkpoint_of(result: Result) -> Path | None:
+    """Folder of the checkpoint that the record's model was extracted from, if that is known."""
+    spec = result.model.spec
+    provenance = read_provenance(paths.root() / spec) if spec else None
+    folder = ((provenance or {}).get("source") or {}).get("folder")
+    return paths.root() / folder if folder else None
+
+
+def training_folder(results: Iterable[Result]) -> Path | None:
+    """Folder of the training that the records' models are checkpoints of, if that is known."""
+    checkpoints = map(checkpoint_of, results)
+    return next((each.parent for each in checkpoints if each is not None), None)
+
+
+def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
+    """The record of the checkpoint that the training in a folder started from, or None."""
+    start = _about(training).get("start")
+    if start is None:
+        return None
+    bases = (paths.root(), training, training.parent)
+    folder = next((base / start for base in bases if (base / start).is_dir()), None)
+    if folder is None:
+        return None
+    for result in results:
+        own = paths.root() / result.model.spec if result.model.spec else None
+        if folder.resolve() in {each.resolve() for each in (own, checkpoint_of(result)) if each}:
+            return result
+    return None
+
+
+def objective_of(training: Path) -> str:
+    """What a training did, and the checkpoint it started from, if its folder says so."""
+    about = _about(training)
+    start = f"started from {about['start']}" if "start" in about else ""
+    return ", ".join(filter(None, (about.get("objective", ""), start)))
+
+
+def _about(training: Path) -> dict[str, str]:
+    """The texts in the training's own description of itself."""
+    file = training / "training.json"
+    value: Any = read_json(file) if file.is_file() else {}
+    pairs = value.items() if isinstance(value, dict) else ()
+    return {name: text for name, text in pairs if isinstance(text, str) and text}

@@ -8,33 +8,284 @@ A joint run is paired with the specialists of its seed that agree with it in the
 otherwise a difference in rank, base, data or steps would be mistaken for interference. What cannot
 be compared is reported with the reason.
 
-The kill gate decides whether there is enough interference to be worth treating: PASS at 2 % or
-more, FAIL below 1 %, MARGINAL in between. There are two verdicts: by evidence, which is
-INCONCLUSIVE if the interval over seeds and queries crosses a threshold or there is one seed, and
-by point estimate. Evidence decides unless the point is asked for.
+The kill gate decides whether there is enough interference to be worth treating. There are two
+verdicts: by evidence, which is INCONCLUSIVE if the interval over seeds and queries crosses a
+threshold or there is one seed, and by point estimate. Evidence decides unless the point is asked
+for.
+
+`configuration_differences` tests any two configurations by the runs of the seeds that both have.
+With scores per query, each query's difference is averaged over the seeds, and the signs of these
+averages are flipped: the test is over queries, for these trainings. Without them only the seeds
+are left, and the test is the paired t-test of their differences.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
+from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.stats.resampling import LEVEL
-from qwen3nb.analysis.stats.score_matrix import join
-from qwen3nb.analysis.training.tir_estimate import (
-    EXIT_CODES,
-    DataSetScores,
-    Estimate,
-    Gate,
-    Measured,
-    estimate,
-    mean_estimate,
-)
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.paired_tests import t_test
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
+from qwen3nb.analysis.training.seed_variance import crossed_interval, query_error
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
+
+Queries = tuple[str, ...]  # their ids
+
+# 1 and 2 are reserved for errors and wrong usage.
+EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
+_MOST_SEEDS = 100
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The kill gate's thresholds, as shares."""
+
+    pass_at: float = 0.02  # PASS at this TIR or more: the interference is worth treating
+    fail_below: float = 0.01  # FAIL below this TIR: it is not
+
+    def __post_init__(self) -> None:
+        if not self.fail_below <= self.pass_at:
+            raise ValueError(
+                f"expected fail_below <= pass_at; got {self.fail_below} and {self.pass_at}"
+            )
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        high, low = 100 * self.pass_at, 100 * self.fail_below
+        return (
+            f"Kill gate, on the mean TIR over seeds of each task, and on the mean of the tasks: "
+            f"PASS at {high:g} % or more (joint training interferes: continue), FAIL below "
+            f"{low:g} % (it does not: stop), MARGINAL in between. By evidence, there must be two "
+            f"or more seeds and the whole interval must lie in one range, else INCONCLUSIVE."
+        )
+
+    def verdict(self, tir: float | None) -> str:
+        """Verdict by point estimate."""
+        if tir is None:
+            return "NO RESULT"
+        if tir >= self.pass_at:
+            return "PASS"
+        return "FAIL" if tir < self.fail_below else "MARGINAL"
+
+    def evidence(self, tir: float | None, interval: Interval | None) -> str:
+        """Verdict by evidence: that of both ends of the interval, if they agree."""
+        if tir is None:
+            return "NO RESULT"
+        verdicts = {self.verdict(end) for end in interval or ()}
+        return verdicts.pop() if len(verdicts) == 1 else "INCONCLUSIVE"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of the TIR."""
+
+    name: str  # of the task, of the task and data set, or ``overall``
+    seeds: tuple[int | None, ...]  # of the pairs compared
+    tirs: tuple[float | None, ...]  # TIR per seed; None if the specialist scores 0
+    deltas: tuple[float, ...]  # specialist - joint, per seed
+    tir: float | None  # mean over the seeds with a TIR
+    std: float | None = None  # sample standard deviation over them (ddof = 1), of two or more
+    delta: float | None = None  # mean of the deltas; ``delta_std`` is their standard deviation
+    delta_std: float | None = None
+    interval: Interval | None = None  # of the mean TIR over seeds and queries, or None
+    seed_interval: Interval | None = None  # Student's interval over two or more seeds alone
+    method: str = ""  # what the interval is over, or why there is none
+    by_point: str = ""  # verdict by point estimate; ``by_evidence`` by the interval
+    by_evidence: str = ""
+    notes: tuple[str, ...] = ()  # caveats
+    # score of the specialist per seed; ``joints``: of the joint model. Empty for a mean of tasks
+    specialists: tuple[float, ...] = ()
+    joints: tuple[float, ...] = ()
+
+    def verdict(self, by: str) -> str:
+        """The verdict, ``by`` ``point`` or ``evidence``."""
+        by_point = one_of("kind of verdict", by, ("point", "evidence")) == "point"
+        return self.by_point if by_point else self.by_evidence
+
+
+class DataSetScores(NamedTuple):
+    """Scores of the S specialists and of their joint runs on one data set."""
+
+    values: Array  # (2, S)
+    by_query: tuple[Queries, Array] | None = None  # ids, and scores (n, 2, S), if there are any
+
+
+class Measured(NamedTuple):
+    """An estimate and the error of its queries."""
+
+    estimate: Estimate
+    moved: Mapping[Queries, Array] | None  # by the queries (n,) of each set; None if unknown
+    problem: str = ""  # why there can be no interval, or empty
+
+
+def estimate(
+    name: str, seeds: Sequence[int | None], datasets: Sequence[DataSetScores], *, gate: Gate
+) -> Measured:
+    """Estimate the TIR of the mean over data sets, of pairs of these seeds."""
+    values = np.mean([each.values for each in datasets], axis=0)
+    specialist, joint = values
+    has = specialist > 0
+    tirs = (specialist - joint)[has] / specialist[has]
+    notes = [
+        f"the specialist of seed {each} scores 0, so its TIR is undefined"
+        for each, fine in zip(seeds, has, strict=True)
+        if not fine
+    ]
+    by_query = [each.by_query for each in datasets if each.by_query is not None]
+    moved, problem = None, ""
+    if len(by_query) < len(datasets):
+        notes.append("no scores per query: the interval is over seeds only")
+    elif has.any():
+        kept = [(queries, scores[:, :, has]) for queries, scores in by_query]
+        moved, problem = _moved(values[:, has], kept)
+    per_seed = iter(tirs)
+    one = Estimate(
+        name,
+        tuple(seeds),
+        tuple(float(next(per_seed)) if fine else None for fine in has),
+        tuple(map(float, specialist - joint)),
+        float(tirs.mean()) if len(tirs) else None,
+        notes=tuple(notes),
+        specialists=tuple(map(float, specialist)),
+        joints=tuple(map(float, joint)),
+    )
+    return Measured(_concluded(one, moved, problem, gate), moved, problem)
+
+
+def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: Gate) -> Estimate:
+    """Mean TIR of the tasks; per seed, for the seeds that all tasks have.
+
+    Tasks that are left out are reported, and the verdict by evidence is then INCONCLUSIVE.
+    """
+    notes = [f"without {name}, which has no pair" for name in left_out]
+    given = [each for each in tasks if each.estimate.tir is not None]
+    lacking = [each.estimate.name for each in tasks if each.estimate.tir is None]
+    notes += [f"without {name}, which has no TIR" for name in lacking]
+    tables = [
+        {
+            seed: (tir, delta)
+            for seed, tir, delta in zip(e.seeds, e.tirs, e.deltas, strict=True)
+            if tir is not None
+        }
+        for e in (each.estimate for each in given)
+    ]
+    seeds = tuple(s for s in next(iter(tables), {}) if all(s in table for table in tables))
+    means = [np.mean([table[seed] for table in tables], axis=0) for seed in seeds]
+    moved = [each.moved for each in given if each.moved is not None]
+    complete = bool(given) and len(moved) == len(given)
+    problem = next((each.problem for each in given if each.problem), "")
+    if given and not complete and not problem:
+        notes.append("a task has no scores per query: the interval is over seeds only")
+    one = Estimate(
+        "overall",
+        seeds,
+        tuple(float(tir) for tir, _ in means),
+        tuple(float(delta) for _, delta in means),
+        float(np.mean([each.estimate.tir for each in given])) if given else None,
+        notes=tuple(notes),
+    )
+    parts = [(key, part / len(moved)) for each in moved for key, part in each.items()]
+    partial = len(given) < len(tasks) + len(left_out)
+    return _concluded(one, _sums(parts) if complete else None, problem, gate, partial=partial)
+
+
+def seeds_needed(each: Estimate, gate: Gate) -> int | None:
+    """Number of seeds at which Student's interval would lie in the range of the point estimate.
+
+    Assumes that more seeds leave mean and standard deviation as they are, so with few seeds it is
+    a rough guide. None without a standard deviation, and for more than 100.
+    """
+    if each.tir is None or each.std is None:
+        return None
+    ends = {
+        "PASS": [each.tir - gate.pass_at],
+        "FAIL": [gate.fail_below - each.tir],
+        "MARGINAL": [each.tir - gate.fail_below, gate.pass_at - each.tir],
+    }
+    margin = min(ends[each.by_point])
+    counts = np.arange(2, _MOST_SEEDS + 1)
+    half = stats.t.ppf(0.975, counts - 1) * each.std / np.sqrt(counts)
+    enough = counts[half < margin]
+    return int(enough[0]) if len(enough) else None
+
+
+def _moved(
+    values: Array, by_query: Sequence[tuple[Queries, Array]]
+) -> tuple[dict[Queries, Array] | None, str]:
+    """How far each query moves the mean TIR (delta method), or why that is unknown.
+
+    With scores s and g of a seed, a query's scores x and y move its TIR by (x g / s - y) / s, over
+    the number of queries.
+    """
+    if any(len(queries) < 2 for queries, _ in by_query):
+        return None, "a data set has a single query"
+    specialist, joint = values
+    shares = [scores / (len(by_query) * len(scores)) for _, scores in by_query]
+    for seed, score in enumerate(specialist):
+        error, freedom = query_error([part[:, 0, seed] for part in shares])
+        if score <= stats.t.ppf((1 + LEVEL) / 2, freedom) * error:
+            return None, "by its queries, the score of a specialist may be 0"
+    parts = [
+        ((part[:, 0] * joint / specialist - part[:, 1]) / specialist).mean(axis=1)
+        for part in shares
+    ]
+    return _sums(zip((queries for queries, _ in by_query), parts, strict=True)), ""
+
+
+def _sums(parts: Iterable[tuple[Queries, Array]]) -> dict[Queries, Array]:
+    """Sums per set of queries: what answers the same queries is not independent."""
+    sums: dict[Queries, Array] = defaultdict(lambda: np.zeros(()))
+    for queries, part in parts:
+        sums[queries] = sums[queries] + part
+    return dict(sums)
+
+
+def _concluded(
+    one: Estimate,
+    moved: Mapping[Queries, Array] | None,
+    problem: str,
+    gate: Gate,
+    *,
+    partial: bool = False,
+) -> Estimate:
+    """The estimate with its deviations, intervals, verdicts and caveats."""
+    known = np.array([each for each in one.tirs if each is not None])
+    deltas, parts, interval = np.array(one.deltas), list((moved or {}).values()), None
+    needs = "needs per-query scores of every task, or two seeds, and some that differ"
+    method = f"none: {problem or needs}"
+    if one.tir is not None and not problem:
+        interval = crossed_interval(one.tir, known, parts, level=LEVEL)
+    if interval is not None:
+        over = ["seeds"] * (len(known) > 1 or not parts) + ["queries"] * bool(parts)
+        method = f"Student's t over {' and '.join(over)}"
+    caveats = [f"no interval: {problem}"] if problem else []
+    if parts and len(known) < 2 and not problem:
+        caveats.append("one seed: the interval does not include the variance between trainings")
+    return replace(
+        one,
+        std=float(known.std(ddof=1)) if len(known) > 1 else None,
+        delta=float(deltas.mean()) if len(deltas) else None,
+        delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
+        interval=interval,
+        seed_interval=student_interval(known, level=LEVEL),
+        method=method,
+        by_point=gate.verdict(one.tir),
+        by_evidence=gate.evidence(one.tir, interval if len(known) > 1 and not partial else None),
+        notes=(*one.notes, *caveats),
+    )
+
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 DEFINITION = (
@@ -66,13 +317,6 @@ class Run:
     def mode(self) -> str:
         """``rank_only``, ``emb_only`` or a mode that begins with ``joint``; empty if unknown."""
         return str(self.facts.get("mode", ""))
-
-    def fact(self, name: str, task: str) -> Any:
-        """A required fact, or None if unknown."""
-        if name == "task_steps":
-            # The log of a specialist also counts the steps of its only task by name.
-            return self.facts.get(f"steps_{task}")
-        return self.facts.get(name)
 
 
 @dataclass(frozen=True)
@@ -126,30 +370,24 @@ def interference(
     """
     for name in required:
         one_of("fact", name, REQUIRABLE)
-    gate, runs = gate or Gate(), _runs(scores)
-    known = [run for run in runs if run.mode in SPECIALISTS.values()]
-    joint: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.mode.startswith("joint"):
-            joint.setdefault(run.system, []).append(run)
-    groups = tuple(_group(own, known, required, gate) for own in joint.values())
-    seeds = {run.seed for own in joint.values() for run in own}
-    alone = [f"{run.name}: no joint run of this seed" for run in known if run.seed not in seeds]
-    return Interference(groups, gate, tuple(required), LEVEL, tuple(alone))
-
-
-def _runs(scores: Iterable[Score]) -> list[Run]:
-    """Runs ordered by configuration and seed, with main metrics only."""
     runs: dict[tuple[str, int | None], Run] = {}
     # Of several records of one adapter on one task, the one finished last is used.
     for score in sorted(scores, key=lambda each: each.finished):
-        if not score.main or "mode" not in score.facts:
-            continue
-        key = (score.system, score.seed)
-        earlier = runs[key] if key in runs else Run(*key, {}, {})
-        runs[key] = Run(*key, {**earlier.facts, **score.facts}, earlier.scores)
-        runs[key].scores.setdefault(score.kind, {})[score.task] = score
-    return sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
+        if score.main and "mode" in score.facts:
+            key = (score.system, score.seed)
+            earlier = runs.get(key, Run(*key, {}, {}))
+            runs[key] = Run(*key, {**earlier.facts, **score.facts}, earlier.scores)
+            runs[key].scores.setdefault(score.kind, {})[score.task] = score
+    ordered = sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
+    known = [run for run in ordered if run.mode in SPECIALISTS.values()]
+    joint: dict[str, list[Run]] = {}
+    for run in ordered:
+        if run.mode.startswith("joint"):
+            joint.setdefault(run.system, []).append(run)
+    groups = tuple(_group(own, known, required, gate or Gate()) for own in joint.values())
+    seeds = {run.seed for own in joint.values() for run in own}
+    alone = [f"{run.name}: no joint run of this seed" for run in known if run.seed not in seeds]
+    return Interference(groups, gate or Gate(), tuple(required), LEVEL, tuple(alone))
 
 
 def _group(
@@ -223,7 +461,9 @@ def _specialist(
 def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[str]) -> list[str]:
     reasons = []
     for name in required:
-        ours, theirs = specialist.fact(name, task), joint.fact(name, task)
+        # The log of a specialist also counts the steps of its only task by name.
+        key = f"steps_{task}" if name == "task_steps" else name
+        ours, theirs = specialist.facts.get(key), joint.facts.get(key)
         if ours is None or theirs is None or ours != theirs:
             shown = ["unknown" if fact is None else str(fact) for fact in (ours, theirs)]
             reasons.append(f"{_WORDS.get(name, name)} {shown[0]} against {shown[1]}")
@@ -252,3 +492,91 @@ def _scores(
             values = np.array([score.value for score in own], dtype=float)
             tables[name] = DataSetScores(values.reshape(shape).T)
     return tables, notes
+
+
+QUERIES = "permutation test over queries"
+SEEDS = "t-test over seeds"
+
+
+@dataclass(frozen=True)
+class ConfigurationDifference:
+    """The mean difference first − second of two configurations on one data set."""
+
+    kind: str  # ``reranking`` or ``embedding``
+    task: str
+    metric: str
+    first: str  # name of a configuration
+    second: str  # name of the other
+    seeds: tuple[int | None, ...]  # those that both have
+    by_seed: tuple[float, ...]  # difference per seed
+    difference: float  # their mean
+    # over queries if there are scores per query, else over seeds; or None
+    interval: Interval | None = None
+    p_value: float | None = None  # two-sided, uncorrected; None if it cannot be computed
+    corrected: float | None = None  # p-value corrected over its family
+    family: int = 0  # number of p-values in that family
+    n: int = 0  # number of queries that all runs answered; 0 without scores per query
+    unpaired: int = 0  # number of queries that only some of the runs answered
+    test: str = SEEDS  # name of the test
+    undefined: str = ""  # why there is no p-value, or empty
+
+
+def configuration_differences(
+    scores: Iterable[Score], *, draws: int = DRAWS, seed: int
+) -> list[ConfigurationDifference]:
+    """Compare all pairs of configurations on every data set that both were evaluated on."""
+    table: dict[tuple[str, str, str], dict[str, dict[int | None, Score]]] = {}
+    for score in sorted(scores, key=lambda each: each.finished):
+        if score.main and score.value is not None:
+            systems = table.setdefault((score.kind, score.task, score.metric), {})
+            systems.setdefault(score.system, {})[score.seed] = score
+    given = []
+    for key, systems in sorted(table.items()):
+        for first, second in itertools.combinations(sorted(systems), 2):
+            ours, theirs = systems[first], systems[second]
+            seeds = sorted(ours.keys() & theirs.keys(), key=lambda each: (each is None, each or 0))
+            pairs = [(ours[each], theirs[each]) for each in seeds]
+            if pairs:
+                by_seed = tuple((a.value or 0.0) - (b.value or 0.0) for a, b in pairs)
+                names, mean = (*key, first, second), float(np.mean(by_seed))
+                one = ConfigurationDifference(*names, tuple(seeds), by_seed, mean)
+                given.append(_tested(one, pairs, draws, seed))
+    tested = [each.p_value for each in given if each.p_value is not None]
+    values = iter(adjust(tested))
+    return [
+        each if each.p_value is None else replace(each, corrected=next(values), family=len(tested))
+        for each in given
+    ]
+
+
+def _tested(
+    one: ConfigurationDifference, pairs: Sequence[tuple[Score, Score]], draws: int, seed: int
+) -> ConfigurationDifference:
+    """The difference with a permutation test of the queries' means over seeds, or a t-test."""
+    columns = {f"{score.system} {score.seed}": score.per_query for pair in pairs for score in pair}
+    if not all(columns.values()):
+        values = np.array(one.by_seed)
+        if len(values) == 1:
+            return replace(one, undefined="one seed, and no scores per query")
+        test, ends = t_test(values, np.zeros(len(values))), student_interval(values, level=LEVEL)
+        return replace(one, interval=ends, p_value=test.p_value, undefined=test.undefined)
+    common = set.intersection(*(set(each) for each in columns.values()))
+    unpaired = len(set().union(*columns.values()) - common)
+    if not common:
+        reason = "the runs have no query in common"
+        return replace(one, test=QUERIES, unpaired=unpaired, undefined=reason)
+    joined = join(columns, task=one.task)
+    rows = joined.scores.reshape(len(pairs), 2, -1)
+    systems = (one.first, one.second)
+    means = ScoreMatrix(one.task, one.metric, systems, joined.queries, rows.mean(axis=0), {})
+    (tested,) = paired_differences(means, draws=draws, seed=seed)
+    return replace(
+        one,
+        by_seed=tuple(float(each) for each in (rows[:, 0] - rows[:, 1]).mean(axis=1)),
+        difference=tested.difference,
+        interval=tested.interval,
+        p_value=tested.p_value,
+        n=tested.n,
+        unpaired=unpaired,
+        test=QUERIES,
+    )

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,12 @@ _CELL = 16 << 20  # bytes of one value of a database
 _ROW = 256  # bytes that a row takes in memory besides its text
 _STEPS = 10_000  # instructions of SQLite's virtual machine between checks of the time
 _FIELD = re.compile(r"\w[\w -]*")
+# Neither SQLite's own tables nor virtual ones, which are programs.
+_SQLITE_TABLES = (
+    "SELECT name, type FROM sqlite_master WHERE type = 'view' OR (type = 'table' "
+    "AND substr(name, 1, 7) != 'sqlite_' AND ltrim(coalesce(sql, ''), char(9, 10, 11, 12, 13, 32)) "
+    "NOT LIKE 'CREATE VIRTUAL%')"  # whatever the case
+)
 _DUCKDB_OPTIONS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -164,7 +170,7 @@ def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLay
     """Return the layout of ``preset`` (or the default), with ``changes`` that are not None."""
     layout = PRESETS[one_of("preset", preset, PRESETS)] if preset else DocumentLayout()
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    return DocumentLayout(**{**vars(layout), **given})
+    return replace(layout, **given)
 
 
 def read_documents(file: Path, layout: DocumentLayout | None = None) -> Documents:
@@ -216,24 +222,19 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
     with file.open("rb") as handle:
         head = handle.read(16)
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    rows: Iterator[tuple[int, Sequence[Any]]]
-    if head.startswith(b"SQLite format 3\0"):
-        rows = sqlite_rows(file, table=table, columns=columns)
-    elif head[8:12] == b"DUCK":
-        rows = duckdb_rows(file, table=table, columns=columns)
+    read = _DATABASES.get(head) or _DATABASES.get(head[8:12])
+    if read is not None:
+        for number, values in read(file, table=table, columns=columns):
+            yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
     elif suffix in (".jsonl", ".ndjson"):
         yield from _json_rows(file, columns)
-        return
     elif suffix == ".csv":  # an empty cell is null
         for number, row in named_rows(file, columns, most=MOST):
             yield f"{file}:{number}", {name: cell or None for name, cell in row.items()}
-        return
     else:
         raise DataError(
             f"{file}: expected SQLite, DuckDB, or a name ending in .jsonl, .ndjson, .csv (or .gz)"
         )
-    for number, values in rows:
-        yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
 
 
 def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
@@ -285,17 +286,7 @@ def sqlite_rows(
             base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
             base.set_progress_handler(lambda: int(time.monotonic() > end), _STEPS)
             base.execute("PRAGMA trusted_schema = OFF")
-            kinds = {
-                name: kind
-                for name, kind, sql in base.execute("SELECT name, type, sql FROM sqlite_master")
-                if kind == "view"
-                or (
-                    kind == "table"
-                    and not name.startswith("sqlite_")
-                    and not (sql or "").lstrip().upper().startswith("CREATE VIRTUAL")
-                )
-            }
-            name = _table(file, table, kinds)
+            name = _table(file, table, dict(base.execute(_SQLITE_TABLES)))
             known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
             yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
     except sqlite3.Error as error:
@@ -331,6 +322,10 @@ def duckdb_rows(
     except duckdb.Error as error:
         cause = [*str(error).strip().splitlines(), repr(error)][0]
         raise DataError(f"{file}: DuckDB: {printable(cause)}") from None
+
+
+# By the first bytes, or those from the ninth on.
+_DATABASES = {b"SQLite format 3\0": sqlite_rows, b"DUCK": duckdb_rows}
 
 
 def _table(file: Path, wanted: str | None, kinds: dict[str, str]) -> str:
@@ -385,7 +380,7 @@ def _part(where: str, value: Any, as_list: bool) -> str:
             raise DataError(f"{where} is {value!r:.60}, expected a JSON list") from None
     if isinstance(value, list):
         if all(isinstance(each, str) for each in value):
-            return " ".join(each.strip() for each in value if each.strip())
+            return " ".join(filter(None, map(str.strip, value)))
     elif not as_list and isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
     expected = "a list of texts" if as_list else "a text"
@@ -403,16 +398,14 @@ def _count(where: str, column: str, value: Any) -> int | None:
 
 
 def _day(where: str, column: str, value: Any) -> date | None:
-    if value is None or value == "":
-        return None
-    day = value
+    day = None if value == "" else value
     try:
         if isinstance(day, str):
             day = datetime.fromisoformat(day.strip())
         if isinstance(day, datetime):
-            return (day.astimezone(UTC) if day.tzinfo else day).date()
-        if isinstance(day, date):
-            return day
+            day = (day.astimezone(UTC) if day.tzinfo else day).date()
     except (ValueError, OverflowError):
-        pass
+        day = value
+    if day is None or isinstance(day, date):
+        return day
     raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a date such as 2026-01-31")

@@ -104,9 +104,9 @@ def load_domain(
         queries = read_queries(Path(queries))
     if not isinstance(documents, Documents):
         documents = read_documents(Path(documents), layout)
-    factors = Factors(dict.fromkeys(documents.texts, 1.0), {})
+    factors, recipe, missing = dict.fromkeys(documents.texts, 1.0), dict[str, Any](), list[str]()
     if boost:
-        factors = document_factors(documents, queries.settings, on=on)
+        factors, recipe, missing = document_factors(documents, queries.settings, on=on)
     threshold = queries.settings.relevance_threshold
     known = {each.id: _known(each.grades, documents.texts) for each in queries.queries}
     judged = {q: own for q, own in known.items() if max(own.values(), default=0) >= threshold}
@@ -117,42 +117,36 @@ def load_domain(
         )
     kept = [each for each in queries.queries if each.id in judged]
     texts = {each.id: each.text for each in kept}
+    grades = {each.id: each.grades for each in queries.queries}
+    counts = judgement_counts(
+        grades, queries=grades, documents=documents.texts, where=queries.file, zeros=False
+    )
+    counts[UNANSWERABLE] = len(grades) - len(kept) - counts[UNJUDGED]
+    counts |= text_counts("documents", documents.texts.values())
+    counts |= text_counts("queries", texts.values())
     digest = hashlib.sha256()
     for each, text in sorted(documents.texts.items()):
-        digest.update(canonical([each, text, factors.values[each]]) + b"\n")
-    revision = sha256_json([digest.hexdigest(), texts, judged, threshold, factors.recipe])
+        digest.update(canonical([each, text, factors[each]]) + b"\n")
+    revision = sha256_json([digest.hexdigest(), texts, judged, threshold, recipe])
     stem = _UNFIT.sub("-", name or documents.name.split(".")[0]).strip("-._") or "data"
     return Domain(
         name=f"domain-{stem[:60]}-{revision[:8]}",
         revision=revision,
         texts=documents.texts,
-        factors=factors.values,
-        recipe=factors.recipe,
+        factors=factors,
+        recipe=recipe,
         queries=texts,
         categories={each.id: each.category for each in kept},
         grades=judged,
         threshold=threshold,
         dropped=tuple(each.id for each in queries.queries if each.id not in judged),
-        notes=(*factors.notes, *_notes(queries, documents.texts, threshold)),
-        counts=_counts(queries, documents.texts, texts),
+        notes=(*missing, *_notes(queries, documents.texts, threshold)),
+        counts=nonzero(counts),
     )
 
 
 def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:
     return {name: grade for name, grade in grades.items() if name in texts}
-
-
-def _counts(
-    queries: QueryFile, documents: Mapping[str, str], kept: Mapping[str, str]
-) -> dict[str, int]:
-    """Count what is odd; raise DataError if most of the judged documents are missing."""
-    grades = {each.id: each.grades for each in queries.queries}
-    counts = judgement_counts(
-        grades, queries=grades, documents=documents, where=queries.file, zeros=False
-    )
-    counts[UNANSWERABLE] = len(grades) - len(kept) - counts[UNJUDGED]
-    counts |= text_counts("documents", documents.values())
-    return nonzero(counts | text_counts("queries", kept.values()))
 
 
 def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
@@ -173,19 +167,12 @@ def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iter
             yield f"{where}: no document of grade {threshold} or higher, query dropped"
 
 
-@dataclass(frozen=True)
-class Factors:
-    """The factor above 0 of each document's score, the parameters, and notes on missing values."""
-
-    values: dict[str, float]
-    recipe: dict[str, object]
-    notes: tuple[str, ...] = ()
-
-
 def document_factors(
     documents: Documents, settings: ScoringSettings, *, on: date | None
-) -> Factors:
-    """Return the factor of each document; 1 if the data has neither stars nor dates.
+) -> tuple[dict[str, float], dict[str, Any], list[str]]:
+    """Return the factor of each document, the parameters, and notes on missing values.
+
+    The factor is above 0, and 1 if the data has neither stars nor dates.
 
         factor = (1 + a · log10(stars + 1) / 6) · (1 - b · min(1, days / d))
 
@@ -200,7 +187,7 @@ def document_factors(
         DataError: the data has dates, but ``on`` is None.
     """
     values = dict.fromkeys(documents.texts, 1.0)
-    recipe: dict[str, object] = {}
+    recipe: dict[str, Any] = {}
     notes = []
     if documents.stars and settings.star_boost_coefficient:
         gain = settings.star_boost_coefficient
@@ -226,4 +213,4 @@ def document_factors(
             notes.append(f"{undated} documents have no date: counted as oldest")
         if later := sum(day > on for day in known):
             notes.append(f"{later} documents changed after {on}: counted as of that day")
-    return Factors(values, recipe, tuple(notes))
+    return values, recipe, notes

@@ -3,9 +3,8 @@
 Each probe is a plain function on vectors; `probe` runs them all on an encoder. Each result gives
 the number of items it is based on, and an undefined value gives the reason.
 
-Everything about the geometry except the lengths is computed after scaling every vector to length
-1, so that thresholds mean the same for models with and without normalisation. Only the variances
-are centred: a direction shared by all texts must remain visible.
+All of the geometry but the lengths is that of vectors scaled to length 1. Only the variances are
+centred: a direction shared by all texts must remain visible.
 
 Shapes: N texts, D dimensions.
 
@@ -362,9 +361,9 @@ def probe(
 ) -> Probes:
     """Run all probes on an encoder: words from files, the rest on built-in data.
 
-    Words are encoded as they are written, without a prompt. Clustering and classification
-    use the PyDocs sample, labelled by sub-package; the geometry is that of AuthorSTS, whose
-    pairs graded 4 or 5 count as equal in meaning.
+    Words are encoded without a prompt. Clustering and classification use the PyDocs sample,
+    labelled by sub-package; the geometry is that of AuthorSTS, whose pairs graded 4 or 5 count as
+    equal in meaning.
 
     Args:
         encoder: from `load_encoder`.

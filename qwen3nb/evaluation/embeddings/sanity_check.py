@@ -2,9 +2,7 @@
 
 The checks take seconds and catch the usual accidents: vectors of the wrong length, a causal
 or scrambled model, uninformative dimensions, texts that all point in one direction,
-similarities and rankings no better than chance.
-
-The verdicts:
+similarities and rankings no better than chance. The verdicts:
 
 - ``FAILED``: broken for any use. A paraphrase is no closer than unrelated sentences; the
   95 % interval of a correlation or reciprocal rank reaches chance level; on STS-B itself, a
@@ -118,10 +116,8 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The pairs are the test pairs of STS-B if they are in the mirror or have been downloaded,
-    otherwise the author-written ones. Lengths, variances, cosines and rank always refer to
-    the documents of the sample together with the author-written sentences, so that they are
-    comparable between machines. Each set of texts is encoded in one call. A search model has
-    no vectors; only its ranking is checked.
+    otherwise the author-written ones. The geometry is always that of the sample's documents and
+    the author-written sentences. A search model has no vectors; only its ranking is checked.
 
     Args:
         model: from `load_model`, or a model spec.
@@ -295,8 +291,8 @@ def vector_agreement(
 ) -> Mapping[str, tuple[float, float]]:
     """Cosine of each model's vectors with those of a center: mean and minimum, by folder name.
 
-    Computed over the distinct sentences of the author-written STS set. ``center`` is a model
-    folder, such as an average, and ``others`` are those of its sources, loaded with the options.
+    They are over the author-written sentences. ``center`` is a model folder, such as an average,
+    and ``others`` are those of its sources, loaded with the options.
     """
     texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
 

@@ -161,10 +161,9 @@ class TaskItem:
 
 
 def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0) -> list[TaskItem]:
-    """Return the items of `suite_tasks`; without MTEB if they were listed before, by names.
+    """Return the items of `suite_tasks`, from the cache if they were listed by these names before.
 
-    MTEB and its libraries take seconds to load. The items are kept by the names or the tasks of
-    the tier, MTEB's release and this package's own code and data.
+    MTEB and its libraries take seconds to load.
     """
     if isinstance(tasks, str):
         tasks = split_names(tasks) or None
@@ -270,9 +269,8 @@ def _by_mteb(
 ) -> tuple[dict[str, Any], Any, str]:
     """Return MTEB's predictions, its result, and the SHA-256 of its file in ``results``.
 
-    For a search, MTEB runs an encoder that searches by blocks: its own search holds the scores of
-    all queries with 50,000 documents, and of a reranking task all vectors; its scores depend on how
-    the matrix library rounds.
+    An encoder searches by blocks: MTEB's own search holds the scores of all queries with 50,000
+    documents, and of a reranking task all vectors, and depends on how the matrix library rounds.
     """
     import mteb
 
@@ -302,8 +300,8 @@ def _by_mteb(
 def _predictions(task: Any) -> Iterator[dict[str, Any]]:
     """Keep MTEB's predictions, by subset and split, instead of writing them to a file.
 
-    As JSON, the scores of a search take longer to write and to read than the search. A release of
-    MTEB without the method that is replaced here writes them; then nothing is kept.
+    As JSON, they take longer to write and to read than a search. A release of MTEB without the
+    method that is replaced here writes them; then nothing is kept.
     """
     kept: dict[str, Any] = {}
     searched = task.metadata.type in SEARCH_TYPES
@@ -351,10 +349,7 @@ def _load(task: Any, revision: str = "") -> None:
 
 
 def data_counts(task: Any) -> dict[str, int]:
-    """Count what a reader of the scores of a loaded search task should know; only what there is.
-
-    A judged document that is not in the corpus can never be retrieved; MTEB counts a query without
-    a relevant document as 0; equal documents compete with each other.
+    """Count what is odd in a loaded search task, such as judged documents that it lacks.
 
     Raises:
         EvaluationError: most of the judged documents of a part are not in its corpus.
@@ -385,10 +380,9 @@ def data_counts(task: Any) -> dict[str, int]:
 
 
 def keep_results(written: Path, folder: Path) -> dict[str, str]:
-    """Copy MTEB's results from ``written`` into ``folder``, each file whole and with its checksum.
+    """Copy MTEB's results into ``folder``, each file whole; return the SHA-256 of each by its name.
 
-    MTEB writes in place, so that a kill would leave half a file. Return the SHA-256 of each file
-    by its name.
+    MTEB writes in place, so that a kill would leave half a file.
     """
     files = [file for file in sorted(written.rglob("*")) if file.is_file()]
     for file in files:

@@ -1,8 +1,8 @@
 """Look before a run: what will run, are data and weights here, what does it take?
 
 `load_checked` loads a model and refuses in seconds if data or weights are missing. `preflight`
-then encodes a batch of short, medium and the longest texts for real, and compares what the run
-needs with what the machine has. Both come before the first task, which may be hours long.
+then encodes short, medium and the longest texts, and compares what the run needs with what the
+machine has.
 
 Task sizes are MTEB's published statistics of the selected splits and subsets; texts of built-in
 tasks are counted. Texts differ in tokens per character and in length, so an estimate is a range.
@@ -156,8 +156,8 @@ def load_checked(
 ) -> Model:
     """Load a model after a look for its weights and for the data of the tasks to run.
 
-    The hub is asked at most once, for ten seconds. Tasks whose record is there need no data. The
-    error names ``tier`` if the tasks are all of it; ``settings`` are those of `load_model`.
+    Tasks whose record is there need no data. The error names ``tier`` if the tasks are all of it;
+    ``settings`` are those of `load_model`.
 
     Raises:
         MirrorError: one list of all that is missing, and the command that fetches it.
@@ -239,11 +239,7 @@ def plan(
     limit: int = 0,
     speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
-    """List what `evaluate` would do with a model and tasks of these `task_statuses`.
-
-    Under a limit, the size of tasks whose texts cannot be counted is unknown; so are the minutes
-    without a ``speed``.
-    """
+    """Return what `evaluate` would do with a model and tasks of these `task_statuses`."""
     cut = getattr(model, "max_length", None)
     return [
         _planned(task, status, limit, speed if status == TO_RUN else None, cut)
@@ -265,9 +261,9 @@ def costs(
 def _planned(
     task: Any, status: str, limit: int, speed: EncodingSpeed | None, max_length: int | None
 ) -> Planned:
-    """Estimate from MTEB's published sizes; count the texts of built-in or loaded data.
+    """Count the texts of built-in or loaded data, or estimate from MTEB's published sizes.
 
-    A row of `costs`, which has no status, is named as MTEB names the task.
+    Under a limit, published sizes say nothing. A row of `costs` has no status.
     """
     data, counts = task.metadata.dataset["path"], {}
     texts, minutes = None, None
@@ -303,10 +299,7 @@ def _planned(
 
 
 def _columns(task: Any) -> Iterator[tuple[str, int, float]]:
-    """Yield name, distinct texts and characters per text of each published column of texts.
-
-    They are of the evaluated splits, by subset if not all are evaluated.
-    """
+    """Yield name, distinct texts and characters per text of each published column of texts."""
     every = task.metadata.descriptive_stats or {}
     for split in task.eval_splits:
         whole = every.get(split) or {}
@@ -324,10 +317,7 @@ def _columns(task: Any) -> Iterator[tuple[str, int, float]]:
 
 
 def _scale(task: Any, characters: float) -> float:
-    """Return which share of the published size a local copy can hold, by its bytes.
-
-    A miniature of a data set has neither its size nor its cost.
-    """
+    """Return which share of the published size a local copy, perhaps a miniature, can hold."""
     folder = mirrored(task.metadata.dataset["path"])
     if folder is None or not characters:
         return 1.0
@@ -359,9 +349,8 @@ def measure_encoding(
 ) -> EncodingSpeed:
     """Encode short, medium and the longest texts, several times each.
 
-    On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
-    where memory is not the limit, as many as take about a second. If only a few ``texts`` are to be
-    encoded, and quickly, there are no repeats.
+    On a GPU, at least ``batch_size`` texts are encoded at once, as memory is the limit there. If
+    only a few ``texts`` are to be encoded, and quickly, there are no repeats.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.

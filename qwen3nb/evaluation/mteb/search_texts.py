@@ -1,8 +1,7 @@
 """The texts behind a record of a search task: its queries, their judgements, its documents.
 
-Records keep ids alone. The texts are read where they are shown, from the data that the task was
-evaluated on, if these are at hand: in the package, in the mirror or in the hub's cache. Nothing is
-downloaded.
+Records keep ids alone. The texts are read from the data that the task was evaluated on, if they are
+in the package, in the mirror or in the hub's cache. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ class SearchTexts:
         if selected.metadata.type not in SEARCH_TYPES:
             raise ValueError(f"{task.name} is of type {selected.metadata.type} and has no queries")
         needed = needs([selected])
-        if absent := missing(needed, reachable=_unasked):
+        if absent := missing(needed, reachable=lambda: False):
             raise missing_error(absent)
-        with hub_access(needed, _unasked), local_data(selected):
+        with hub_access(needed, lambda: False), local_data(selected):
             load_data(selected)
         selected.convert_v1_dataset_format_to_v2(num_proc=None)
         return cls(task_slices(selected))
@@ -98,8 +97,3 @@ class SearchTexts:
             part.prefix: {str(row["id"]): joined_query(row) for row in part.data["queries"]}
             for part in self._slices
         }
-
-
-def _unasked() -> bool:
-    """Stand for a hub that is not asked."""
-    return False

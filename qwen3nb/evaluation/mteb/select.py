@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,11 +105,8 @@ def choose_tasks(
 ) -> list[Any]:
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
-    The arguments are those of `select_tasks`; the tier counts if no tasks and no benchmark are
-    given, and the tasks ``all`` are those of MTEB.
-
-    Raises:
-        ValueError: as `select_tasks`.
+    The arguments are those of `select_tasks`, which also says what is refused; the tier counts if
+    no tasks and no benchmark are given, and the tasks ``all`` are those of MTEB.
     """
     return select_tasks(
         names=[] if tasks.strip() == ALL else split_names(tasks),
@@ -160,7 +158,7 @@ def select_tasks(
         tasks = [_named(name) for name in names] or list(mteb.get_tasks())
     present = {task.metadata.type for task in tasks}
     for each in (name for name in types if name not in present):
-        _check_known("type", each, (task.metadata.type for task in mteb.get_tasks()))
+        _check_known("type", each, (every.type for every in _metadata()))
     narrowed = bool(languages or splits or subsets)
     tasks = split_groups(tasks) if narrowed else tasks
     tasks = [task for task in tasks if not types or task.metadata.type in types]
@@ -218,8 +216,14 @@ def _named(name: str) -> Any:
     try:
         return mteb.get_task(name)
     except KeyError:
-        _check_known("task", name, (task.metadata.name for task in mteb.get_tasks()))
+        _check_known("task", name, (every.name for every in _metadata()))
         raise
+
+
+@cache
+def _metadata() -> list[Any]:
+    """The metadata of all tasks of MTEB, which take seconds to list."""
+    return [task.metadata for task in load_library("mteb").get_tasks()]
 
 
 def _check_known(what: str, name: str, names: Iterable[str]) -> None:
@@ -260,11 +264,10 @@ def quiet() -> Iterator[None]:
 def limited(task: Any, limit: int) -> Iterator[None]:
     """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
 
-    For search tasks, this limits the queries, and the documents other than those judged for
-    these queries (or listed as their candidates), which are all kept. For other tasks, it
-    limits the rows of the evaluated splits. The draw does not depend on the seed of a run,
-    so every model gets the same data. A limited task is a different, usually easier task: its
-    record has another name, and its scores are comparable only under the same limit.
+    Of search tasks, the queries, and the documents other than those judged for these queries (or
+    listed as their candidates), which are all kept; of others, the rows of the evaluated splits.
+    Every model gets the same data. A limited task is a different, usually easier task: its record
+    has another name, and its scores are comparable only under the same limit.
     """
     if not limit:
         yield

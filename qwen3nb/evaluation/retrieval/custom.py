@@ -1,9 +1,8 @@
 """Evaluate models on queries and documents of one's own; save one record per model.
 
 Search is exact: the cosine of each query with every document, multiplied by the boosts if
-there are any. All documents are ranked, not only the best by cosine. Vectors come from the
-embedding cache, so a second run encodes nothing. The scores of BM25 are boosted likewise; what
-shares no word with a query is not ranked. A fusion fuses the boosted rankings of its parts.
+there are any. The scores of BM25 are boosted likewise; what shares no word with a query is not
+ranked. A fusion fuses the boosted rankings of its parts.
 """
 
 from __future__ import annotations
@@ -61,10 +60,9 @@ def evaluate_domain(
 ) -> EvaluationRun:
     """Evaluate each model on ``domain``; save each record as it finishes.
 
-    A model whose record is there is not loaded. A model that fails does not stop the others. A
-    model given twice (with the same weights and settings) is evaluated once;
-    `EvaluationRun.skipped` names the second. Two different models under one label are refused,
-    since no table could tell them apart.
+    A model whose record is there is not loaded, and one that fails does not stop the others. Of two
+    with the same weights and settings, `EvaluationRun.skipped` names the second. Two different
+    models under one label are refused.
 
     Args:
         models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
@@ -224,8 +222,7 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
 def _search_words(bm25: BM25, domain: Domain, *, depth: int) -> Hits:
     """Search with BM25; its scores are positive, so the boosts multiply them.
 
-    A boost can lift a document from below any rank. Each query is therefore searched deeper
-    until no document below can reach its last hit, whatever its boost.
+    Each query is searched deeper until no document below can reach its last hit by any boost.
     """
     bm25.index([{"id": name, "text": text} for name, text in domain.texts.items()])
     largest = max(domain.factors.values())
@@ -254,11 +251,10 @@ def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
 
 
 def seconds_per_query(model: Model, queries: Sequence[str]) -> float:
-    """Return the median time of a query in seconds, one at a time, as a search would meet it.
+    """Return the median time of a query in seconds, one at a time, after a warm-up.
 
-    Of an encoder, from a text to its vector, without the cache: what an index adds is the same for
-    all encoders of one dimension. Of BM25, whose documents are indexed, from a text to its ranking.
-    Of a fusion, the sum. The first of the queries, at least one, is a warm-up.
+    Of an encoder, from a text to its vector, without the cache; of BM25, whose documents are
+    indexed, from a text to its ranking; of a fusion, the sum.
     """
     if isinstance(model, Fusion):
         return sum(seconds_per_query(part, queries) for part in model.parts)

@@ -6,10 +6,8 @@
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
-A loaded BM25 or fusion stands for ``bm25`` or the list of its parts.
-
-Runs are cached in TREC format with their recipe, under the digest of recipe and data. They are
-made query by query and held as arrays.
+A loaded BM25 or fusion stands for ``bm25`` or the list of its parts. Runs are cached in TREC format
+with their recipe, under the digest of recipe and data.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """Search and rerank, with the first stage as the baseline.
 
-The record of a data set has the per-query scores of the reranked run and of the first
-stage, and the gain. A reranker cannot rank what the first stage missed: the recall of the
-first stage is the ceiling, and an oracle's order of the candidates the upper bound. The run is
-saved next to the record in TREC format, that of the first stage once for all rerankers.
+A record has the per-query scores of the reranked run and of the first stage, and the gain. A
+reranker cannot rank what the first stage missed: the recall of the first stage is the ceiling, and
+an oracle's order of the candidates the upper bound. The run is saved next to the record in TREC
+format, that of the first stage once for all rerankers.
 
-The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of
-the first stage. A second reranker neither loads the data set nor searches it, and needs
-memory for the candidates only, not for millions of other documents.
-
-Queries are scored one by one and journaled, so an interrupted run resumes where it stopped. A
-query that leaves no room for a document is truncated after the document; the record
-counts such queries (``queries_cut``) and names the longest.
+The candidates of MTEB tasks are kept on disk, by the revision of the data and the recipe of the
+first stage: a second reranker neither loads the data set nor searches it.
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ from numpy.typing import NDArray
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
-from qwen3nb.datasets.rows import DataError, json_rows
+from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import drawn, quiet, select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
@@ -46,13 +41,13 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import RerankError
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.records.runs import (
+from qwen3nb.records.side_files import (
     first_run_file,
     first_stage_file,
     reranked_run_file,
-    run_problems,
+    run_path,
 )
-from qwen3nb.records.side_files import run_path
+from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import (
     read_json,
@@ -86,8 +81,7 @@ def rerank(
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and its run for each.
 
-    The first stage of an MTEB task is kept with the candidates, for this and other rerankers. Its
-    run is saved once in ``first_stages``, and records name it with its digest.
+    The first stage's run is saved once in ``first_stages``; records name it with its digest.
 
     Args:
         reranker: from `load_reranker`, or its model spec.
@@ -159,8 +153,6 @@ def load_candidates(
     part: DataSet, first: First = "bm25", *, depth: int = 100, limit: int = 0
 ) -> list[RerankItem]:
     """Load and search one part, unless its candidates are kept; one item per collection.
-
-    For ``limit`` see `limited_collection`.
 
     Raises:
         DataError: no such first stage, or data that are malformed.
@@ -392,15 +384,11 @@ class RerankItem:
     def scored(
         self, reranker: Reranker, run: Run
     ) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
-        """Score all candidates, query by query.
+        """Return the run of log-odds, the numbers of pairs, cuts and ties, and the longest query.
 
-        Each query is journaled when it is scored, so an interrupted run loses one query at most; a
-        ``fresh`` run scores all again. Memory holds the log-odds of all pairs as one array, and
-        the texts and scores of one query.
-
-        Returns:
-            The run of log-odds; the number of pairs, and of truncations and ties among them; the
-            longest query that was cut, with its tokens, or an empty mapping.
+        Each query is journaled when it is scored: an interrupted run loses one at most, and a
+        ``fresh`` run scores all again. Of queries cut to leave room for a document, the longest is
+        named with its tokens.
         """
         collection, candidates, stats = self.collection, self.first.run.by_name(), reranker.stats
         name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
@@ -465,7 +453,8 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
         DataError: a line is not a pair; the message names the line.
         RerankError: a pair cannot be scored.
     """
-    rows = list(json_rows(pairs, {"query": str, "document": str}))
+    fields = {"query": str, "document": str}
+    rows = [row for _, row in numbered_json_rows(pairs, fields)]
     try:
         scores = reranker.score_pairs(rows)
     except RerankError as error:
@@ -482,9 +471,8 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row per data set, with every metric of the records, and the mean of each metric.
 
-    A group (CQADupStack) counts once, with the mean of its parts, or None unless all of them are
-    there. If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for
-    BEIR.
+    A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing. A
+    second mean leaves MS MARCO out, if it is one of several, as is usual for BEIR.
     """
     parts: dict[str, list[Result]] = {}
     for result in results:

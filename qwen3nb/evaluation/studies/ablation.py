@@ -1,11 +1,10 @@
 """Ablate the extraction options of an encoder, or the components of its training.
 
-The options of an extraction are pooling, checkpoint averaging, tokens added around each
-text, and normalisation; every combination is evaluated on the same tasks. A training is a folder
-with ``checkpoint-N`` folders and a ``training.json``, which says what it was: ``objective``,
-``data``, ``mixture``, ``denoisers``, and under ``settings`` everything else, such as
-``learning_rate``; its last checkpoint is evaluated. Records go to ``results/ablation``, apart from
-those of the leaderboard. `qwen3nb.analysis.comparison.ablation_effects` estimates the effects.
+Every combination of pooling, checkpoint averaging, added tokens and normalisation is evaluated on
+the same tasks. A training is a folder with ``checkpoint-N`` folders, of which the last is
+evaluated, and a ``training.json``, which says what it was: ``objective``, ``data``, ``mixture``,
+``denoisers``, and under ``settings`` everything else, such as ``learning_rate``. Records go to
+``results/ablation``. `qwen3nb.analysis.comparison.ablation_effects` estimates the effects.
 """
 
 from __future__ import annotations

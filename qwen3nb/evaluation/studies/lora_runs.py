@@ -131,8 +131,7 @@ def evaluate_trained(
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
-    All adapters share the first stage of a data set. A data set or task that fails stops neither
-    the others nor the other adapters.
+    A data set or task that fails stops neither the others nor the other adapters.
 
     Args:
         outputs: see `find_trained`.

@@ -29,7 +29,7 @@ from transformers import TrainerCallback
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
+from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_name
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import DEPTH
@@ -38,7 +38,6 @@ from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import Run
 from qwen3nb.extraction.export import ExportOptions
-from qwen3nb.extraction.extract import MODEL_TYPES, is_seq2seq
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
@@ -68,25 +67,21 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     - ``SentenceTransformerTrainer(evaluator=…)`` of sentence-transformers: the model is scored at
       each evaluation, with its own prompts and pooling.
     - ``Trainer(callbacks=[…])`` of transformers: the encoder of a Qwen3 encoder-decoder is scored,
-      bidirectionally, as `extract` would export it with these options. The model is not copied.
-      It is scored at each evaluation of the trainer, and with each checkpoint of a step that was
-      not evaluated. A SentenceTransformer can be trained with this callback too.
+      bidirectionally, as `extract` would export it with these options, at each evaluation and
+      with each checkpoint of a step that was not evaluated. A SentenceTransformer can be trained
+      with this callback too.
 
     Either way, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
 
         qwen3nb average RUN OUTPUT --best 3 --metric eval_smoke --higher-is-better
 
-    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. Beside it are logged
-    the seconds, as ``eval_<name>_runtime``, and with several sets the score on each, as
-    ``eval_<name>_<set>``.
+    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged
+    as ``eval_<name>_runtime``, and with several sets the score on each, as ``eval_<name>_<set>``.
 
-    The training goes on as if it had not been evaluated, to the same weights: modes and random
-    states are restored. Under distributed training, the main process evaluates
-    (``state.is_world_process_zero``) while the others wait for its scores; weights that are
-    sharded (FSDP, ZeRO-3) are refused. Vectors are computed in the dtype of the weights, and
-    nothing is kept in the embedding cache. If a model has no score, because its vectors are not
-    finite or a correlation is undefined, NaN is logged with a warning. Reporters such as
-    TensorBoard get the score from sentence-transformers' trainer only.
+    The training reaches the same weights as without: modes and random states are restored, and
+    weights are not copied. Under distributed training, the main process evaluates while the others
+    wait; weights that are sharded (FSDP, ZeRO-3) are refused. A model without a score, because its
+    vectors are not finite or a correlation is undefined, is logged as NaN with a warning.
 
     Checkpoints that are selected by a score look better on that data than they are. Select on
     development data, not on what you report.
@@ -371,19 +366,16 @@ def undisturbed(model: torch.nn.Module) -> Iterator[None]:
 
 
 class TrainedEncoder(Encoder):
-    """The encoder of an encoder-decoder, as `qwen3nb.extract` would export it.
+    """The encoder of an encoder-decoder, as `qwen3nb.extract` would export it, for one evaluation.
 
-    It has the modules of the export and the weights of the model in memory, which are not copied
-    (but for linear layers that oneDNN reorders on some processors). It is for one evaluation: no
-    vector is kept, and after the next step its vectors are those of no checkpoint.
+    The weights are those of the model in memory, not copied (but for linear layers that oneDNN
+    reorders on some processors).
     """
 
     def __init__(
         self, model: Any, tokenizer: Any, options: ExportOptions, *, batch_size: int
     ) -> None:
-        """Take the encoder of ``model``, which is not changed.
-
-        ``tokenizer`` adds the prefix and the end token.
+        """Take the encoder of ``model``; ``tokenizer`` adds the prefix and the end token.
 
         Raises:
             SpecError: no encoder-decoder of Qwen3, weights that are not those of its
@@ -423,7 +415,7 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
     """Return the encoder of ``model``, in evaluation mode, on the same weights."""
     name = type(model).__name__
     fields = model.config.to_dict() if hasattr(model, "config") else {}
-    if not is_seq2seq(fields):
+    if fields.get("model_type") not in MODEL_TYPES:
         raise SpecError(
             f"{name}: expected a SentenceTransformer, or an encoder-decoder with one of the model "
             f"types {', '.join(MODEL_TYPES)}; got {fields.get('model_type')!r}"

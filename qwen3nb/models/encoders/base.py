@@ -35,13 +35,13 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
-from qwen3nb.models.encoders.progress import EncodingProgress
-from qwen3nb.models.kinds.prompts import ROLES, prompt_for, sentence_settings
+from qwen3nb.models.kinds.prompts import FILE, ROLES, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.progress import tqdm
 from qwen3nb.vectors.cache import EmbeddingCache, text_key
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ _CHUNK = 512  # texts encoded and stored together: a kill loses at most this man
 _GPU_CHUNK = 16_384  # the same on a GPU, where they take as long
 ADDED = 8  # tokens that a tokenizer may add to a text
 _LONG = 2.0  # seconds above which an encoding is logged
+_DELAY = 2.0  # seconds until the bar appears
+_FORMAT = (
+    "{desc}: {percentage:3.0f}%|{bar}| {texts:,}/{of:,} texts "
+    "[{elapsed}<{remaining}, {speed:,.1f} texts/s]"
+)
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
@@ -357,6 +362,42 @@ class Encoder(ABC):
         )
 
 
+class EncodingProgress(tqdm):
+    """Texts per second and remaining time, after two seconds, unless ``show`` is off.
+
+    The longest texts are encoded first, so texts per second rise over time. The remaining time is
+    therefore estimated from characters: ``sizes`` are those of each text, in the order of encoding.
+
+    Attributes:
+        texts: number of texts done.
+    """
+
+    def __init__(self, label: str, sizes: Sequence[int], *, show: bool, **options: Any) -> None:
+        self._sizes = [size + 1 for size in sizes]  # an empty text is work too
+        self.texts = 0
+        super().__init__(
+            total=sum(self._sizes),
+            desc=f"{label}: encoding",
+            bar_format=_FORMAT,
+            leave=False,
+            disable=not show,
+            **{"delay": _DELAY, **options},
+        )
+
+    def advance(self, texts: int) -> None:
+        """Count the next ``texts`` texts as done."""
+        done = self._sizes[self.texts : self.texts + texts]
+        self.texts += len(done)
+        self.update(sum(done))
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """The fields that the format may use: tqdm's and ours."""
+        fields = dict(super().format_dict)
+        speed = self.texts / fields["elapsed"] if fields["elapsed"] else 0.0
+        return {**fields, "texts": self.texts, "of": len(self._sizes), "speed": speed}
+
+
 def _zero(vectors: Vectors) -> NDArray[np.bool_]:
     """Return which rows are zero, (N,)."""
     return np.logical_not(vectors.any(axis=1))
@@ -391,7 +432,7 @@ def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> di
     if given is not None or source.folder is None:
         return {"normalize": unit}
     usual = "cosine" if unit else "dot"
-    fields = sentence_settings(source.folder)
+    fields = source.folder.object(FILE)
     cosine = "cosine" if fields or source.kind.cosine else usual
     stored = fields.get("similarity_fn_name") or cosine
     if stored not in ("cosine", "dot"):

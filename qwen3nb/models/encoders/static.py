@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
-from qwen3nb.models.gate.static_tables import StaticFiles, read_table, static_files
+from qwen3nb.models.gate.static_tables import read_table, static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
@@ -47,17 +47,16 @@ class StaticEncoder(Encoder):
                 "prefix and append_eos are for transformers"
             )
         self.device = pick_device(given.device)
-        files = static_files(source.own_folder)
-        assert files is not None  # noqa: S101 - the kind of its source
-        rows, self._tokenizer = _load(source.own_folder, files)
+        folder = source.own_folder
+        rows, self._tokenizer = _load(folder)
         self._special = special_tokens(self._tokenizer)
         self._table = torch.from_numpy(rows).to(self.device, torch_dtype(given.dtype))
         self.parameters, self.width = self._table.numel(), int(self._table.shape[1])
         self.max_length: int | None = given.max_length
         # Characters after which a text is cut before it has tokens; the token that is left out.
         self._characters = self._unknown = None
-        if files.config is not None:
-            self.max_length = given.max_length or files.config.get("max_length", _MAX_LENGTH)
+        if folder.config:  # of model2vec
+            self.max_length = given.max_length or folder.config.get("max_length", _MAX_LENGTH)
             self._unknown = _unknown(self._tokenizer)
             if self.max_length is not None:
                 sizes = [len(each) for each in self._tokenizer.get_vocab()]
@@ -66,7 +65,7 @@ class StaticEncoder(Encoder):
             self._tokenizer.no_truncation()
         else:
             self._tokenizer.enable_truncation(self.max_length)
-        stored = bool((files.config or {}).get("normalize", False))
+        stored = bool(folder.config.get("normalize", False))
         self.normalize = stored if given.normalize is None else given.normalize
         self._tokenless = self._has_no_token
         super().__init__(
@@ -107,14 +106,16 @@ class StaticEncoder(Encoder):
         return not self._known(self._encodings([text])[0].ids)
 
 
-def _load(folder: ModelFolder, files: StaticFiles) -> tuple[Vectors, Tokenizer]:
+def _load(folder: ModelFolder) -> tuple[Vectors, Tokenizer]:
     """Return the table and the tokenizer in ``folder``, which fit each other."""
-    rows = read_table(folder.weights_in(files.weights))
-    tokenizer = rust_tokenizer(folder.path / files.tokenizer)
+    files = static_files(folder)
+    assert files is not None  # noqa: S101 - the kind of its source
+    rows, file = read_table(folder.weights_in(files[0])), folder.path / files[1]
+    tokenizer = rust_tokenizer(file)
     check_loaded(tokenizer, rows=len(rows), folder=folder)
     if (count := tokenizer.get_vocab_size()) != len(rows):
         raise CheckpointError(
-            f"{folder.path / files.tokenizer}: has {count} tokens, but the table has {len(rows)} "
+            f"{file}: has {count} tokens, but the table has {len(rows)} "
             "rows; the tokenizer belongs to another model"
         )
     tokenizer.no_padding()

@@ -102,12 +102,12 @@ class WrappedEncoder(Encoder):
 
 def _as_array(given: Any, name: str) -> Vectors:
     """Return what ``encode`` gave as float32; refuse what would lose a part of its numbers."""
-    rows = given if isinstance(given, list | tuple) else [given]
-    if any(np.ma.isMaskedArray(row) for row in rows):
-        raise EncoderError(f"{name}: expected plain numbers, got a masked array; fill its mask")
-    parts = [_of_torch(row) for row in rows]
     try:
-        array = np.asarray(parts if isinstance(given, list | tuple) else parts[0])
+        array = np.asarray(
+            [_of_torch(row) for row in given]
+            if isinstance(given, list | tuple)
+            else _of_torch(given)
+        )
     except (TypeError, ValueError):
         return np.empty(0, dtype=np.float32)
     if array.dtype.kind not in "biuf" and array.ndim:

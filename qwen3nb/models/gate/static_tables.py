@@ -7,8 +7,6 @@ sentence-transformers whose first module is ``StaticEmbedding`` hold the same ki
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,23 +29,14 @@ NUMBERS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I8": np.int
 _WHOLE = {"I64": np.int64, "I32": np.int32, "U32": np.uint32, "I16": np.int16, "U16": np.uint16}
 
 
-@dataclass(frozen=True)
-class StaticFiles:
-    """The files of a static model that this package runs itself."""
+def static_files(folder: ModelFolder) -> tuple[str, str] | None:
+    """Return the files with the table and the tokenizer of a static model that runs here.
 
-    weights: str  # the safetensors file with the table
-    tokenizer: str  # in the format of ``tokenizer.json``
-    # the content of model2vec's ``config.json``; None for wordllama, which has none
-    config: Mapping[str, Any] | None
-
-
-def static_files(folder: ModelFolder) -> StaticFiles | None:
-    """Return the files of the static model in ``folder``; None if it is another kind of model."""
+    None for another kind of model. Those of wordllama have no ``config.json``.
+    """
     if folder.has("config.json"):
-        ours = folder.config.get("model_type") == "model2vec"
-        return StaticFiles(*_MODEL2VEC, folder.config) if ours else None
-    names = next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
-    return None if names is None else StaticFiles(*names, None)
+        return _MODEL2VEC if folder.config.get("model_type") == "model2vec" else None
+    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
 
 
 def token_table(

@@ -10,14 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.folder import ModelFolder, check_inside
+from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.bounds import check_bounds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-TOKENIZER = "tokenizer.json"
+TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 # Any one of these sets of files makes a tokenizer complete.
 _COMPLETE = (
     *((TOKENIZER,), ("vocab.json", "merges.txt"), ("vocab.txt",)),
@@ -29,8 +29,12 @@ _WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 _ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
 
 
-def check_tokenizer(folder: ModelFolder) -> None:
+def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, str]]:
     """Check the files of a tokenizer, before a library loads them; that runs no code of theirs.
+
+    Returns:
+        The tokenizer in ``tokenizer.json``, if there is one, and the special tokens that its
+        settings name, by role, such as ``eos_token``.
 
     Raises:
         CheckpointError: files that are missing, empty, malformed or outside the folder; or a
@@ -41,10 +45,10 @@ def check_tokenizer(folder: ModelFolder) -> None:
     for name in (TOKENIZER, "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json"):
         if folder.has(name) and not (folder.path / name).stat().st_size:
             raise CheckpointError(f"{folder.path / name}: empty; copy the tokenizer again")
-    files = ("special_tokens_map.json", "tokenizer_config.json")
-    settings = {name: folder.object(name) for name in files}
+    files = (TOKENIZER_CONFIG, "special_tokens_map.json")
+    settings = {folder.path / name: folder.object(name) for name in files}
     held = any(all(any(folder.path.glob(name)) for name in names) for names in _COMPLETE)
-    if not held and settings["tokenizer_config.json"].get("tokenizer_class") not in _WITHOUT_FILES:
+    if not held and folder.object(TOKENIZER_CONFIG).get("tokenizer_class") not in _WITHOUT_FILES:
         ways = "; or ".join(" and ".join(names) for names in _COMPLETE)
         raise CheckpointError(
             f"{folder}: the tokenizer is missing or incomplete; expected {ways}; copy the "
@@ -53,20 +57,55 @@ def check_tokenizer(folder: ModelFolder) -> None:
     tokenizer = rust_tokenizer(folder.path / TOKENIZER) if folder.has(TOKENIZER) else None
     if tokenizer is not None and not tokenizer.get_vocab_size(with_added_tokens=False):
         raise CheckpointError(f"{folder.path / TOKENIZER}: its vocabulary is empty; copy it again")
-    for name, values in settings.items():
+    tokens: dict[str, str] = {}
+    for file, values in settings.items():
         kind = values.get("tokenizer_class")  # where it is known, auto_map is not read
         known = isinstance(kind, str) and hasattr(transformers, kind)
-        check_bounds(values, folder.path / name, free=("auto_map",) if known else ())
+        check_bounds(values, file, free=("auto_map",) if known else ())
         for role in _ROLES:
             token = values.get(role)
             token = token.get("content") if isinstance(token, dict) else token
-            if token is None or tokenizer is None:
+            if token is None:
                 continue
-            if not isinstance(token, str) or tokenizer.token_to_id(token) is None:
+            unknown = tokenizer is not None and not (
+                isinstance(token, str) and tokenizer.token_to_id(token) is not None
+            )
+            if unknown:
                 raise CheckpointError(
-                    f"{folder.path / name}: {role} is {token!r:.60}, which is not in the "
-                    "vocabulary; does the tokenizer belong to another model?"
+                    f"{file}: {role} is {token!r:.60}, which is not in the vocabulary; does the "
+                    "tokenizer belong to another model?"
                 )
+            tokens.setdefault(role, token)
+    return tokenizer, tokens
+
+
+def end_warnings(
+    tokenizer: Tokenizer, end: str | None, configured: object, *, pooling: str, append_eos: bool
+) -> list[str]:
+    """Return warnings about the end of texts.
+
+    Args:
+        tokenizer: that of the model.
+        end: its end-of-text token, if it names one.
+        configured: the ``eos_token_id`` of ``config.json``.
+        pooling: that of the model.
+        append_eos: whether the token follows every text.
+    """
+    warnings = []
+    if pooling == "last" and not append_eos:
+        warnings.append(
+            "last-token pooling without an end-of-text token: the vector is that of the text's "
+            "own last token (use --append-eos if the training appended one)"
+        )
+    if end is None:
+        return [*warnings, "the tokenizer configuration names no eos_token"]
+    added = tokenizer.get_added_tokens_decoder().items()
+    ids = [number for number, token in added if token.content == end]
+    if ids and isinstance(configured, int) and configured not in ids:
+        warnings.append(
+            f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {ids[0]}"
+        )
+    return warnings
 
 
 def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
@@ -91,10 +130,9 @@ def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
 
 
 def rust_tokenizer(file: Path) -> Tokenizer:
-    """Return the tokenizer in a ``tokenizer.json``, which lies in its folder."""
+    """Return the tokenizer in a ``tokenizer.json``."""
     from tokenizers import Tokenizer
 
-    check_inside(file)
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises bare Exceptions  # noqa: BLE001

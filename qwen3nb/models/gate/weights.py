@@ -8,13 +8,15 @@ may only be absent if the states that are used do not depend on it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.names import EMBEDDINGS, encoder_name
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
 from qwen3nb.models.types import ModelFolderError, refusing
+
+if TYPE_CHECKING:
+    from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 _POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3
@@ -67,31 +69,35 @@ def check_weights(
     return model
 
 
-def check_encoder_weights(folder: ModelFolder) -> None:
-    """Check the encoder in a Qwen3 encoder-decoder; its decoder is not used."""
+def check_encoder(
+    folder: ModelFolder, used: Mapping[str, str], **settings: Any
+) -> Qwen3EncoderConfig:
+    """Check the encoder in a Qwen3 encoder-decoder, and return its configuration.
+
+    Args:
+        folder: the encoder-decoder; its decoder is not used, and not checked.
+        used: names of its tensors, see `qwen3nb.checkpoints.names.encoder_tensors`.
+        settings: of `qwen3nb.models.modeling.configuration.encoder_config`.
+
+    Raises:
+        ModelFolderError: a configuration that no encoder can be built from, or tensors that are
+            missing, unexpected, of another shape or not of a float type.
+    """
     import torch
 
     from qwen3nb.models.modeling.configuration import encoder_config
     from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
-    tensors = folder.weights.tensors
-    used = encoder_tensors(folder)
+    entries = {new: folder.weights.tensors[name] for new, name in used.items()}
     with refusing(folder, "no encoder can be built from it"), torch.device("meta"):
-        model = Qwen3EncoderModel(encoder_config(folder.config))
+        config = encoder_config(folder.config, **settings)
+        model = Qwen3EncoderModel(config)
     with refusing(folder, "the weights do not match config.json"):
         model.load_state_dict(
-            {new: torch.empty(tensors[name].shape, device="meta") for new, name in used.items()}
+            {name: torch.empty(entry.shape, device="meta") for name, entry in entries.items()}
         )
-    check_types(tensors[name] for name in used.values())
-
-
-def encoder_tensors(folder: ModelFolder) -> dict[str, str]:
-    """Return the names of an encoder-decoder's weights by those that its encoder has in Qwen3."""
-    tensors = folder.weights.tensors
-    used = {new: name for name in tensors if (new := encoder_name(name)) is not None}
-    if embedding := next((name for name in EMBEDDINGS if name in tensors), None):
-        used["embed_tokens.weight"] = embedding
-    return used
+    check_types(entries.values())
+    return config
 
 
 def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ()) -> None:

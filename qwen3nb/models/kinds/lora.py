@@ -105,7 +105,7 @@ class _Adapter(CausalKind):
         adapted = _adapted(
             super().causal(source, torch.float32),
             folder,
-            {name: opened.read(name) for name in opened.tensors},
+            dict(opened.read_each(opened.tensors)),
             initialise=way if way in ("olora", "pissa") else True,
         )
         with refusing(folder, "PEFT cannot merge it"):

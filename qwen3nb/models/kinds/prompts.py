@@ -28,12 +28,11 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 
 FILE = "config_sentence_transformers.json"
-_CARD_BYTES = 100_000  # of a model card, whose front matter comes first
 ROLES = ("query", "passage")
 _SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
@@ -66,19 +65,16 @@ def prompt_for(
 ) -> str:
     """Return the prompt of a text, or an empty string.
 
-    Keys are tried in this order, the most specific first: ``<task>-<role>``, ``<task>``,
-    ``<type>-<role>``, ``<type>``, ``<role>``; for a text without a role,
-    ``<task>``, ``<type>``, ``symmetric``. This is MTEB's order. Without a task, a role is what
-    ``encode_query`` and ``encode_document`` of sentence-transformers are, and no role is
-    its ``encode``.
+    Keys are tried in MTEB's order: ``<task>-<role>``, ``<task>``, ``<type>-<role>``, ``<type>``,
+    ``<role>``; for a text without a role, ``<task>``, ``<type>``, ``symmetric``.
 
     Args:
         prompts: text per key. With an ``instruction``, ``{instruction}`` in it is replaced
             with the task's instruction, else with that one.
-        role: ``query``, ``passage`` or None.
+        role: ``query`` or ``passage``, as ``encode_query`` and ``encode_document`` of
+            sentence-transformers; None, as its ``encode``.
         task: MTEB's task metadata, with ``name``, ``type`` and perhaps ``prompt``.
-        instruction: the model's default; empty for a model without instructions, whose
-            prompts are used as they are.
+        instruction: the model's default; empty for prompts that are used as they are.
 
     >>> prompts = {"query": "query: ", "STS": "similar: "}
     >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")
@@ -116,11 +112,11 @@ def stored_prompts(folder: ModelFolder) -> dict[str, str]:
     Raises:
         SpecError: a file that is not as sentence-transformers writes it.
     """
-    fields = sentence_settings(folder)
-    prompts = fields.get("prompts") or {}
-    if not isinstance(prompts, dict):
-        raise SpecError(f"{folder.path / FILE}: prompts is {prompts!r:.80}; expected an object")
     try:
+        fields = folder.object(FILE)
+        prompts = fields.get("prompts") or {}
+        if not isinstance(prompts, dict):
+            raise SpecError(f"prompts is {prompts!r:.80}; expected an object")
         return used_prompts(prompts, default=fields.get("default_prompt_name"))
     except SpecError as error:
         raise SpecError(f"{folder.path / FILE}: {error}") from None
@@ -157,14 +153,6 @@ def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
         "prompts": {_renamed(name, _PASSAGE, _DOCUMENT): text for name, text in named.items()},
         "default_prompt_name": _SYMMETRIC if _SYMMETRIC in named else None,
     }
-
-
-def sentence_settings(folder: ModelFolder) -> dict[str, Any]:
-    """Return the content of ``config_sentence_transformers.json``; empty without the file."""
-    try:
-        return folder.object(FILE)
-    except CheckpointError as error:
-        raise SpecError(str(error)) from None
 
 
 def _renamed(name: str, old: str, new: str) -> str:
@@ -211,14 +199,5 @@ def _names(source: Source) -> Iterator[str]:
         return
     yield "/".join(source.folder.path.resolve().parts[-2:])
     yield str(source.folder.config.get("_name_or_path") or "")
-    card = source.folder.path / "README.md"
-    yield from _base_models(card) if card.is_file() else ()
-
-
-def _base_models(card: Path) -> list[str]:
-    """Return the models that the front matter of a model card names as its base."""
-    with card.open(encoding="utf-8", errors="replace") as file:
-        text = file.read(_CARD_BYTES)
-    front = text.split("\n---", 1)[0] if text.startswith("---") else ""
-    match = re.search(r"^base_model:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", front, re.MULTILINE)
-    return re.findall(r"[\w.-]+/[\w.-]+", match[1]) if match else []
+    stated = card_fields(source.folder.path).get("base_model")
+    yield from map(str, stated if isinstance(stated, list) else [stated or ""])

@@ -1,11 +1,7 @@
 """Resolve a model spec to its source, without loading the model.
 
 A *spec* is a folder, a name from ``registry.toml``, the id of a model on the Hugging Face
-hub, ``random`` or ``bm25``. `find_source` returns what kind of model it names and where it
-is; for an unknown spec, it raises an error that lists the known ones.
-
-The identity of a model is its content: weights, tokenizer, configuration and the settings
-it is used with. Its label is only a name.
+hub, ``random`` or ``bm25``.
 
 Prompts, pooling and maximum length: what the user gives applies before what the registry
 says, and that before what the model's folder stores. Prompts are replaced as a whole. A
@@ -56,7 +52,13 @@ def find_source(spec: str) -> Source:
     spec = str(spec)
     known = registry()
     if spec == DEMO:
-        return _demo()
+        demo = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-400"
+        if demo.is_dir():
+            return _folder(DEMO, demo)
+        raise SpecError(
+            f"the demo's model does not exist yet ({demo}); `qwen3nb demo` trains and extracts it "
+            "in a few minutes"
+        )
     if source := next((each for kind in KINDS if (each := kind.named(spec)) is not None), None):
         return source
     if spec in known:
@@ -199,23 +201,13 @@ def _name_of(hub_id: str) -> str | None:
 
 def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     """Return the hub id and revision that a path in the mirror or a hub cache stands for."""
-    parts = folder.resolve().parts
-    if len(parts) > 2 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
-        return parts[-3].removeprefix("models--").replace("--", "/"), parts[-1]
-    mirror = paths.mirror()
-    if mirror is not None and folder.resolve().parent.parent == mirror.resolve():
-        return "/".join(parts[-2:]), None
+    folder, mirror = folder.resolve(), paths.mirror()
+    *_, name, kind, revision = ("", "", *folder.parts)
+    if kind == "snapshots" and name.startswith("models--"):
+        return name.removeprefix("models--").replace("--", "/"), revision
+    if mirror is not None and folder.parent.parent == mirror.resolve():
+        return "/".join(folder.parts[-2:]), None
     return None, None
-
-
-def _demo() -> Source:
-    folder = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-400"
-    if not folder.is_dir():
-        raise SpecError(
-            f"the demo's model does not exist yet ({folder}); "
-            "`qwen3nb demo` trains and extracts it in a few minutes"
-        )
-    return _folder(DEMO, folder)
 
 
 def _registered(name: str) -> Source:
@@ -255,9 +247,10 @@ def _folder(spec: str, path: Path) -> Source:
         folder.check_files()
         check_dense(folder)
         kind = next(kind for kind in KINDS if kind.matches(folder))
+        prompts = stored_prompts(folder)
     except CheckpointError as error:
         raise SpecError(str(error)) from None
-    return Source(spec, kind, _label(folder), folder=folder, prompts=stored_prompts(folder))
+    return Source(spec, kind, _label(folder), folder=folder, prompts=prompts)
 
 
 def _label(folder: ModelFolder) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_settings
-from qwen3nb.models.gate.static_tables import NUMBERS, StaticFiles, static_files, token_table
+from qwen3nb.models.gate.static_tables import NUMBERS, static_files, token_table
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.types import ModelFolderError
 
@@ -26,17 +26,16 @@ class _Static(FolderKind):
     def check(self, source: Source) -> None:
         folder = source.own_folder
         check_settings(folder)
-        files = self._files(folder)
-        for name in (files.weights, files.tokenizer):
+        for name in (files := self._files(folder)):
             if not folder.has(name):
                 raise ModelFolderError(f"{folder}: no {name}, which a static model consists of")
-        token_table(folder.weights_in(files.weights), types=tuple(NUMBERS))
+        token_table(folder.weights_in(files[0]), types=tuple(NUMBERS))
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
-        return (self._files(folder).tokenizer,)
+        return self._files(folder)[1:]
 
     def weights(self, folder: ModelFolder) -> Weights:
-        return folder.weights_in(self._files(folder).weights)
+        return folder.weights_in(self._files(folder)[0])
 
     def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.encoders.static import StaticEncoder
@@ -44,7 +43,7 @@ class _Static(FolderKind):
         return StaticEncoder(source, settings)
 
     @staticmethod
-    def _files(folder: ModelFolder) -> StaticFiles:
+    def _files(folder: ModelFolder) -> tuple[str, str]:
         if (files := static_files(folder)) is None:
             raise ModelFolderError(f"{folder}: not a static model; expected the files of model2vec")
         return files

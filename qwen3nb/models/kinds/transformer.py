@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.names import embedding_name
+from qwen3nb.checkpoints.names import MODEL_TYPES, encoder_tensors
 from qwen3nb.models.gate.bounds import check_settings
 from qwen3nb.models.gate.declared import answers_yes_or_no, as_exported, check_head
 from qwen3nb.models.gate.weights import (
-    check_encoder_weights,
+    check_encoder,
     check_finite,
     check_weights,
-    encoder_tensors,
     own_weights,
 )
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
@@ -29,22 +28,19 @@ _TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
 _TEXT_PARTS = {"attn_config", "decoder", "encoder", "ffn_config"}
 _HEADS = ("ForCausalLM", "LMHeadModel")  # of classes with an output matrix
-_SEQ2SEQ = ("qwen3_encdec", "qwen3_encoder_decoder")
 
 
 class _Transformer(FolderKind):
     """A transformer whose states are pooled."""
 
     bidirectional = False  # whether it must prove to be
+    encoder_only = False  # whether it is the encoder of an encoder-decoder
 
     def check(self, source: Source) -> None:
         folder = source.model_folder
         check_opened(folder)
-        check_reads_text(self.check_model(folder), folder, alone=True)
-
-    def check_model(self, folder: ModelFolder) -> Any:
-        """Check the weights, and return the model without values."""
-        return check_weights(folder)
+        model = check_weights(folder, encoder=self.encoder_only)
+        check_reads_text(model, folder, alone=True)
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         return {
@@ -101,10 +97,13 @@ class _Seq2Seq(_Transformer):
     bidirectional = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        return folder.config.get("model_type") in _SEQ2SEQ
+        return folder.config.get("model_type") in MODEL_TYPES
 
     def check(self, source: Source) -> None:
-        check_seq2seq(source.model_folder)
+        folder = source.model_folder
+        folder.check_whole()
+        check_settings(folder)
+        check_encoder(folder, encoder_tensors(folder))
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         return {"pooling": "mean", "normalize": True}
@@ -113,12 +112,11 @@ class _Seq2Seq(_Transformer):
         from qwen3nb.models.modeling.configuration import encoder_config
         from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
-        folder, weights = source.model_folder, source.model_folder.weights
+        folder = source.model_folder
         model = Qwen3EncoderModel(encoder_config(folder.config))
-        names = encoder_tensors(folder)
-        if embedding := embedding_name(folder):  # of equal copies
-            names["embed_tokens.weight"] = embedding
-        model.load_state_dict({new: weights.read(name) for new, name in names.items()})
+        used = encoder_tensors(folder)
+        state = dict(folder.weights.read_each(used.values()))
+        model.load_state_dict({new: state[name] for new, name in used.items()})
         return model.to(dtype)
 
 
@@ -127,13 +125,11 @@ class _EncoderDecoder(_Transformer):
 
     name = "t5"
     of_others = True
+    encoder_only = True
 
     def matches(self, folder: ModelFolder) -> bool:
         head = check_head(folder)
         return bool(folder.config.get("is_encoder_decoder")) or "EncoderModel" in head
-
-    def check_model(self, folder: ModelFolder) -> Any:
-        return check_weights(folder, encoder=True)
 
     def build(self, source: Source, dtype: torch.dtype, *, bidirectional: bool) -> Any:
         return _stock(source.model_folder, dtype).get_encoder()
@@ -196,12 +192,6 @@ def check_opened(folder: ModelFolder) -> None:
     if other := next((f for f in folder.path.iterdir() if _OTHER_SHARDS.fullmatch(f.name)), None):
         raise ModelFolderError(f"{other}: a shard of another format next to the model's; remove it")
     check_settings(folder)
-
-
-def check_seq2seq(folder: ModelFolder) -> None:
-    """Check a Qwen3 encoder-decoder, of which only the encoder is used; see `check_opened`."""
-    check_opened(folder)
-    check_encoder_weights(folder)
 
 
 def check_reads_text(model: Any, folder: ModelFolder, *, alone: bool) -> None:

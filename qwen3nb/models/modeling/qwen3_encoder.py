@@ -10,7 +10,7 @@ Shapes: B texts, T tokens, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +144,8 @@ class Qwen3EncoderModel(Qwen3Model):
             self.to(device)
         if not texts:
             return torch.empty(0, self.config.hidden_size)
-        rows = _real_tokens(tokenizer(list(texts), truncation=True, max_length=max_length))
+        options = {"truncation": True, "max_length": max_length, "padding": False}
+        rows = tokenizer(list(texts), **options)["input_ids"]
         if empty := [index for index, row in enumerate(rows) if not row]:
             raise ValueError(f"texts {empty[:5]} have no token; drop empty texts before encoding")
         vectors = torch.empty(len(rows), self.config.hidden_size)
@@ -155,17 +156,6 @@ class Qwen3EncoderModel(Qwen3Model):
                 vectors[batch] = self(input_ids=ids, attention_mask=mask).pooler_output.cpu()
                 bar.update(len(batch))
         return vectors
-
-
-def _real_tokens(encoded: Mapping[str, Any]) -> list[list[int]]:
-    """Return the token ids of each text, without padding, whatever the tokenizer returns."""
-    ids = [list(map(int, row)) for row in encoded["input_ids"]]
-    if (masks := encoded.get("attention_mask")) is None:
-        return ids
-    return [
-        [token for token, real in zip(row, mask, strict=True) if real]
-        for row, mask in zip(ids, masks, strict=True)
-    ]
 
 
 def pad_rows(

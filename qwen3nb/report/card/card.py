@@ -14,6 +14,7 @@ import qwen3nb
 from qwen3nb.analysis.comparison.alignment import comparable, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.kinds.prompts import named_prompts
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
     from qwen3nb.extraction.extract import Extraction
+    from qwen3nb.metrics.aggregate import Aggregate
 
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
 # MTEB's names of metrics, those in the first row with a cut-off.
@@ -302,10 +304,21 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
     from huggingface_hub import EvalResult
 
     for result in results:
-        task = result.task
-        for subset, split, metric, value in _scores(result):
+        task, main = result.task, result.task.main_metric
+        scores: list[tuple[str | None, str | None, str, Aggregate]] = [
+            (part.subset, part.split, main, part.score) for part in result.parts
+        ]
+        if not scores:
+            subset, split = (
+                names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)
+            )
+            listed = {main: result.main} | result.metrics  # the main one first
+            scores = [(subset, split, metric, score) for metric, score in listed.items()]
+        for subset, split, metric, score in scores:
+            if score.value is None:
+                continue
             # MTEB's name of a metric; one that MTEB itself has reported stays as it is.
-            own = task.mteb.metric if task.mteb and metric == task.main_metric else ""
+            own = task.mteb.metric if task.mteb and metric == main else ""
             name, _, cut = metric.partition("@")
             named = f"{_AT[name]}_at_{cut}" if cut.isdecimal() and name in _AT else ""
             theirs = own or named or _NAMES.get(metric, metric)
@@ -320,25 +333,10 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
                 dataset_revision=task.revision,
                 metric_type=theirs,
                 metric_name=theirs,
-                metric_value=value,
+                metric_value=score.value,
                 source_name="MTEB" if task.mteb else None,
                 source_url="https://github.com/embeddings-benchmark/mteb" if task.mteb else None,
             )
-
-
-def _scores(result: Result) -> Iterator[tuple[str | None, str | None, str, float]]:
-    """Yield subset, split, metric and value of each score, the main one first."""
-    task = result.task
-    for part in result.parts:
-        if part.score.value is not None:
-            yield part.subset, part.split, task.main_metric, part.score.value
-    if not result.parts:
-        subset, split = (
-            names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)
-        )
-        for metric, score in ({task.main_metric: result.main} | result.metrics).items():
-            if score.value is not None:
-                yield subset, split, metric, score.value
 
 
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:

@@ -16,9 +16,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from qwen3nb import paths
+from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.schema import field_problem
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
@@ -48,16 +50,16 @@ def license_problem(name: str) -> str:
     """Return why the hub would refuse a licence identifier; empty if it would not.
 
     >>> license_problem("Apache 2.0")
-    "license is 'Apache 2.0', which the hub does not know; did you mean apache-2.0? Any other \
-licence is 'other', with its license_name and license_link"
+    "the hub does not know the licence 'Apache 2.0'; did you mean apache-2.0? Any other licence is \
+'other', with its license_name and license_link"
     """
     if name in _LICENSES:
         return ""
     near = difflib.get_close_matches(name.lower().replace(" ", "-"), sorted(_LICENSES), n=3)
+    guess = f"; did you mean {' or '.join(near)}?" if near else "."
     return (
-        f"license is {name!r}, which the hub does not know"
-        + (f"; did you mean {' or '.join(near)}?" if near else ".")
-        + " Any other licence is 'other', with its license_name and license_link"
+        f"the hub does not know the licence {name!r}{guess} Any other licence is 'other', with its "
+        "license_name and license_link"
     )
 
 
@@ -72,7 +74,7 @@ def is_language(code: str) -> bool:
 
 def _license(name: str) -> str:
     if problem := license_problem(name):
-        raise ValueError(problem.removeprefix(f"license is {name!r}, "))
+        raise ValueError(problem)
     return name
 
 
@@ -116,23 +118,20 @@ def read_facts(file: Path | None) -> dict[str, Any]:
         facts = tomllib.loads(file.read_text(encoding="utf-8"))
         return Facts.model_validate(facts).model_dump(exclude_unset=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        one_of("fact", name, Facts.model_fields)
-        what = first["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        raise ValueError(f"{file}: {name} is {first['input']!r}, {what}") from None
+        one_of("fact", str(error.errors()[0]["loc"][0]), Facts.model_fields)
+        raise ValueError(f"{file}: {field_problem(error, facts)}") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise ValueError(f"{file}: not TOML: {error}") from None
 
 
-def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
+def stated_facts(source: Path | None, file: Path | None, *, license: str = "") -> dict[str, Any]:
     """Return the facts that are stated anywhere: in a facts file, or in the training's own files.
 
     The facts file wins over ``training.json``, that over the card of the checkpoint, and that over
     the name that its configuration keeps of the model that the training began with.
 
     Args:
-        source: the checkpoint; it may be gone.
+        source: the checkpoint; it may be gone. None for the facts file alone.
         file: a facts file; see `read_facts`.
         license: the licence where none of these states one; by default that of the book, if the
             hub knows it.
@@ -140,30 +139,17 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
     Raises:
         ValueError: as in `read_facts`, or ``license`` is none that the hub knows.
     """
-    if license and (problem := license_problem(license)):
-        raise ValueError(problem)
     book = book_settings().license
-    license = license or ("" if license_problem(book) else book)
+    license = _license(license) if license else "" if license_problem(book) else book
     known: dict[str, Any] = {"license": license} if license else {}
-    config, card = source / "config.json", source / "README.md"
+    if source is None:
+        return known | read_facts(file)
+    config = source / "config.json"
     name = read_json(config).get("_name_or_path") if config.is_file() else ""
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
         known["base_model"] = name
-    if card.is_file():
-        known |= _listed(_front_matter(card))
-    return known | _listed(training_of(source)) | read_facts(file)
-
-
-def _front_matter(card: Path) -> dict[str, Any]:
-    """Return the front matter of a card; empty if it has none that can be read."""
-    import yaml
-
-    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
-    try:
-        front = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else {}
-    except yaml.YAMLError:
-        return {}
-    return front if isinstance(front, dict) else {}
+    recorded = _listed(card_fields(source)) | _listed(training_of(source))
+    return known | recorded | read_facts(file)
 
 
 def _listed(stated: Mapping[str, Any]) -> dict[str, Any]:

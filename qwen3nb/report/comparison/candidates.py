@@ -15,6 +15,7 @@ from qwen3nb.analysis.comparison.candidates import (
     Decision,
     QueryChange,
     Recommendation,
+    TrendPoint,
     decide,
     enough_queries,
     evidence,
@@ -23,10 +24,10 @@ from qwen3nb.analysis.comparison.candidates import (
     rule,
     select_candidates,
     task_of,
+    trend,
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
-from qwen3nb.analysis.comparison.history import TrendPoint, trend
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result

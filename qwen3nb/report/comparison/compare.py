@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -424,10 +424,9 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         for each in comparison.differences
         if each.first in models
     )
-    draw = _draw_by_model if many else _draw_by_task
     return Figure(
         name="differences",
-        draw=lambda width: draw(comparison, models, width),
+        draw=lambda width: _draw_differences(comparison, models, width),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
         f"{'the same queries' if many else 'the n queries below each panel'}, with "
         f"95 % intervals ({interval_words(['paired'])}). "
@@ -439,85 +438,71 @@ def differences_figure(comparison: Comparison) -> Figure | None:
     )
 
 
-def _draw_by_task(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
-    tasks = [task for task in comparison.tasks if task.with_baseline]
+def _draw_differences(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
+    """Draw a forest plot per task, or of many tasks per model, with lines between the types."""
+    listed = [task for task in comparison.tasks if task.with_baseline]
+    how, margin = comparison.procedure, comparison.procedure.minimum
     styles = model_styles([*models, comparison.baseline])
-    names = models[::-1]
-    figure, axes, first = panels(len(tasks), width, height=0.21 * len(names) + 0.8, sharey=True)
-    for axis, task in zip(axes, tasks, strict=True):
-        rows = [(names.index(e.first), e) for e in task.with_baseline if e.first in names]
-        _draw_forest(axis, rows, styles, comparison)
-        axis.set_title(plain(short_task(task.task), most=24))
-        axis.set_xlabel(f"Δ {task.metric}, n = {task.with_baseline[0].n}")
+    look: dict[str, float] = {}
+    if many := len(listed) > MANY:
+        types = tasks_by_type(comparison).items()
+        kinds = [(kind, each) for kind, own in types for each in own if each.with_baseline]
+        rows = {(each.task, each.metric): i for i, (_, each) in enumerate(reversed(kinds))}
+        names = [plain(short_task(each.task), most=30) for _, each in reversed(kinds)]
+        label, look = f"Δ to {plain(comparison.baseline, most=20)}", {"linewidth": 1.3, "size": 3}
+        drawn = [
+            (
+                plain(model, most=26),
+                label,
+                [(rows[e.task, e.metric], e) for e in comparison.differences if e.first == model],
+            )
+            for model in models
+        ]
+    else:
+        order = models[::-1]
+        names = [plain(name, most=28) for name in order]
+        drawn = [
+            (
+                plain(short_task(task.task), most=24),
+                f"Δ {task.metric}, n = {task.with_baseline[0].n}",
+                [(order.index(e.first), e) for e in task.with_baseline if e.first in order],
+            )
+            for task in listed
+        ]
+    height = (0.125 if many else 0.21) * len(names) + 0.8
+    figure, axes, first = panels(len(drawn), width, height=height, sharex=many, sharey=True)
+    for axis, (title, label, own) in zip(axes, drawn, strict=True):
+        axis.axvspan(-margin, margin, color=GREY, alpha=0.13, linewidth=0)
+        axis.axvline(0, color=GREY, linewidth=1)
+        axis.tick_params(axis="y", length=0)
+        grid(axis)
+        for row, each in own:
+            shown = asdict(styles[each.first]) | look
+            filled = each.significant(how.alpha)
+            draw_estimate(axis, row, each.difference, each.interval, filled=filled, **shown)
+        axis.set_title(title)
+        axis.set_xlabel(label)
+        if many:
+            axis.set_ylim(-0.7, len(rows) - 0.3)
+            _divide(axis, [kind for kind, _ in kinds], named=width > 5)
+            axis.tick_params(labelbottom=True)
     for axis in first:
-        axis.set_yticks(range(len(names)), [plain(name, most=28) for name in names])
+        axis.set_yticks(range(len(names)), names)
+        if many:
+            axis.tick_params(axis="y", labelsize=SMALL)
     return figure
-
-
-def _draw_by_model(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
-    """Draw a forest plot of each of some models, a row per task; types are divided by lines."""
-    tasks = [
-        (kind, each)
-        for kind, own in tasks_by_type(comparison).items()
-        for each in own
-        if each.with_baseline
-    ]
-    rows = {(each.task, each.metric): i for i, (_, each) in enumerate(reversed(tasks))}
-    height = 0.125 * len(tasks) + 0.8
-    figure, axes, first = panels(len(models), width, height=height, sharex=True, sharey=True)
-    styles = model_styles([*models, comparison.baseline])
-    for axis, model in zip(axes, models, strict=True):
-        own = [(rows[e.task, e.metric], e) for e in comparison.differences if e.first == model]
-        _draw_forest(axis, own, styles, comparison, linewidth=1.3, size=3)
-        axis.set_ylim(-0.7, len(rows) - 0.3)
-        axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=20)}")
-        _divide(axis, [kind for kind, _ in tasks], named=width > 5)
-        axis.set_title(plain(model, most=26))
-        axis.tick_params(labelbottom=True)
-    names = [plain(short_task(each.task), most=30) for _, each in reversed(tasks)]
-    for axis in first:
-        axis.set_yticks(range(len(tasks)), names, fontsize=SMALL)
-    return figure
-
-
-def _draw_forest(
-    axis: Axes,
-    rows: Iterable[tuple[int, PairedDifference]],
-    styles: Mapping[str, ModelStyle],
-    comparison: Comparison,
-    **how: float,
-) -> None:
-    """Draw the line of no effect in the band of differences that do not matter, and differences."""
-    alpha, margin = comparison.procedure.alpha, comparison.procedure.minimum
-    axis.axvspan(-margin, margin, color=GREY, alpha=0.13, linewidth=0)
-    axis.axvline(0, color=GREY, linewidth=1)
-    axis.tick_params(axis="y", length=0)
-    grid(axis)
-    for row, each in rows:
-        look = asdict(styles[each.first]) | how
-        filled = each.significant(alpha)
-        draw_estimate(axis, row, each.difference, each.interval, filled=filled, **look)
 
 
 def _divide(axis: Axes, kinds: Sequence[str], *, named: bool) -> None:
     """Draw a line above each type of task, with its name at the right."""
+    below: dict[str, Any] = {"xytext": (0, -1), "textcoords": "offset points", "va": "top"}
+    look = below | {"fontsize": SMALL - 1, "ha": "right", "alpha": 0.8}
     for i, kind in enumerate(kinds):
-        if i and kind == kinds[i - 1]:
-            continue
-        height = len(kinds) - i - 0.5
-        axis.axhline(height, color=GREY, linewidth=0.7)
-        if named:
-            axis.annotate(
-                kind,
-                (1, height),
-                xycoords=("axes fraction", "data"),
-                ha="right",
-                va="top",
-                fontsize=SMALL - 1,
-                xytext=(0, -1),
-                textcoords="offset points",
-                alpha=0.8,
-            )
+        if i == 0 or kind != kinds[i - 1]:
+            height = len(kinds) - i - 0.5
+            axis.axhline(height, color=GREY, linewidth=0.7)
+            if named:
+                axis.annotate(kind, (1, height), xycoords=("axes fraction", "data"), **look)
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:
@@ -696,17 +681,10 @@ def _draw_wins(counts: Sequence[PairedDifference], width: float) -> MplFigure:
     axis.set_xlim(0, total)
     reference = plain(counts[0].second, most=24)
     axis.set_xlabel(f"queries, by {counts[0].metric} against {reference}")
+    above: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "va": "bottom"}
+    above["fontsize"] = SMALL
     for x, side, kind in ((0.0, "left", "won"), (0.5, "center", "tied"), (1.0, "right", "lost")):
-        axis.annotate(
-            kind,
-            (x, 1.0),
-            xycoords="axes fraction",
-            xytext=(0, 2),
-            fontsize=SMALL,
-            textcoords="offset points",
-            va="bottom",
-            ha=side,
-        )
+        axis.annotate(kind, (x, 1.0), xycoords="axes fraction", ha=side, **above)
     return figure
 
 

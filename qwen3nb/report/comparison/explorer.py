@@ -173,22 +173,14 @@ class Explorer:
         rows = []
         for name in shown:
             row = read.get(name, DocumentText("", ""))
-            ranks = ((top.index(name) + 1 if name in top else None, len(top)) for top in tops)
-            rows.append(
-                (
-                    (row.title or name, cut(row.text, _LONGEST)),
-                    number(grades.get(name), "d", absent="not judged"),
-                    *(
-                        number(rank, "d", absent=f"after {kept}" if kept else "not kept")
-                        for rank, kept in ranks
-                    ),
-                )
-            )
+            grade = number(grades.get(name), "d", absent="not judged")
+            ranks = (_rank(name, top) for top in tops)
+            rows.append(((row.title or name, cut(row.text, _LONGEST)), grade, *ranks))
         return Table.of(
             rows,
             ("document", "grade", *(f"{name}\nrank" for name in models)),
             note=self.note,
-            empty=self.note or self._unranked() or "No document is judged.",
+            empty=self.note or "No document is judged, and these records keep no rankings.",
             kind="words",
             name="explorer-query",
             caption=f"Query {query}, “{cut(self.text(query), 300)}”: its judged documents and the "
@@ -199,14 +191,6 @@ class Explorer:
         given = [one_of("model", name, self.models) for name in (first, second) if name]
         rest = (name for name in self.models if name not in given)
         return first or next(rest), second or next(rest)
-
-    def _unranked(self) -> str:
-        """Say which models' records have no rankings, if any."""
-        without = [name for name in self.offered if not self.records[name].config.get("top")]
-        every = len(without) == len(self.offered)
-        which = "These records" if every else f"Records of {', '.join(without)}"
-        rest = " keep no rankings, as older versions wrote them; evaluate with --fresh."
-        return f"{which}{rest}" if without else ""
 
     def _not_offered(self) -> str:
         """Say how many models the page does not offer, and how to choose those that it does."""
@@ -280,7 +264,7 @@ class Explorer:
             f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
             f"model on the x-axis, another on the y-axis; {len(self.matrix.queries)} queries."
         )
-        notes = "".join(map(_note, (self.note, self._unranked(), self._not_offered())))
+        notes = _note(self.note) + _note(self._not_offered())
         return (
             f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
@@ -344,6 +328,12 @@ def _traces_and_layout(across: str, up: str, *, metric: str) -> dict[str, Any]:
     }
 
 
+def _rank(document: str, top: Sequence[str]) -> Cell:
+    if document in top:
+        return number(top.index(document) + 1, "d")
+    return Cell(f"after {len(top)}" if top else "not kept")
+
+
 def _best(grades: Mapping[str, int]) -> list[str]:
     """Return the judged documents, the highest grade first."""
     return sorted(grades, key=lambda document: (-grades[document], document))
@@ -371,15 +361,24 @@ def query_details(
 
     The most important queries come first; those that exceed the size of a page are left out.
     """
-    details = {query: _detail(query, records, texts) for query in queries}
-    named = {
-        query: dict.fromkeys(
-            [name for top in each["top"].values() for name in top[:_SHOWN]] + each["judged"]
-        )
-        for query, each in details.items()
-    }
-    documents: dict[str, list[str]] = {}
+    details, named = {}, {}
+    for query in queries:
+        grades = texts.grades(query) if texts else {}
+        top = {name: top_documents(record, query) for name, record in records.items()}
+        best = _best(grades)
+        ranked = {*best[:_SHOWN], *itertools.chain(*top.values())}
+        details[query] = {
+            "text": texts.text(query)[:_LONGEST_QUERY] if texts else "",
+            "top": {name: each for name, each in top.items() if each},
+            "judged": best[:_SHOWN],
+            "count": len(best),
+            "relevant": sum(grade > 0 for grade in grades.values()),
+            "grades": {name: grade for name, grade in grades.items() if name in ranked},
+        }
+        listed = [name for each in top.values() for name in each[:_SHOWN]] + best[:_SHOWN]
+        named[query] = dict.fromkeys(listed)
     read = texts.documents(named) if texts else {}
+    documents: dict[str, list[str]] = {}
     kept, size = {}, 0
     for query, each in details.items():
         new = {
@@ -393,21 +392,6 @@ def query_details(
         kept[query] = each
         documents |= new
     return {"queries": kept, "documents": documents}
-
-
-def _detail(query: str, records: Mapping[str, Result], texts: SearchTexts | None) -> dict[str, Any]:
-    grades = texts.grades(query) if texts else {}
-    top = {name: top_documents(record, query) for name, record in records.items()}
-    best = _best(grades)
-    shown = {*best[:_SHOWN], *itertools.chain(*top.values())}
-    return {
-        "text": texts.text(query)[:_LONGEST_QUERY] if texts else "",
-        "top": {name: each for name, each in top.items() if each},
-        "judged": best[:_SHOWN],
-        "count": len(best),
-        "relevant": sum(grade > 0 for grade in grades.values()),
-        "grades": {name: grade for name, grade in grades.items() if name in shown},
-    }
 
 
 def explore(
@@ -473,20 +457,14 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
             f"differ by more than {_FAR:g} in {metric}; the largest difference is {largest:.3f}. "
             f"{mean}."
         )
-    zero = int((np.minimum(*scores)[far] == 0).sum())
-    return Conclusion(
-        f"On {count} of {n} queries of {task} the two best models differ by more than {_FAR:g} in "
-        f"{metric}: {first} wins {won} of them and {second} {count - won}{_majority(won, count)}. "
-        f"On {zero} of the {count} the loser scores 0. {mean}."
-    )
-
-
-def _majority(won: int, count: int) -> str:
-    """Say whether these queries show that one of the two wins more of such queries."""
     from scipy.stats import binomtest
 
+    zero = int((np.minimum(*scores)[far] == 0).sum())
     low, high = binomtest(won, count).proportion_ci(LEVEL, method="wilson")
-    share = (
-        f"a share of {100 * won / count:.0f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}"
+    none = "" if low > 0.5 or high < 0.5 else ": no majority is shown"
+    return Conclusion(
+        f"On {count} of {n} queries of {task} the two best models differ by more than {_FAR:g} in "
+        f"{metric}: {first} wins {won} of them and {second} {count - won} (a share of "
+        f"{100 * won / count:.0f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}{none}). "
+        f"On {zero} of the {count} the loser scores 0. {mean}."
     )
-    return f" ({share})" if low > 0.5 or high < 0.5 else f" ({share}: no majority is shown)"

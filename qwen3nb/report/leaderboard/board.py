@@ -96,42 +96,37 @@ def leaderboard(
     """
     name, pages = name or f"comparison-{'tasks' if tasks else tier}", links or {}
     if TIERS[tier].benchmarks and not tasks:
-        return replace(_means_table(_benchmark_grid(results, tier), tier, pages), name=name)
-    keys = list(tasks or TIERS[tier].task_keys)
-    on_tier = [result for result in latest(results) if result.task.key in keys]
-    tested = comparison or compare(on_tier, tier=tier, tasks=tasks)
-    names, records = model_names(on_tier), by_model(on_tier)
-    order = sorted(records, key=lambda each: (-_score(records[each].get(keys[0])), names[each]))
-    heads, rows = ["model"], []
-    near: dict[str, set[str]] = {}
+        return replace(_means_table(_grid(results, tier), tier, pages), name=name)
+    keys, grid = tasks or TIERS[tier].task_keys, _grid(results, tier, tasks)
+    tested = comparison or compare(results, tier=tier, tasks=tasks)
+    names, records = grid.names, grid.records
+    examples = {identity: next(iter(own.values())) for identity, own in records.items()}
+    rows = [[Cell(names[each], link=pages.get(examples[each].run, ""))] for each in names]
+    used = [record.main.interval for own in records.values() for record in own.values()]
+    heads, marked = ["model"], False
     for task in keys:
-        column = [own[task] for own in map(records.__getitem__, order) if task in own]
-        first = column[0] if column else None
-        measure = f"\n{first.task.main_metric}, n = {first.main.n}" if first else ""
+        column = [own[task] for own in records.values() if task in own]
+        measure = f"\n{column[0].task.main_metric}, n = {column[0].main.n}" if column else ""
         heads.append(short_task(task) + measure)
-        near[task] = _systems_compared(column, tested)
-    for identity in order:
-        own = records[identity]
-        example = next(iter(own.values()))
-        row: list[Any] = [Cell(names[identity], link=pages.get(example.run, ""))]
-        for task in keys:
-            if record := own.get(task):
-                mark = "†" if identity in near[task] else ""
+        near = _systems_compared(column, tested)
+        marked = marked or bool(near)
+        for identity, row in zip(names, rows, strict=True):
+            if record := records[identity].get(task):
+                mark = "†" * (identity in near)
                 row.append(number(record.main, link=score_link(record, pages), mark=mark))
             else:
-                row.append(_why_missing(example, [task]))
-        rows.append(row)
+                row.append(Cell(_why_missing(examples[identity], [task])))
     what = "these tasks" if tasks else f"the tasks of the tier {tier}"
     return Table.of(
         rows,
         heads,
         best=True,
-        note=f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
+        note=f"95 % intervals over n ({interval_words(used)}); best of "
         "each column in bold, second best underlined, whether or not they differ significantly "
         "(see the paired differences).",
         name=name,
         caption=f"Scores of all models on {what}, with 95 % intervals.",
-        legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else (),
+        legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if marked else (),
     )
 
 
@@ -184,25 +179,27 @@ def record_list(results: Iterable[Result]) -> Table:
 
 
 @dataclass(frozen=True)
-class _BenchmarkGrid:
-    """The means of several models over the benchmarks of a tier."""
+class _Grid:
+    """Models on a tier, the best first, and their means over its benchmarks."""
 
-    columns: tuple[MeanColumn, ...]  # in the tier's order
-    names: Mapping[str, str]  # of the models, by identity, the best first
+    names: Mapping[str, str]  # of the models, by identity
     records: Mapping[str, Mapping[str, Result]]  # by model identity, then task
+    columns: tuple[MeanColumn, ...]  # in the tier's order; none if tasks are shown
     means: Mapping[str, Sequence[BenchmarkMean]]  # by model identity, one per column
 
 
-def _benchmark_grid(results: Iterable[Result], tier: str, *, types: bool = True) -> _BenchmarkGrid:
-    """Return the means of every model, sorted by the first mean that any model has.
+def _grid(
+    results: Iterable[Result], tier: str, tasks: Sequence[str] = (), *, types: bool = True
+) -> _Grid:
+    """Return the models with a result, sorted by the first mean that any has, or the first task.
 
     Models without that mean follow, those with most tasks first. Without ``types``, the means over
     the types of a benchmark are left out.
     """
-    columns = tuple(
-        each for each in tier_columns(tier) if types or each.name.startswith(each.benchmark)
-    )
-    on_tier = [result for result in latest(results) if result.task.key in TIERS[tier].task_keys]
+    keys = tasks or TIERS[tier].task_keys
+    columns = () if tasks else tier_columns(tier)
+    columns = tuple(each for each in columns if types or each.name.startswith(each.benchmark))
+    on_tier = [result for result in latest(results) if result.task.key in keys]
     names, records = model_names(on_tier), by_model(on_tier)
     means = {
         identity: [column_mean(column, own.values()) for column in columns]
@@ -212,14 +209,16 @@ def _benchmark_grid(results: Iterable[Result], tier: str, *, types: bool = True)
     first = next((i for i, have in enumerate(zip(*known, strict=True)) if any(have)), 0)
 
     def key(identity: str) -> tuple[bool, float, int, str]:
-        value = means[identity][first].value
-        return value is None, -(value or 0.0), -len(records[identity]), names[identity]
+        own = records[identity]
+        record = own.get(keys[0])
+        value = means[identity][first].value if columns else record and record.main.value
+        return value is None, -(value or 0.0), -len(own) if columns else 0, names[identity]
 
-    ordered = {each: names[each] for each in sorted(means, key=key)}
-    return _BenchmarkGrid(columns, ordered, records, means)
+    order = sorted(records, key=key)
+    return _Grid({i: names[i] for i in order}, {i: records[i] for i in order}, columns, means)
 
 
-def _means_table(grid: _BenchmarkGrid, tier: str, links: Mapping[str, str]) -> Table:
+def _means_table(grid: _Grid, tier: str, links: Mapping[str, str]) -> Table:
     """Return a row per model, a column per mean over a benchmark or one of its types."""
     rows = []
     for identity, name in grid.names.items():
@@ -257,7 +256,7 @@ def task_tables(
     """
     if not TIERS[tier].benchmarks:
         return None
-    grid, pages = _benchmark_grid(results, tier), links or {}
+    grid, pages = _grid(results, tier), links or {}
     tables = []
     for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks):
         for title, tasks in _parts(benchmark):
@@ -274,7 +273,21 @@ def task_tables(
                 "intervals.",
             )
             tables.append((title, table))
-    tables.append(("What is missing", _missing_table(grid)))
+    whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
+    missing = Table.of(
+        (
+            ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
+            for identity, name in grid.names.items()
+            for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
+            if (mean := grid.means[identity][index]).gaps
+        ),
+        ("model", "tasks with a score", "without"),
+        empty="Every model has a score on every task.",
+        kind="words",
+        name="missing",
+        caption="Tasks without a score.",
+    )
+    tables.append(("What is missing", missing))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
     return Sections(tuple(tables), about)
 
@@ -300,7 +313,7 @@ def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str
     return _mean(mean, next(iter(own.values())))
 
 
-def _head(column: MeanColumn, grid: _BenchmarkGrid) -> str:
+def _head(column: MeanColumn, grid: _Grid) -> str:
     """Return the task's name; its metric and n, or the number of its parts."""
     key, *others = column.weights
     if others:
@@ -320,24 +333,6 @@ def _main_metric(record: Result, score: Aggregate | None) -> str:
     return named or (mteb.metric if mteb else str(record.task.main_metric))
 
 
-def _missing_table(grid: _BenchmarkGrid) -> Table:
-    """Return a row per model and benchmark with the tasks that have no score."""
-    whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
-    return Table.of(
-        (
-            ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
-            for identity, name in grid.names.items()
-            for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
-            if (mean := grid.means[identity][index]).gaps
-        ),
-        ("model", "tasks with a score", "without"),
-        empty="Every model has a score on every task.",
-        kind="words",
-        name="missing",
-        caption="Tasks without a score.",
-    )
-
-
 def headline_table(
     results: Iterable[Result],
     *,
@@ -354,7 +349,7 @@ def headline_table(
     task = headline_task(newest, tier=tier)
     on_task = [result for result in newest if result.task.key == task]
     if TIERS[tier].benchmarks:
-        means = _means_table(_benchmark_grid(newest, tier, types=False), tier, pages)
+        means = _means_table(_grid(newest, tier, types=False), tier, pages)
         caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
         table = replace(means, name="headline", caption=caption)
     elif not on_task:
@@ -458,8 +453,9 @@ class _ScoreGrid:
 
 def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _ScoreGrid:
     """Return the scores on the tasks, by default the tier's; its means if it has benchmarks."""
-    if TIERS[tier].benchmarks and not tasks:
-        grid = _benchmark_grid(results, tier)
+    grid = _grid(results, tier, tasks)
+    models = tuple(grid.names.values())
+    if grid.columns:
         means = {
             (name, mean.column.name): (mean.value, mean.interval)
             for identity, name in grid.names.items()
@@ -468,24 +464,16 @@ def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _
         }
         columns = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
         how = "95 % interval over the queries of the mean's tasks, the tasks being given"
-        return _ScoreGrid(columns, tuple(grid.names.values()), means, how, "mean")
-    tasks = tasks or TIERS[tier].task_keys
-    on_tier = [result for result in latest(results) if result.task.key in tasks]
-    names, (newest, _) = model_names(on_tier), newest_records(on_tier)
-    measures = {r.task.key: f"{r.task.main_metric}, n = {r.main.n}" for r in newest[::-1]}
+        return _ScoreGrid(columns, models, means, how, "mean")
+    records = [(grid.names[i], each) for i, own in grid.records.items() for each in own.values()]
+    measures = {r.task.key: f"{r.task.main_metric}, n = {r.main.n}" for _, r in records[::-1]}
     scores = {
-        (names[r.model.identity], r.task.key): (r.main.value, number(r.main).interval)
-        for r in newest
+        (name, r.task.key): (r.main.value, number(r.main).interval)
+        for name, r in records
         if r.main.value is not None
     }
-
-    def key(name: str) -> tuple[float, str]:
-        score = scores.get((name, tasks[0]))
-        return -score[0] if score else float("inf"), name
-
-    how = f"95 % interval ({interval_words(r.main.interval for r in newest)}) over the n given "
-    columns = {task: measures.get(task, "") for task in tasks}
-    models = tuple(sorted(names.values(), key=key))
+    columns = {task: measures.get(task, "") for task in tasks or TIERS[tier].task_keys}
+    how = f"95 % interval ({interval_words(r.main.interval for _, r in records)}) over the n given "
     return _ScoreGrid(columns, models, scores, f"{how}with each task", "task")
 
 
@@ -703,13 +691,11 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
     )
 
 
-def _short(line: str) -> str:
-    """Return a line with the names of tasks in it shortened."""
+def _short(line: str) -> str:  # with the names of tasks shortened
     return " ".join(map(short_task, line.split()))
 
 
-def _letter(number: int) -> str:
-    """Return the name of a tie group: a, b, …, z, then numbers."""
+def _letter(number: int) -> str:  # of a tie group: a, b, …, z, then numbers
     return chr(ord("a") + number - 1) if number <= 26 else str(number)
 
 

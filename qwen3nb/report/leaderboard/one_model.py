@@ -372,15 +372,10 @@ def _per_query(scores: Sequence[tuple[str, list[float]]], metric: str, width: fl
         axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
         mean = float(np.mean(values))
         axis.axvline(mean, color=COLORS[1], linewidth=1.5)
-        axis.annotate(
-            f"mean {mean:.3f}",
-            (mean, 0.97),
-            xycoords=("data", "axes fraction"),
-            xytext=(-4 if mean > 0.5 else 4, 0),
-            textcoords="offset points",
-            ha="right" if mean > 0.5 else "left",
-            va="top",
-        )
+        side, shift = ("right", -4) if mean > 0.5 else ("left", 4)
+        look: dict[str, Any] = {"textcoords": "offset points", "va": "top", "ha": side}
+        at = ("data", "axes fraction")
+        axis.annotate(f"mean {mean:.3f}", (mean, 0.97), (shift, 0), xycoords=at, **look)
         axis.set_title(f"{plain(short_task(task), most=34)}\nn = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
@@ -412,20 +407,15 @@ def _similarity(result: Result, width: float) -> MplFigure:
     gold, cosine = result.per_query["gold"], result.per_query["cosine"]
     grades = sorted({round(value) for value in gold.values()})
     figure, axis = plt.subplots(figsize=(width, 2.3))
+    points: dict[str, Any] = {"textcoords": "offset points"}
     for grade in grades:
         values = sorted(cosine[pair] for pair in gold if round(gold[pair]) == grade)
         spread = np.linspace(-0.22, 0.22, len(values))
         axis.plot(grade + spread, values, ".", color=COLORS[0], alpha=0.6, markersize=4)
         middle = float(np.median(values))
         axis.plot([grade - 0.3, grade + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
-        axis.annotate(
-            f"{middle:.2f}",
-            (grade + 0.3, middle),
-            xytext=(2, 0),
-            fontsize=SMALL,
-            textcoords="offset points",
-            va="center",
-        )
+        at = (grade + 0.3, middle)
+        axis.annotate(f"{middle:.2f}", at, (2, 0), va="center", fontsize=SMALL, **points)
     axis.set_xticks(grades)
     axis.set_xlabel("gold score of a pair (rounded); line: median")
     axis.set_ylabel("cosine similarity")

@@ -36,6 +36,7 @@ from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.schema import field_problem
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.reproduce import Reproduction
@@ -66,13 +67,8 @@ def read_published(folder: Path | None = None) -> list[OtherScore]:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{file}: not TOML ({error})") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        number, field = (*first["loc"], "", "")[:2]
-        raise ValueError(
-            f"{file}, score {number + 1 if isinstance(number, int) else ''}: expected model, "
-            "task, source and a value from 0 to 1 (divide percentages by 100); "
-            f"{field}: {first['msg']}, got {first['input']!r}"
-        ) from None
+        problem = field_problem(error, listed, within=["score"])
+        raise ValueError(f"{file}: {problem} (divide percentages by 100)") from None
     files = sorted((folder / "published").glob("*/*/*.json"))
     return scores + [_mteb(each) for each in files if each.name != "model_meta.json"]
 

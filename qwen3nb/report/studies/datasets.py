@@ -106,7 +106,7 @@ def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
 
 def prediction_table(tier: str = "fast") -> Table:
     """Rank correlation of a tier with other tasks over models, from published scores."""
-    from qwen3nb.evaluation.studies.tier_validity import predict_elsewhere
+    from qwen3nb.evaluation.studies.reproduce import predict_elsewhere
 
     predictions = predict_elsewhere(tier)
     return Table.of(

@@ -24,7 +24,7 @@ from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.records.record import Result
-from qwen3nb.records.runs import first_run_file, reranked_run_file
+from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.report.evaluation.by_hand import shortened, typical_query
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion

@@ -15,13 +15,18 @@ from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.inventory.collect import Collection, load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.inventory.training_logs import find_outputs
-from qwen3nb.analysis.training.configuration_tests import (
+from qwen3nb.analysis.training.interference import (
+    DEFINITION,
     QUERIES,
+    REQUIRED,
     ConfigurationDifference,
+    Estimate,
+    Gate,
+    Interference,
     configuration_differences,
+    interference,
+    seeds_needed,
 )
-from qwen3nb.analysis.training.interference import DEFINITION, REQUIRED, Interference, interference
-from qwen3nb.analysis.training.tir_estimate import Estimate, Gate, seeds_needed
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion

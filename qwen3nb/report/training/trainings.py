@@ -27,12 +27,13 @@ from qwen3nb.analysis.inventory.training_logs import (
 from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingSummary,
     Trajectory,
+    objective_of,
+    training_folder,
     training_summaries,
     trajectories,
     trajectory_curve,
 )
 from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
-from qwen3nb.analysis.training.origins import objective_of, training_folder
 from qwen3nb.analysis.training.seed_variance import seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.evaluation.mteb.select import split_names

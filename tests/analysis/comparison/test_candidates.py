@@ -7,9 +7,8 @@ import pytest
 from helpers.records import amend, make, noisy, own
 
 from qwen3nb.analysis.comparison.by_category import breakdown
-from qwen3nb.analysis.comparison.candidates import largest_changes, recommend, rule
+from qwen3nb.analysis.comparison.candidates import largest_changes, recommend, rule, trend
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.analysis.comparison.history import trend
 from qwen3nb.analysis.stats.paired_tests import t_test
 
 

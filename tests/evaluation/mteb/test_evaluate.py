@@ -32,6 +32,7 @@ def test_every_task_of_the_tier_has_a_record_that_holds(random_results):
         assert stored.main.n > 0
         assert stored.environment.versions["mteb"] != "not installed"
         assert stored.cost.seconds > 0
+        assert max(map(len, stored.config.get("top", {}).values()), default=10) == 10
         # Every file parses as strict JSON.
         json.loads(file.read_text(), parse_constant=pytest.fail)
     assert list((folder / "mteb").rglob("PyDocsSampleRetrieval.json"))

@@ -109,7 +109,11 @@ def test_the_score_over_languages_is_the_mean_of_theirs_as_in_mteb(encoder, tmp_
         "test/es-es",
     }
     assert verify(record) == []
-    assert Result.load(record.path(tmp_path)) == record
+    file = record.path(tmp_path)
+    assert Result.load(file) == record
+    head, _, tail = file.read_text().rpartition(f'"value": {english.score.value!r}')
+    file.write_text(f'{head}"value": 0.123{tail}')
+    assert any("Spearman on test/en-en: value is 0.123" in line for line in verify(file))
 
     (alone,) = evaluate(
         encoder, tasks=[sts(["en-en"])], output=tmp_path, show_progress=False

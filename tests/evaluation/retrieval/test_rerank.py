@@ -34,7 +34,7 @@ from qwen3nb.evaluation.retrieval.rerank import (
 )
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
-from qwen3nb.metrics.retrieval import RECORDED, rank_documents
+from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
@@ -42,7 +42,7 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
-from qwen3nb.records.runs import first_run_file, reranked_run_file
+from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.board import cost_table
 from qwen3nb.tiers import Tier
@@ -108,17 +108,6 @@ def test_search_then_rerank_in_one_call(reranker, beir):
         assert [scores[d] for d in sorted(scores)] == score.log_odds.tolist()
     assert result.config["counts"]["pairs"] == sum(map(len, reranked.values()))
     assert "extra" not in collection.qrels
-
-
-def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, monkeypatch):
-    assert run_suite(reranker, [beir], depth=5).reused == ()
-    assert run_suite(reranker, [beir], depth=5).reused == ("words",)
-    with (beir / "corpus.jsonl").open("a") as file:
-        file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
-    assert run_suite(reranker, [beir], depth=5).reused == ()
-    monkeypatch.setitem(RECORDED, "reranking", (*RECORDED["reranking"], "Hit@5"))
-    again = run_suite(reranker, [beir], depth=5)  # a metric that is added is computed
-    assert (again.reused, "Hit@5" in again.results[0].metrics) == ((), True)
 
 
 def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):

@@ -1,5 +1,6 @@
 """What every encoder does with texts, roles and vectors, however it computes them."""
 
+import io
 import shutil
 
 import numpy as np
@@ -40,26 +41,24 @@ def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
     assert np.isfinite(together).all()
 
 
-def test_equal_texts_are_encoded_once(encoder_folder):
-    encoder = load_encoder(encoder_folder, cache=False)
-    encoder.encode(["a", "b", "a", "a"])
-    assert (encoder.stats.texts, encoder.stats.encoded) == (4, 2)
-
-
-def test_an_invalid_text_is_refused_with_its_index(encoder):
-    with pytest.raises(EncoderError, match="text 1 is not valid Unicode"):
-        encoder.encode(["fine", "\ud800"])
-    with pytest.raises(EncoderError, match="text 2 is NoneType, expected a string"):
-        encoder.encode(["a", "b", None])
-    with pytest.raises(ValueError, match="unknown role 'document'; choose one of: query, passage"):
-        encoder.encode(["a"], role="document")
+@pytest.mark.parametrize(
+    ("texts", "options", "error", "message"),
+    [
+        (["fine", "\ud800"], {}, EncoderError, "text 1 is not valid Unicode"),
+        (["a", "b", None], {}, EncoderError, "text 2 is NoneType, expected a string"),
+        (["a"], {"role": "document"}, ValueError, "'document'; choose one of: query, passage"),
+        ("a", {"normalise": True}, TypeError, "no option 'normalise'; it has: .*normalize_emb"),
+        ("a", {"normalize_embeddings": False}, ValueError, "gives vectors of length 1"),
+        ("a", {"batch_size": 0}, ValueError, "batch_size of at least 1; got 0"),
+    ],
+)
+def test_what_is_refused(encoder, texts, options, error, message):
+    with pytest.raises(error, match=message):
+        encoder.encode(texts, **options)
 
 
 @pytest.mark.parametrize(("value", "what"), [(np.nan, "not finite"), (0.0, "zero")])
-def test_an_invalid_vector_is_an_error_that_names_its_text(
-    encoder_folder, monkeypatch, value, what
-):
-    encoder = load_encoder(encoder_folder, cache=False)
+def test_an_invalid_vector_is_an_error_that_names_its_text(encoder, monkeypatch, value, what):
     embed = encoder._embed
 
     def broken(texts):
@@ -72,20 +71,40 @@ def test_an_invalid_vector_is_an_error_that_names_its_text(
         encoder.encode(["a", "b", "a", "bad", "c"])  # index among all inputs
 
 
-def test_a_zero_vector_of_a_blank_text_stays_zero_when_normalised(encoder_folder):
-    encoder = load_encoder(encoder_folder, cache=False, normalize=False)
-    vectors = encoder.encode(["", "a"], normalize_embeddings=True)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [0, 1], atol=1e-6)
-    assert encoder.similarity(vectors, vectors)[0].tolist() == [0, 0]
-
-
-def test_a_prompt_applies_to_its_role_only(encoder_folder, monkeypatch):
-    encoder = load_encoder(encoder_folder, cache=False)
+def test_a_prompt_applies_to_its_role_only(encoder, monkeypatch):
     monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
     plain = encoder.encode("x")
     np.testing.assert_array_equal(encoder.encode("x", role="passage"), plain)
     np.testing.assert_array_equal(encoder.encode("x", role="query"), encoder.encode("query: x"))
     assert np.abs(encoder.encode("x", role="query") - plain).max() > 1e-3
+
+
+def test_vectors_have_length_1_where_that_is_wanted(encoder, encoder_folder):
+    array = encoder.encode(["a", "", "b"], batch_size=1, show_progress_bar=False)
+    tensor = encoder.encode(["a", "", "b"], convert_to_numpy=False, normalize_embeddings=True)
+    np.testing.assert_array_equal(tensor.numpy(), array)
+    longer = load_encoder(encoder_folder, normalize=False, cache=False)
+    own = longer.encode(["a", "", "b"], normalize_embeddings=False)
+    np.testing.assert_array_equal(own, longer.encode(["a", "", "b"]))
+    assert np.abs(np.linalg.norm(own, axis=1) - 1).min() > 1e-3
+    unit = longer.encode(["a", "", "b"], normalize_embeddings=True)
+    np.testing.assert_allclose(unit, array, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), [1, 0, 1], atol=1e-6)
+    assert longer.similarity(own, own)[1].tolist() == [0, 0, 0]
+
+
+def test_texts_are_encoded_once_by_length_and_returned_in_order(encoder, monkeypatch):
+    monkeypatch.setattr(encoders, "_CHUNK", 3)
+    texts = ["w " * count for count in (3, 9, 1, 7, 2, 8, 4, 6, 1)]
+    expected = np.stack([encoder.encode(text) for text in texts])
+    chunks, before = [], encoder.stats.encoded
+    embed = encoder._embed
+    monkeypatch.setattr(encoder, "_embed", lambda part: chunks.append(part) or embed(part))
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
+    assert [len(part) for part in chunks] == [3, 3, 2]
+    flat = [len(text) for part in chunks for text in part]
+    assert flat == sorted(flat, reverse=True)
+    assert encoder.stats.encoded - before == 8
 
 
 def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, tmp_path):
@@ -109,39 +128,6 @@ def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, 
     assert scores[0] != scores[1]
 
 
-def test_options_of_encode_are_honoured_or_refused(encoder_folder):
-    encoder = load_encoder(encoder_folder, cache=False)
-    array = encoder.encode(["a", "b"], batch_size=1, show_progress_bar=False)
-    tensor = encoder.encode(["a", "b"], convert_to_numpy=False, normalize_embeddings=True)
-    np.testing.assert_array_equal(tensor.numpy(), array)
-    with pytest.raises(TypeError, match="no option 'normalise'; it has: .*normalize_embeddings"):
-        encoder.encode("a", normalise=True)
-    with pytest.raises(ValueError, match="gives vectors of length 1"):
-        encoder.encode("a", normalize_embeddings=False)
-    with pytest.raises(ValueError, match="batch_size of at least 1; got 0"):
-        encoder.encode("a", batch_size=0)
-    longer = load_encoder(encoder_folder, normalize=False, cache=False)
-    own = longer.encode(["a", "b"], normalize_embeddings=False)
-    np.testing.assert_array_equal(own, longer.encode(["a", "b"]))
-    assert np.abs(np.linalg.norm(own, axis=1) - 1).min() > 1e-3
-    unit = longer.encode(["a", "b"], normalize_embeddings=True)
-    np.testing.assert_allclose(unit, array, atol=1e-6)
-
-
-def test_texts_are_encoded_by_length_and_returned_in_order(encoder_folder, monkeypatch):
-    monkeypatch.setattr(encoders, "_CHUNK", 3)
-    encoder = load_encoder(encoder_folder, cache=False)
-    texts = ["w " * count for count in (3, 9, 1, 7, 2, 8, 4, 6)]
-    expected = np.stack([encoder.encode(text) for text in texts])
-    chunks = []
-    embed = encoder._embed
-    monkeypatch.setattr(encoder, "_embed", lambda part: chunks.append(part) or embed(part))
-    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
-    assert [len(part) for part in chunks] == [3, 3, 2]
-    flat = [len(text) for part in chunks for text in part]
-    assert flat == sorted(flat, reverse=True)
-
-
 def test_a_random_vector_depends_on_its_text_alone():
     encoder = load_encoder("random:32", seed=3, cache=False)
     first, second = encoder.encode(["a", "b"]), encoder.encode(["b", "a"])
@@ -149,3 +135,19 @@ def test_a_random_vector_depends_on_its_text_alone():
     np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1, rtol=1e-6)
     assert abs(float(first[0] @ first[1])) < 0.9
     assert not np.array_equal(load_encoder("random:32", seed=4, cache=False).encode("a"), first[0])
+
+
+def test_the_bar_shows_texts_per_second_and_time_left():
+    out = io.StringIO()
+    options = {"delay": 0, "mininterval": 0}
+    with encoders.EncodingProgress("tiny", [5, 3, 3], show=True, file=out, **options) as bar:
+        bar.advance(1)
+        bar.advance(2)
+    assert bar.texts == 3
+    lines = out.getvalue().split("\r")
+    assert any("tiny: encoding:  43%" in line and "1/3 texts" in line for line in lines)
+    assert "texts/s]" in out.getvalue()
+    silent = io.StringIO()
+    with encoders.EncodingProgress("tiny", [5, 3], show=False, file=silent, delay=0) as bar:
+        bar.advance(2)
+    assert silent.getvalue() == ""

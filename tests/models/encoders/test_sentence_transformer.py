@@ -6,7 +6,6 @@ from helpers import TEXTS
 from helpers.archetypes import edit, sentence
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-from qwen3nb.models.encoders.sentence_transformer import known_pooling
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
@@ -62,6 +61,18 @@ def test_a_known_pooling_runs_packed_and_another_in_sentence_transformers(
     other = mode in ("max", ["mean", "cls"])
     assert encoder.way == ("sentence-transformers" if other else "packed")
     np.testing.assert_allclose(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)), atol=1e-5)
+    if mode in ("cls", "max"):
+        # sentence-transformers returns the state of a padding token, or infinity.
+        assert not encoder.encode("").any()
+
+
+def test_any_other_module_is_left_to_sentence_transformers(write_sentence_model):
+    folder, model = write_sentence_model("mean", lambda m: m.Normalize())
+    assert load_encoder(folder, cache=False).way == "packed"
+    folder, model = write_sentence_model("mean", lambda m: m.Dense(32, 8))
+    encoder = load_encoder(folder, cache=False)
+    assert encoder.way == "sentence-transformers"
+    np.testing.assert_allclose(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)), atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["mean", "lasttoken", "weightedmean", ["mean", "weightedmean"]])
@@ -78,12 +89,6 @@ def test_an_empty_text_has_the_vector_of_sentence_transformers(write_sentence_mo
     np.testing.assert_allclose(wrapped.encode([""]), model.encode(["", "a"])[:1], atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["cls", "max"])
-def test_an_empty_text_has_no_first_token_and_no_maximum(write_sentence_model, mode):
-    # sentence-transformers returns the state of a padding token, or infinity.
-    assert not load_encoder(write_sentence_model(mode)[0], cache=False).encode("").any()
-
-
 @pytest.mark.parametrize("mode", ["mean", "max"])  # packed, and by sentence-transformers
 def test_truncated_and_empty_texts_are_counted(write_sentence_model, mode):
     encoder = load_encoder(write_sentence_model(mode)[0], cache=False)
@@ -97,14 +102,6 @@ def test_truncated_and_empty_texts_are_counted(write_sentence_model, mode):
     assert (encoder.stats.cut, encoder.stats.empty) == (2, 0)
     encoder.encode(["", " \n"])
     assert encoder.stats.empty == 2
-
-
-def test_any_other_module_is_left_to_sentence_transformers(write_sentence_model):
-    assert known_pooling(write_sentence_model("mean", lambda m: m.Normalize())[1]) == "mean"
-    assert known_pooling(write_sentence_model("mean", lambda m: m.Dense(32, 8))[1]) is None
-    cut = write_sentence_model("mean")[1]
-    cut.truncate_dim = 8
-    assert known_pooling(cut) is None
 
 
 @pytest.mark.filterwarnings("ignore")  # of MTEB, about sentence-transformers

@@ -1,14 +1,12 @@
 """Encoders on a transformer: tokens, causality, encoders of encoder-decoders."""
 
-import shutil
-
 import numpy as np
 import pytest
 from helpers import TEXTS
+from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.run import Work
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.card import extract
 
 
@@ -54,55 +52,37 @@ def test_special_tokens_inside_a_text_are_what_sentence_transformers_reads(
 
 
 def test_special_tokens_are_tokens_and_texts_with_them_are_counted(encoder_folder):
-    encoder = load_encoder(encoder_folder, show_progress=False)
+    encoder = load_encoder(encoder_folder, show_progress=False, prompts={"query": f"{END} "})
     assert encoder._tokenise([END])[0] == [encoder._tokenizer.eos_token_id]
+    encoder.encode(list(TEXTS), role="query")
+    assert encoder.stats.special == 0  # a prompt is not a text
     work = Work(encoder)
     encoder.encode([*WITH_SPECIAL, *TEXTS, "<|endoftext", END, ""])
     encoder.encode([END])  # from the cache
     assert work.counts()["texts with a special token of the tokenizer"] == len(WITH_SPECIAL) + 2
 
 
-def test_prompts_are_no_texts_with_special_tokens(encoder_folder):
-    encoder = load_encoder(encoder_folder, cache=False, prompts={"query": f"{END} "})
-    encoder.encode(list(TEXTS), role="query")
-    assert encoder.stats.special == 0
-
-
-def test_a_mistyped_option_lists_its_choices(encoder_folder):
-    with pytest.raises(ValueError, match="unknown dtype 'int8'; choose one of: float32"):
-        load_encoder(encoder_folder, dtype="int8")
-    with pytest.raises(ValueError, match="device 'cuda:99' is not usable here"):
-        load_encoder(encoder_folder, device="cuda:99")
-    with pytest.raises(ValueError, match="unknown pooling 'max'"):
-        load_encoder(encoder_folder, pooling="max")
-    with pytest.raises(SpecError, match="bm25 has no vectors"):
-        load_encoder("bm25")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "int8"}, "unknown dtype 'int8'; choose one of: float32"),
+        ({"device": "cuda:99"}, "device 'cuda:99' is not usable here"),
+        ({"pooling": "max"}, "unknown pooling 'max'"),
+        ({"bidirectional": True}, "bidirectional is for causal language models"),
+    ],
+)
+def test_a_mistyped_option_lists_its_choices(encoder_folder, options, message):
+    with pytest.raises(ValueError, match=message):
+        load_encoder(encoder_folder, **options)
 
 
 @pytest.fixture(scope="module")
-def language_model(tokenizer_folder, tmp_path_factory):
+def language_model(tmp_path_factory):
     """A tiny Qwen3 language model with its tokenizer."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
-
-    set_seed(0)
-    config = Qwen3Config(
-        vocab_size=448,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        initializer_range=0.3,
-    )
-    folder = tmp_path_factory.mktemp("models") / "lm"
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    for file in tokenizer_folder.iterdir():
-        shutil.copyfile(file, folder / file.name)
-    return folder
+    return write_reranker(tmp_path_factory.mktemp("models") / "lm")
 
 
-def test_a_language_model_is_causal_by_default(language_model, encoder_folder):
+def test_a_language_model_is_causal_by_default(language_model):
     options = {"pooling": "cls", "cache": False}
     causal = load_encoder(language_model, **options)
     both = load_encoder(language_model, bidirectional=True, **options)
@@ -112,5 +92,3 @@ def test_a_language_model_is_causal_by_default(language_model, encoder_folder):
     one, other = "Return the largest element", "Return the smallest thing"
     assert np.abs(causal.encode(one) - causal.encode(other)).max() < 1e-6
     assert np.abs(both.encode(one) - both.encode(other)).max() > 1e-4
-    with pytest.raises(SpecError, match="bidirectional is for causal language models"):
-        load_encoder(encoder_folder, bidirectional=True)

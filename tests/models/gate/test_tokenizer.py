@@ -6,16 +6,16 @@ import pytest
 from helpers import malformed_files as malformed
 from helpers.sentence_models import write_sentence_bert
 from tokenizers import Tokenizer, models
+from transformers import Qwen3Config
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.extraction.extract import extract_encoder
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.runtime import load_tokenizer
 from qwen3nb.models.types import SpecError
 
-ROWS = 448
+CONFIG = Qwen3Config(vocab_size=448)
 
 
 @pytest.fixture
@@ -23,24 +23,17 @@ def folder(tokenizer_folder, tmp_path):
     return shutil.copytree(tokenizer_folder, tmp_path / "model")
 
 
-@pytest.fixture
-def config():
-    from transformers import Qwen3Config
-
-    return Qwen3Config(vocab_size=ROWS)
-
-
-def test_a_good_tokenizer_passes(folder, config):
-    assert len(load_tokenizer(ModelFolder(folder), config)) <= ROWS
-    (folder / "tokenizer.json").unlink()  # the older files hold the same
-    assert len(load_tokenizer(ModelFolder(folder), config)) <= ROWS
+def test_older_files_hold_the_same_tokenizer(folder):
+    tokens = load_tokenizer(ModelFolder(folder), CONFIG).get_vocab()
+    (folder / "tokenizer.json").unlink()
+    assert load_tokenizer(ModelFolder(folder), CONFIG).get_vocab() == tokens
 
 
 @pytest.mark.parametrize("case", malformed.TOKENIZERS)
-def test_a_malformed_tokenizer_is_refused_in_one_line(folder, config, case):
+def test_a_malformed_tokenizer_is_refused_in_one_line(folder, case):
     malformed.TOKENIZERS[case](folder)
     with pytest.raises(SpecError) as raised:
-        load_tokenizer(ModelFolder(folder), config)
+        load_tokenizer(ModelFolder(folder), CONFIG)
     assert str(raised.value).startswith(str(folder))
     assert "\n" not in str(raised.value)
     assert not (folder.parent / "hacked").exists()
@@ -65,12 +58,3 @@ def test_the_modules_of_sentence_transformers_have_their_own(tokenizer_folder, t
     malformed.TOKENIZERS["a larger vocabulary"](folder)
     with pytest.raises(ValueError, match="the tokenizer belongs to another model"):
         load_encoder(folder, cache=False)
-
-
-@pytest.mark.parametrize("case", ["no tokenizer at all", "a larger vocabulary"])
-def test_nothing_is_written_for_a_tokenizer_of_another_model(checkpoint, tmp_path, case):
-    folder = shutil.copytree(checkpoint, tmp_path / "model")
-    malformed.TOKENIZERS[case](folder)
-    with pytest.raises(CheckpointError):
-        extract_encoder(folder, tmp_path / "export")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["home", "model"]

@@ -63,25 +63,20 @@ def test_a_machine_that_cannot_run_what_is_named_refuses(monkeypatch):
             refused()
 
 
-def test_packing_leaves_the_callers_random_numbers_alone():
+def test_prepacking_keeps_the_states_and_leaves_random_numbers_and_float16_alone():
     torch.manual_seed(1)
     expected = torch.rand(1)
     model = build("bert")
+    before = model(input_ids=torch.tensor([ROWS[0]])).last_hidden_state
     torch.manual_seed(1)
     assert linear.prepack(model, force=True)
     assert torch.equal(torch.rand(1), expected)
-
-
-def test_prepacking_keeps_the_states_and_leaves_float16_alone():
-    model = build("bert")
-    before = model(input_ids=torch.tensor([ROWS[0]])).last_hidden_state
-    assert linear.prepack(model, force=True)
     with torch.inference_mode():
         after = model(input_ids=torch.tensor([ROWS[0]])).last_hidden_state
     torch.testing.assert_close(after, before, atol=1e-5, rtol=0)
-    assert linear.prepack(build("bert").to(torch.float16), force=True) is False
     mixed = build("bert")
     mixed.embeddings.to(torch.bfloat16)
-    assert linear.prepack(mixed, force=True) is False
+    for other in (mixed, build("bert").to(torch.float16)):
+        assert linear.prepack(other, force=True) is False
     with pytest.raises(ValueError, match="unknown linear 'mkl'; choose one of: auto"):
         runner("bert", linear="mkl")

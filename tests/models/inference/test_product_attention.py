@@ -1,12 +1,13 @@
 """Attention by products equals PyTorch's, text by text."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from helpers.tiny_models import EVERY, build, runner
+from helpers.tiny_models import EVERY, runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
@@ -24,30 +25,34 @@ def heads(count, tokens, random, texts=1):
     return torch.randn(texts, tokens, count, SIZE, generator=random).transpose(1, 2)
 
 
+def alone(length, start, *states, **options):
+    """PyTorch's attention of one text of a packed row, as (N, T, heads, D)."""
+    own = (each[:, :, start : start + length] for each in states)
+    return scaled_dot_product_attention(*own, enable_gqa=True, **options).transpose(1, 2)
+
+
 @given(
     lengths=st.lists(st.integers(1, 40) | st.integers(120, 140), min_size=1, max_size=7),
     groups=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
     causal=st.booleans(),
+    onednn=st.booleans(),
 )
-@settings(deadline=None, max_examples=40)
-def test_each_text_attends_to_itself(lengths, groups, causal):
+@settings(deadline=None, max_examples=60)
+def test_each_text_attends_to_itself(lengths, groups, causal, onednn):
+    """In products of oneDNN, and in PyTorch's where those cannot be called."""
     lengths = sorted(lengths, reverse=True)
     random = torch.Generator().manual_seed(len(lengths))
-    h, k = groups
-    query, key, value = (heads(each, sum(lengths), random) for each in (h, k, k))
+    states = [heads(each, sum(lengths), random) for each in (groups[0], groups[1], groups[1])]
     buckets = BucketLayout.of(lengths, heads=groups, causal=causal, dtype=torch.float32)
-    out = buckets.attend(query, key, value, scale=0.3)
-    start, expected = 0, []
-    for length in lengths:
-        own = slice(start, start + length)
-        part = scaled_dot_product_attention(
-            *(each[:, :, own] for each in (query, key, value)),
-            is_causal=causal,
-            scale=0.3,
-            enable_gqa=True,
-        )
-        expected.append(part.transpose(1, 2))
-        start += length
+    with pytest.MonkeyPatch.context() as patch:
+        if not onednn:
+            patch.setattr(product_attention, "_onednn_product", lambda: None)
+        out = buckets.attend(*states, scale=0.3)
+    starts = itertools.accumulate([0, *lengths[:-1]])
+    options = {"is_causal": causal, "scale": 0.3}
+    expected = [
+        alone(n, first, *states, **options) for n, first in zip(lengths, starts, strict=True)
+    ]
     torch.testing.assert_close(out, torch.cat(expected, dim=1), atol=1e-5, rtol=1e-5)
 
 
@@ -56,36 +61,29 @@ def test_each_text_attends_to_itself(lengths, groups, causal):
 def test_scores_beyond_the_powers_of_2_that_a_number_can_be(size, causal):
     """The first text's scores are all ``size`` times a few, so powers of 2 over- or underflow."""
     random = torch.Generator().manual_seed(0)
-    query, key, value = (heads(2, 25, random).abs() for _ in range(3))
-    query[:, :, :13] *= size
+    states = [heads(2, 25, random).abs() for _ in range(3)]
+    states[0][:, :, :13] *= size
     buckets = BucketLayout.of([13, 12], heads=(2, 2), causal=causal, dtype=torch.float32)
-    out = buckets.attend(query, key, value, scale=0.3)
-    for own in (slice(13), slice(13, 25)):
-        expected = scaled_dot_product_attention(
-            *(each[:, :, own] for each in (query, key, value)), is_causal=causal, scale=0.3
-        )
-        torch.testing.assert_close(out[:, own], expected.transpose(1, 2), atol=1e-5, rtol=1e-4)
+    out = buckets.attend(*states, scale=0.3)
+    expected = [alone(n, at, *states, is_causal=causal, scale=0.3) for n, at in ((13, 0), (12, 13))]
+    torch.testing.assert_close(out, torch.cat(expected, dim=1), atol=1e-5, rtol=1e-4)
 
 
-def test_very_long_texts_are_left_to_pytorch():
+def test_texts_of_similar_length_share_a_bucket_and_very_long_ones_are_left_to_pytorch():
     layout = {"heads": (12, 12), "causal": False, "dtype": torch.float32}
+    buckets = BucketLayout.of([130, 129, 31, 17, 16, 5, 1], **layout)
+    assert [(part.texts, part.length) for part in buckets.parts] == [(2, 144), (4, 32), (8, 16)]
     assert BucketLayout.of([1024], **layout) is not None
     assert BucketLayout.of([2048], **layout) is None
     assert BucketLayout.of([512] * 16, **layout) is None
 
 
-def test_texts_of_similar_length_share_a_bucket():
-    lengths = [130, 129, 31, 17, 16, 5, 1]
-    buckets = BucketLayout.of(lengths, heads=(2, 2), causal=False, dtype=torch.float32)
-    assert [(part.texts, part.length) for part in buckets.parts] == [(2, 144), (4, 32), (8, 16)]
-    full = BucketLayout.of([16] * 8, heads=(2, 2), causal=False, dtype=torch.float32)
-    assert full.parts[0].bias is None  # nothing to mask
-
-
 @pytest.mark.parametrize(("texts", "rows"), [(1, 5), (3, 5), (3, 1)])
-@pytest.mark.parametrize("groups", [(4, 4), (4, 2)])
-def test_texts_attend_to_a_prefix_they_share(texts, rows, groups):
+@pytest.mark.parametrize(("groups", "onednn"), [((4, 4), True), ((4, 2), True), ((4, 2), False)])
+def test_texts_attend_to_a_prefix_they_share(texts, rows, groups, onednn, monkeypatch):
     """``rows`` 1: only the last token of each text asks, and texts differ in length."""
+    if not onednn:
+        monkeypatch.setattr(product_attention, "_onednn_product", lambda: None)
     random = torch.Generator().manual_seed(0)
     h, k = groups
     query = heads(h, rows, random, texts)
@@ -113,25 +111,40 @@ def test_texts_attend_to_a_prefix_they_share(texts, rows, groups):
     torch.testing.assert_close(out, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
-def test_a_processor_with_amx_keeps_pytorchs_attention(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    has_fast_products.cache_clear()
-    assert not has_fast_products(torch.float32)
-    assert not has_fast_products(torch.bfloat16)
-    has_fast_products.cache_clear()
+@pytest.fixture
+def asked_again():
+    """What the processor can do is determined anew, before and after."""
+    for each in (has_fast_products, product_attention._onednn_product):
+        each.cache_clear()
+    yield
+    for each in (has_fast_products, product_attention._onednn_product):
+        each.cache_clear()
 
 
-def test_products_that_round_are_not_used(monkeypatch):
-    """As oneDNN may, on a processor that multiplies bfloat16 faster."""
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+def rounded(one, other, out):
+    """A product as oneDNN may compute it on a processor that multiplies bfloat16 faster."""
+    return (one.bfloat16() @ other.bfloat16()).float()
+
+
+@pytest.mark.usefixtures("asked_again")
+@pytest.mark.parametrize("amx", [True, False])
+def test_pytorchs_attention_stays_where_products_are_slow_or_rounded(monkeypatch, amx):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert has_fast_products(torch.float32) is not amx
     has_fast_products.cache_clear()
-    assert has_fast_products(torch.float32)
-    rounded = lambda one, other, out: (one.bfloat16() @ other.bfloat16()).float()  # noqa: E731
     monkeypatch.setattr(product_attention, "_product", rounded)
-    has_fast_products.cache_clear()
     assert not has_fast_products(torch.float32)
     assert not has_fast_products(torch.float16)
-    has_fast_products.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_again")
+@pytest.mark.parametrize("missing", ["symbol", "support"])
+def test_a_release_or_processor_without_the_product_uses_pytorchs(monkeypatch, missing):
+    if missing == "symbol":
+        monkeypatch.setattr(product_attention, "CDLL", lambda path: object())
+    else:
+        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    assert product_attention._onednn_product() is None
 
 
 def states(*shape):
@@ -168,18 +181,14 @@ def test_another_model_in_another_thread_sees_nothing_of_a_pass(monkeypatch):
     assert all(torch.equal(product, quiet[1]) for _, product in seen)
 
 
-def needs_onednn():
-    if linear_library() != "onednn" or not has_fast_products(torch.float32):
-        pytest.skip("this machine runs neither linear layers nor attention in oneDNN")
-
-
 ROWS = [[3 + (7 * n + i) % 90 for i in range(1 + n * n % 75)] for n in range(60)]
 
 
 @pytest.fixture(params=["bert", "qwen3 encoder", "qwen3 causal"])
 def wide(request):
     """A runner whose products are large enough for PyTorch to choose between its libraries."""
-    needs_onednn()
+    if linear_library() != "onednn" or not has_fast_products(torch.float32):
+        pytest.skip("this machine runs neither linear layers nor attention in oneDNN")
     kind, config, fields = EVERY[request.param]
     torch.manual_seed(0)
     sizes = {"hidden_size": 384, "intermediate_size": 1536}
@@ -198,14 +207,11 @@ def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(wide, threa
     for start in range(0, min(len(ROWS), 10 * size), size):
         shard = order[start : start + size]
         np.testing.assert_array_equal(wide.vectors([ROWS[i] for i in shard]), whole[shard])
+    np.testing.assert_array_equal(wide.vectors(ROWS[:1]), whole[:1])  # of one token
 
 
-def test_a_text_of_one_token_has_the_same_bits_alone(wide):
-    np.testing.assert_array_equal(wide.vectors([[5]]), wide.vectors([[5], [6, 7]])[:1])
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("count", [256, 1 << 15, (1 << 15) + 256, 7 * (1 << 15) + 768])
+@pytest.mark.parametrize("threads", [1, 3, 8])
+@pytest.mark.parametrize("count", [256, (1 << 15) + 256, 7 * (1 << 15) + 768])
 def test_powers_have_the_same_bits_in_any_number_of_threads(threads, count):
     numbers = 3 * states(count)
     expected = torch.cat([torch.exp2(part) for part in numbers.split(256)])
@@ -218,43 +224,10 @@ def test_powers_have_the_same_bits_in_any_number_of_threads(threads, count):
 
 def test_extreme_scores_of_one_text_change_no_bit_of_another():
     """Powers of 2 overflow for the second text alone."""
-    query, key, value = states(1, 2, 32, SIZE), states(1, 2, 32, SIZE), states(1, 2, 32, SIZE)
+    query, key, value = (states(1, 2, 32, SIZE) for _ in range(3))
     query[:, :, 16:] *= 1e3
-    two = BucketLayout.of([16, 16], heads=(2, 2), causal=False, dtype=torch.float32)
-    alone = BucketLayout.of([16], heads=(2, 2), causal=False, dtype=torch.float32)
-    both = two.attend(query, key, value, scale=0.3)
-    first = alone.attend(*(each[:, :, :16] for each in (query, key, value)), scale=0.3)
+    layout = {"heads": (2, 2), "causal": False, "dtype": torch.float32}
+    both = BucketLayout.of([16, 16], **layout).attend(query, key, value, scale=0.3)
+    own = (each[:, :, :16] for each in (query, key, value))
+    first = BucketLayout.of([16], **layout).attend(*own, scale=0.3)
     assert torch.equal(both[:, :16], first)
-
-
-@pytest.mark.parametrize("plus", [0.0, 1.0])
-@pytest.mark.parametrize("direct", [True, False])
-def test_products_are_scaled_and_added_with_any_strides(monkeypatch, direct, plus):
-    """In oneDNN, and by PyTorch where it cannot be called."""
-    if not direct:
-        monkeypatch.setattr(product_attention, "_onednn_product", lambda: None)
-    left, right, wide = states(4, 30, 20), states(4, 25, 20), torch.full((4, 30, 40), 2.0)
-    out = wide[..., 5:30]
-    assert product_attention._product(left, right.mT, out=out, scale=0.5, plus=plus) is out
-    torch.testing.assert_close(out, 0.5 * left @ right.mT + 2 * plus, atol=1e-5, rtol=1e-5)
-    assert (wide[..., :5] == 2).all()
-    assert (wide[..., 30:] == 2).all()
-
-
-@pytest.mark.parametrize("missing", ["symbol", "support"])
-def test_a_release_or_processor_without_the_product_uses_pytorchs(monkeypatch, missing):
-    find = product_attention._onednn_product
-    find.cache_clear()
-    if missing == "symbol":
-        monkeypatch.setattr(product_attention, "CDLL", lambda path: object())
-    else:
-        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    assert find() is None
-    find.cache_clear()
-
-
-def test_only_a_prepacked_model_runs_as_products():
-    assert not product_attention.runs_as_products(build("bert"))
-    assert runner("bert", linear="torch")._packing.products is False
-    if linear_library() == "onednn" and has_fast_products(torch.float32):
-        assert runner("bert")._packing.products

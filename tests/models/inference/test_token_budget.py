@@ -1,6 +1,7 @@
 """Passes of a size that fits, and the class and message of what did not."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -9,40 +10,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedConfig
 
-from qwen3nb.models.inference.token_budget import TokenBudget, fitting_tokens, sent, tokens_per_pass
-
-MINILM = SimpleNamespace(hidden_size=384, num_attention_heads=12, intermediate_size=1536)
-QWEN3 = {  # hidden, intermediate, heads, key heads, head size
-    "0.6B": (1024, 3072, 16, 8, 128),
-    "4B": (2560, 9728, 32, 8, 128),
-}
+from qwen3nb.models.inference.token_budget import TokenBudget, fitting_tokens, tokens_per_pass
 
 
-def qwen3(size):
-    hidden, inner, heads, groups, head = QWEN3[size]
+def config(hidden, inner, count, **more):
     return SimpleNamespace(
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        head_dim=head,
+        hidden_size=hidden, intermediate_size=inner, num_attention_heads=count, **more
     )
 
 
+MINILM = config(384, 1536, 12)
+SMALL = config(1024, 3072, 16, num_key_value_heads=8, head_dim=128)  # Qwen3 0.6B
+LARGE = config(2560, 9728, 32, num_key_value_heads=8, head_dim=128)  # 4B
+
+
 @pytest.mark.parametrize(
-    ("gigabytes", "config", "size", "tokens"),
+    ("gigabytes", "model", "size", "tokens"),
     [
-        (140, qwen3("0.6B"), 2, 65_536),
-        (140, qwen3("4B"), 2, 65_536),
-        (14, qwen3("4B"), 2, 32_768),
-        (4, qwen3("0.6B"), 2, 32_768),
-        (4, qwen3("0.6B"), 4, 16_384),
+        (140, SMALL, 2, 65_536),
+        (14, LARGE, 2, 32_768),
+        (4, SMALL, 2, 32_768),
+        (4, SMALL, 4, 16_384),
         (1, MINILM, 2, 16_384),
-        (0.001, qwen3("4B"), 2, 1024),
+        (0.001, LARGE, 2, 1024),
     ],
 )
-def test_passes_fit_the_memory_and_the_model(gigabytes, config, size, tokens):
-    assert fitting_tokens(int(gigabytes * 1e9), config, size=size) == tokens
+def test_passes_fit_the_memory_and_the_model(gigabytes, model, size, tokens):
+    assert fitting_tokens(int(gigabytes * 1e9), model, size=size) == tokens
 
 
 @given(free=st.integers(0, 1 << 40), more=st.integers(0, 1 << 40), size=st.sampled_from([2, 4]))
@@ -54,14 +48,9 @@ def test_more_memory_never_means_smaller_passes(free, more, size):
 
 @pytest.mark.parametrize(("hidden", "tokens"), [(64, 6144), (384, 1024), (4096, 1024)])
 def test_a_cpu_has_small_passes_of_states_that_stay_in_its_cache(hidden, tokens):
-    config = PreTrainedConfig(hidden_size=hidden)
-    model = SimpleNamespace(device=torch.device("cpu"), config=config)
+    shape = PreTrainedConfig(hidden_size=hidden)
+    model = SimpleNamespace(device=torch.device("cpu"), config=shape)
     assert tokens_per_pass(model) == tokens
-
-
-def test_a_cpu_keeps_its_tensors():
-    tensor = torch.ones(2)
-    assert sent(tensor, torch.device("cpu")) is tensor
 
 
 @pytest.mark.parametrize(
@@ -106,20 +95,16 @@ def four_threads():
 
 def threads_elsewhere():
     """Threads that PyTorch would use in a thread that begins now."""
-    seen = []
-    other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
-    other.start()
-    other.join()
-    return seen[0]
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(torch.get_num_threads).result()
 
 
 @pytest.mark.parametrize(("passes", "each"), [(1, {4}), (2, {2}), (5, {2}), (8, {1})])
 def test_passes_side_by_side_divide_the_threads(four_threads, passes, each):
-    used = list(
-        TokenBudget(1).passes(
-            [1] * passes, lambda _: torch.get_num_threads(), error=KeyError, parallel=True
-        )
+    run = TokenBudget(1).passes(
+        [1] * passes, lambda _: torch.get_num_threads(), error=KeyError, parallel=True
     )
+    used = list(run)
     assert [indices for indices, _ in used] == [[index] for index in range(passes)]
     assert {threads for _, threads in used} == each
     assert (torch.get_num_threads(), threads_elsewhere()) == (4, 4)
@@ -145,7 +130,7 @@ def test_passes_side_by_side_halve_and_keep_what_is_done(four_threads):
     assert tried.count((0, 1)) == 1
 
 
-def test_an_error_ends_the_passes_beside_it(four_threads):
+def test_no_thread_is_left_after_an_error_or_an_early_stop(four_threads):
     def forward(indices):
         raise ZeroDivisionError(f"in {indices}")
 
@@ -153,12 +138,8 @@ def test_an_error_ends_the_passes_beside_it(four_threads):
     with pytest.raises(ZeroDivisionError, match=r"in \[0\]"):
         list(TokenBudget(1).passes([1] * 8, forward, error=KeyError, parallel=True))
     assert threading.active_count() == before
-    assert (torch.get_num_threads(), threads_elsewhere()) == (4, 4)
-
-
-def test_the_caller_may_stop_early(four_threads):
-    before = threading.active_count()
     passes = TokenBudget(1).passes([1] * 100, len, error=KeyError, parallel=True)
     assert next(passes) == ([0], 1)
     passes.close()
     assert threading.active_count() == before
+    assert (torch.get_num_threads(), threads_elsewhere()) == (4, 4)

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers.malformed_files import cut, linked, replaced, secret
+from helpers.malformed_files import cut, linked, replaced
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from safetensors.torch import load_file, save_file
 
@@ -90,13 +90,13 @@ def test_an_adapter_by_its_hub_id_embeds_as_one_in_a_folder(adapter, tmp_path, m
     np.testing.assert_array_equal(named.encode(DOCUMENTS), local.encode(DOCUMENTS))
 
 
-def checked(adapter, base=None):
-    source = adapter_source(adapter, base=base)
+def checked(adapter):
+    source = adapter_source(adapter)
     source.kind.check(source)
     return source
 
 
-SCALE = "PEFT cannot load it into its base"
+UNFIT = "PEFT cannot load it into its base"
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,14 @@ SCALE = "PEFT cannot load it into its base"
         ({"base_model_name_or_path": "nowhere"}, "base was not found.*give its folder as base"),
         ({"base_model_name_or_path": None}, "names no base"),
         ({"base_model_name_or_path": "a\0b"}, "base was not found"),
-        ({"base_model_name_or_path": "x" * 5000}, "names no base"),
         ({"r": 8}, r"size mismatch for .*lora_A"),
-        *(({"r": r}, SCALE) for r in (0, True, 10**9, "4", None)),
+        ({"r": 0}, UNFIT),
         ({"rank_pattern": {"q_proj": 8}}, r"size mismatch for .*q_proj"),
-        *(({"rank_pattern": p}, SCALE) for p in ({"q_proj": "4"}, ["q_proj"], {"(": 4})),
-        *(({"lora_alpha": alpha}, SCALE) for alpha in ("16", None)),
-        ({"lora_alpha": float("inf")}, "Infinity is not JSON"),
+        ({"rank_pattern": {"(": 4}}, UNFIT),
+        ({"lora_alpha": "16"}, UNFIT),
         ({"target_modules": ["q_proj"]}, "down_proj.* has no module in the base"),
         ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "v_proj.* is missing, though"),
-        ({"target_modules": ".*(q|v)_proj"}, "down_proj.* has no module in the base"),
-        *(({"target_modules": t}, SCALE) for t in (None, [1], "(", ["nothing"])),
+        ({"target_modules": ["nothing"]}, UNFIT),
         ({"peft_type": "IA3"}, "peft_type is 'IA3'; only plain LoRA"),
         ({"use_dora": True}, "use_dora is True"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save is"),
@@ -155,20 +152,12 @@ def test_an_adapter_is_no_base(adapter, tmp_path):
     bad = copy(adapter, tmp_path / "bad", base_model_name_or_path=str(tmp_path / "bad"))
     with pytest.raises(SpecError, match="is an adapter; give a whole model"):
         find_source(str(bad))
-    copy(adapter, tmp_path / "one", base_model_name_or_path=str(tmp_path / "two"))
-    copy(adapter, tmp_path / "two", base_model_name_or_path=str(tmp_path / "one"))
-    with pytest.raises(SpecError, match="is an adapter; give a whole model"):
-        find_source(str(tmp_path / "one"))
 
 
 ADAPTER_FILES = {
     "weights linked": linked("adapter_model.safetensors"),
-    "configuration linked": linked("adapter_config.json"),
-    "weights a pipe": replaced("adapter_model.safetensors", "pipe"),
     "configuration a pipe": replaced("adapter_config.json", "pipe"),
-    "a secret": secret("README.md"),
     "half of the weights": cut("adapter_model.safetensors"),
-    "half of the configuration": cut("adapter_config.json"),
 }
 
 
@@ -193,15 +182,6 @@ def test_a_tokenizer_next_to_the_adapter_is_that_of_the_base(folder, adapter, tm
         checked(bad)
 
 
-def test_an_adapter_of_another_model_is_refused(adapter, tmp_path):
-    other = write_reranker(tmp_path / "other", hidden_size=64)
-    with pytest.raises(SpecError, match="size mismatch"):
-        checked(adapter, other)
-    shallow = write_reranker(tmp_path / "shallow", num_hidden_layers=1)
-    with pytest.raises(SpecError, match=r"layers\.1\..* has no module in the base"):
-        checked(adapter, shallow)
-
-
 def test_broken_weights_are_refused(folder, adapter, tmp_path):
     bad = copy(adapter, tmp_path / "bad")
     file = bad / "adapter_model.safetensors"
@@ -210,9 +190,6 @@ def test_broken_weights_are_refused(folder, adapter, tmp_path):
     save_file(weights, file)
     with pytest.raises(ValueError, match="NaN or infinity"):
         load_reranker(folder, adapter=bad, device="cpu")
-    file.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(SpecError, match="adapter_model.safetensors"):
-        find_source(str(bad))
     file.rename(bad / "adapter_model.bin")
     with pytest.raises(SpecError, match=r"adapter_model.bin is not read.*run code"):
         find_source(str(bad))

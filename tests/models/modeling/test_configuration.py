@@ -46,12 +46,8 @@ def test_a_file_may_have_fields_of_other_programs(tmp_path):
 
 
 def test_spellings_of_a_configuration():
-    plain = {
-        "vocab_size": 10,
-        "hidden_size": 64,
-        "intermediate_size": 9,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
+    names = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads"
+    plain = dict(zip(names.split(), (10, 64, 9, 1, 4), strict=True)) | {
         "num_key_value_heads": 2,
         "max_position_embeddings": 8,
         "rms_norm_eps": 1e-6,

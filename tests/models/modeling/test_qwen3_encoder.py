@@ -28,22 +28,6 @@ def test_encode_of_the_class(encoder_folder):
         model.encode(["a", ""], tokenizer)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_encode_takes_whatever_a_tokenizer_returns(encoder_folder, side):
-    model = Qwen3EncoderModel.from_pretrained(encoder_folder)
-    tokenizer = AutoTokenizer.from_pretrained(encoder_folder, padding_side=side)
-
-    def padding(texts, **options):
-        return tokenizer(texts, padding=True, return_tensors="pt", **options)
-
-    def bare(texts, **options):
-        return {"input_ids": tokenizer(texts, **options)["input_ids"]}
-
-    expected = model.encode(TEXTS, tokenizer)
-    for other in (padding, bare):
-        torch.testing.assert_close(model.encode(TEXTS, other), expected, atol=1e-6, rtol=0)
-
-
 def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):
     monkeypatch.setattr(encoder.transformers, "__version__", "5.1.0")
     with pytest.raises(RuntimeError, match="would run this encoder causally"):

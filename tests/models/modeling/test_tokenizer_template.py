@@ -98,15 +98,11 @@ def test_tokens_that_are_there_are_not_added_twice(tokenizer_file, first, then):
     assert twice.encode("x", "y").tokens == once.encode("x", "y").tokens
 
 
-@pytest.mark.parametrize("end", [None, END])
-def test_another_prefix_cannot_follow(tokenizer_file, end):
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    surround(tokenizer, prefix="[R]", end=END)
-    with pytest.raises(ValueError, match="cannot be combined"):
-        surround(tokenizer, prefix="[S]", end=end)
-
-
-def test_an_end_that_is_no_token_is_refused(tokenizer_file):
+def test_another_prefix_cannot_follow_and_an_end_is_a_token(tokenizer_file):
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
     with pytest.raises(ValueError, match="no token '</s>'"):
         surround(tokenizer, prefix="[R]", end="</s>")
+    surround(tokenizer, prefix="[R]", end=END)
+    for end in (None, END):
+        with pytest.raises(ValueError, match="cannot be combined"):
+            surround(tokenizer, prefix="[S]", end=end)

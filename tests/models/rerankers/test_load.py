@@ -10,18 +10,20 @@ from qwen3nb.models.types import SpecError
 
 
 def test_the_identity_changes_with_everything_that_changes_a_score(folder, tmp_path):
-    changed = tmp_path / "changed"
-    shutil.copytree(folder, changed)
+    changed = shutil.copytree(folder, tmp_path / "changed")
     data = bytearray((changed / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (changed / "model.safetensors").write_bytes(bytes(data))
     variants = [
-        load_reranker(folder, device="cpu"),
-        load_reranker(changed, device="cpu"),
-        load_reranker(folder, device="cpu", template="double-newline"),
-        load_reranker(folder, device="cpu", instruction="Find the answer."),
-        load_reranker(folder, device="cpu", max_length=500),
-        load_reranker(folder, device="cpu", dtype="bfloat16"),
+        load_reranker(each, device="cpu", **options)
+        for each, options in (
+            (folder, {}),
+            (changed, {}),
+            (folder, {"template": "double-newline"}),
+            (folder, {"instruction": "Find the answer."}),
+            (folder, {"max_length": 500}),
+            (folder, {"dtype": "bfloat16"}),
+        )
     ]
     assert len({each.identity for each in variants}) == len(variants)
     assert load_reranker(folder, device="cpu", budget=7).identity == variants[0].identity
@@ -34,13 +36,9 @@ def test_a_model_that_is_not_a_reranker_is_refused(encoder_folder, tmp_path):
         load_reranker(encoder_folder)
     with pytest.raises(ValueError, match="unknown template 'chat'"):
         load_reranker(write_reranker(tmp_path / "m"), template="chat", device="cpu")
-    sliding = {
-        "use_sliding_window": True,
-        "sliding_window": 8,
-        "layer_types": ["sliding_attention"] * 2,
-    }
+    windows = {"use_sliding_window": True, "layer_types": ["sliding_attention"] * 2}
     with pytest.raises(SpecError, match="sliding_attention, expected full attention"):
-        load_reranker(write_reranker(tmp_path / "s", **sliding), device="cpu")
+        load_reranker(write_reranker(tmp_path / "s", sliding_window=8, **windows), device="cpu")
 
 
 def test_a_qwen_reranker_without_the_marks_of_its_template_is_refused(folder, tmp_path):

@@ -20,13 +20,15 @@ from qwen3nb.models.rerankers.yes_no import count_ties
 
 @pytest.mark.parametrize("left", [True, False])
 def test_scores_equal_the_reference_whatever_its_padding(reranker, folder, left):
-    p_yes, log_odds = reference(folder, rows_of(reranker, QUERY, DOCUMENTS), left=left)
-
+    rows = rows_of(reranker, QUERY, DOCUMENTS)
+    p_yes, log_odds = reference(folder, rows, left=left)
+    before = reranker.stats.tokens + reranker.stats.shared
     scores = reranker.score(QUERY, DOCUMENTS)
-
     assert np.ptp(p_yes) > 0.05  # the documents matter
     np.testing.assert_allclose(scores.p_yes, p_yes, atol=1e-5, rtol=0)
     np.testing.assert_allclose(scores.log_odds, log_odds, atol=1e-4, rtol=0)
+    assert reranker.stats.tokens + reranker.stats.shared - before == sum(map(len, rows))
+    assert reranker.stats.shared > reranker.stats.tokens
 
 
 @pytest.mark.parametrize(
@@ -92,30 +94,17 @@ def test_passes_halve_when_memory_runs_out_and_no_score_changes(monkeypatch, rer
         reranker.score(QUERY, DOCUMENTS)
 
 
-def test_an_invalid_document_is_refused_with_its_index(reranker):
-    for document, message in (("\ud800", "not valid Unicode"), (None, "NoneType")):
-        with pytest.raises(RerankError, match=f"document 1 is {message}"):
-            reranker.score("q", ["fine", document])
-
-
 def test_equal_documents_are_scored_once_and_pairs_keep_their_order(reranker):
     encoded = reranker.stats.encoded
     pairs = [(q, d) for d in DOCUMENTS for q in (QUERY, "another")] * 2
-
     scores = reranker.score_pairs(pairs)
-
     assert reranker.stats.encoded - encoded == 2 * len(DOCUMENTS)
     for (query, document), value in zip(pairs, scores.log_odds, strict=True):
         assert value == pytest.approx(reranker.score(query, [document]).log_odds[0], abs=1e-5)
     assert reranker.score("q", []).log_odds.shape == (0,)
-
-
-def test_shared_tokens_are_counted(folder):
-    reranker = load_reranker(folder, device="cpu")
-    rows = rows_of(reranker, QUERY, DOCUMENTS)
-    reranker.score(QUERY, DOCUMENTS)
-    assert reranker.stats.tokens + reranker.stats.shared == sum(map(len, rows))
-    assert reranker.stats.shared > reranker.stats.tokens
+    for document, message in (("\ud800", "not valid Unicode"), (None, "NoneType")):
+        with pytest.raises(RerankError, match=f"document 1 is {message}"):
+            reranker.score("q", ["fine", document])
 
 
 def test_saturation_is_counted_and_logged(folder, tmp_path, caplog):

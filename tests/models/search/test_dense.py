@@ -56,13 +56,7 @@ def test_an_encoder_as_a_search_model(encoder, kind, limit, monkeypatch, tmp_pat
         np.testing.assert_allclose(sorted(query.values()), np.sort(each)[-3:], atol=1e-6)
     candidates = {"q0": ["d40", "d2", "d1", "d2"], "q1": [], "q2": ["d3"]}
     among = model.search(queries, top_k=2, top_ranked=candidates)
-    assert {query: len(hits) for query, hits in among.items()} == {
-        "q0": 2,
-        "q1": 0,
-        "q2": 1,
-        "q3": 0,
-        "q4": 0,
-    }
+    assert [len(hits) for hits in among.values()] == [2, 0, 1, 0, 0]
     assert among["q2"]["d3"] == pytest.approx(similarities[2, 3], abs=1e-6)
     with pytest.raises(ValueError, match="candidate 'x' is not in the corpus"):
         model.search(queries, top_k=2, top_ranked={"q0": ["x"]})

@@ -7,14 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.models.search.exact import BACKENDS, Hits, boosted, merge_hits, search
-from qwen3nb.vectors.block_file import read_blocks
+from qwen3nb.models.search.exact import BACKENDS, Hits, merge_hits, search
 
 
 def by_definition(queries, corpus, k):
     scores = (queries.astype(np.float64) @ corpus.astype(np.float64).T).astype(np.float32)
     ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return ids, np.take_along_axis(scores, ids, axis=1)
+
+
+@st.composite
+def vectors(draw, most=120, width=8):
+    """Queries and a corpus, one in two of whole numbers, with many exact ties."""
+    dice = np.random.default_rng(draw(st.integers(0, 10**6)))
+    documents = draw(st.integers(1, most))
+    both = [dice.standard_normal((rows, width), dtype=np.float32) for rows in (4, documents)]
+    return [each.round() for each in both] if draw(st.booleans()) else both
+
+
+def assert_hits(hits, ids, scores):
+    np.testing.assert_array_equal(hits.ids, ids)
+    np.testing.assert_array_equal(hits.scores, scores)
 
 
 def test_by_hand():
@@ -26,85 +39,44 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@given(
-    seed=st.integers(0, 10**6),
-    documents=st.integers(1, 120),
-    k=st.integers(1, 150),
-    block=st.integers(1, 70),
-    grid=st.booleans(),
-)
+@given(given_=vectors(), k=st.integers(1, 150), block=st.integers(1, 70))
 @settings(deadline=None, max_examples=30)
-def test_every_backend_and_block_size_gives_the_same(backend, seed, documents, k, block, grid):
-    dice = np.random.default_rng(seed)
-    corpus = dice.standard_normal((documents, 8), dtype=np.float32)
-    queries = dice.standard_normal((3, 8), dtype=np.float32)
-    if grid:  # many exact ties
-        corpus, queries = corpus.round(), queries.round()
-    hits = search(queries, corpus, k=k, backend=backend, block=block)
-    ids, scores = by_definition(queries, corpus, k)
-    np.testing.assert_array_equal(hits.ids, ids)
-    np.testing.assert_array_equal(hits.scores, scores)
+def test_every_backend_and_block_size_gives_the_same(backend, given_, k, block):
+    hits = search(*given_, k=k, backend=backend, block=block)
+    assert_hits(hits, *by_definition(*given_, k))
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    documents=st.integers(1, 60),
-    k=st.integers(1, 70),
-    block=st.integers(1, 30),
-    grid=st.booleans(),
-    boost=st.booleans(),
-)
+@given(given_=vectors(60, 6), k=st.integers(1, 70), block=st.integers(1, 30), factors=st.booleans())
 @settings(deadline=None, max_examples=60)
-def test_boosted_cosines_with_all_ties_equal_every_score_sorted(
-    seed, documents, k, block, grid, boost
-):
-    dice = np.random.default_rng(seed)
-    corpus = dice.standard_normal((documents, 6), dtype=np.float32)
-    queries = dice.standard_normal((4, 6), dtype=np.float32)
-    if grid:  # many exact ties, no zero vector
-        corpus, queries = corpus.round(), queries.round()
-        corpus[:, 0] += 9
-        queries[:, 5] += 9
-    boosts = dice.choice([0.5, 0.8, 1.0, 1.3], documents) if boost else None
+def test_boosted_cosines_with_all_ties_equal_every_score_sorted(given_, k, block, factors):
+    queries, corpus = given_
+    corpus[:, 0] += 9  # no zero vector
+    queries[:, 5] += 9
+    boosts = np.resize([0.5, 0.8, 1.0, 1.3], len(corpus)) if factors else None
     hits = search(
         queries, corpus, k=k, block=block, cosine=True, boosts=boosts, keep_ties=True
-    ).run("abcd", range(documents))
-    left, right = (each.astype(np.float32).astype(np.float64) for each in (queries, corpus))
-    left /= np.linalg.norm(left, axis=1, keepdims=True)
-    right /= np.linalg.norm(right, axis=1, keepdims=True)
+    ).run("abcd", range(len(corpus)))
+    left, right = (
+        (each := part.astype(np.float64)) / np.linalg.norm(each, axis=1, keepdims=True)
+        for part in given_
+    )
     cosines = (left[:, None] * right).sum(axis=2)
-    factors = np.ones(documents) if boosts is None else boosts
-    scores = np.where(cosines >= 0, cosines * factors, cosines / factors).astype(np.float32)
+    boost = np.ones(len(corpus)) if boosts is None else boosts
+    # A boost never lowers a score, whatever its sign.
+    scores = np.where(cosines >= 0, cosines * boost, cosines / boost).astype(np.float32)
     for row, run in zip(scores, hits.values(), strict=True):
-        last = np.sort(row)[::-1][min(k, documents) - 1]
+        last = np.sort(row)[::-1][min(k, len(corpus)) - 1]
         assert run == {i: score for i, score in enumerate(row.tolist()) if score >= last}
 
 
-@given(seed=st.integers(0, 10**6), documents=st.integers(1, 90), k=st.integers(1, 99))
+@given(given_=vectors(90), k=st.integers(1, 99))
 @settings(deadline=None, max_examples=30)
-def test_without_rescoring_the_float32_product_ranks(seed, documents, k):
-    dice = np.random.default_rng(seed)
-    corpus = dice.standard_normal((documents, 8), dtype=np.float32)
-    corpus = corpus[dice.integers(0, documents, documents)]  # with copies
-    queries = dice.standard_normal((5, 8), dtype=np.float32)
-    hits = search(queries, corpus, k=k, rescore=False)
+def test_without_rescoring_the_float32_product_ranks(given_, k):
+    queries, corpus = given_
     scores = queries @ corpus.T
     ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(hits.ids, ids)
-    np.testing.assert_array_equal(hits.scores, np.take_along_axis(scores, ids, axis=1))
-
-
-def test_hits_by_name_skip_the_padding():
-    hits = Hits(np.array([[1, 0], [0, -1]]), np.array([[2, 1], [3, -np.inf]], dtype=np.float32))
-    assert hits.run(["p", "q"], ["a", "b"]) == {"p": {"b": 2.0, "a": 1.0}, "q": {"a": 3.0}}
-
-
-def test_a_boost_never_lowers_a_score_whatever_its_sign():
-    cosines = np.array([[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]])
-    scores = boosted(cosines, np.array([0.8, 1.1]))
-    assert (scores[:2, 1] > scores[:2, 0]).all()
-    np.testing.assert_allclose(scores[1], [-0.5 / 0.8, -0.5 / 1.1])
-    assert (scores[2] == 0).all()
+    hits = search(queries, corpus, k=k, rescore=False)
+    assert_hits(hits, ids, np.take_along_axis(scores, ids, axis=1))
 
 
 def test_files_blocks_and_arrays_are_one_corpus(tmp_path):
@@ -118,75 +90,67 @@ def test_files_blocks_and_arrays_are_one_corpus(tmp_path):
     assert search(corpus[:0], corpus, k=5).ids.shape == (0, 5)
 
 
-def test_what_cannot_be_compared_is_refused(tmp_path):
-    corpus = np.ones((30, 4), dtype=np.float32)
-    broken = corpus.copy()
-    broken[17, 2] = np.nan
-    with pytest.raises(ValueError, match="the vector of document 17 is not finite"):
-        search(corpus, broken, k=2, block=5)
-    with pytest.raises(ValueError, match="the vector of query 17 is not finite"):
-        search(broken, corpus, k=2)
-    with pytest.raises(ValueError, match=r"document vectors of shape \(N, 4\); got \(30, 3\)"):
-        search(corpus, corpus[:, :3], k=2)
-    with pytest.raises(ValueError, match="expected k of at least 1; got 0"):
-        search(corpus, corpus, k=0)
-    with pytest.raises(ValueError, match="unknown backend 'fais'"):
-        search(corpus, corpus, k=1, backend="fais")
-    with pytest.raises(ValueError, match="too long to compare"):
-        search(corpus * 1e30, corpus * 1e30, k=1)
-    with pytest.raises(ValueError, match="document 3 is zero"):
-        search(corpus, corpus * (np.arange(30) != 3)[:, None], k=1, cosine=True)
-    empty = search(corpus[:1], corpus[:2] * [[0], [-1]], k=2, cosine=True, zeros=True)
+ONES = np.ones((30, 4), dtype=np.float32)
+SOME = np.arange(30) != 17
+REFUSED = {
+    "the vector of document 17 is not finite": ((ONES, np.where(SOME[:, None], ONES, np.nan)), {}),
+    "the vector of query 17 is not finite": ((np.where(SOME[:, None], ONES, np.inf), ONES), {}),
+    r"document vectors of shape \(N, 4\); got \(5, 3\)": ((ONES, ONES[:, :3]), {}),
+    "expected k of at least 1; got 0": ((ONES, ONES), {"k": 0}),
+    "unknown backend 'fais'": ((ONES, ONES), {"backend": "fais"}),
+    "too long to compare": ((ONES * 1e30, ONES * 1e30), {}),
+    "document 17 is zero": ((ONES, ONES * SOME[:, None]), {"cosine": True}),
+    "expected a boost per document": ((ONES, ONES), {"boosts": np.ones(29)}),
+    "expected a boost per documen.": ((ONES, ONES), {"boosts": np.ones(31)}),
+    "expected backend numpy": ((ONES, ONES), {"boosts": np.ones(30), "backend": "torch"}),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_compared_is_refused(message):
+    given_, options = REFUSED[message]
+    with pytest.raises(ValueError, match=message):
+        search(*given_, **{"k": 2, "block": 5, **options})
+
+
+def test_zero_vectors_may_have_the_cosine_0():
+    empty = search(ONES[:1], ONES[:2] * [[0], [-1]], k=2, cosine=True, zeros=True)
     assert (empty.ids.tolist(), empty.scores.tolist()) == ([[0, 1]], [[0, -1]])
-    for boosts in (np.ones(29), np.ones(31)):
-        with pytest.raises(ValueError, match="expected a boost per document"):
-            search(corpus, corpus, k=1, boosts=boosts)
-    with pytest.raises(ValueError, match="expected backend numpy for a search with boosts"):
-        search(corpus, corpus, k=1, boosts=np.ones(30), backend="torch")
+
+
+def test_a_file_that_is_truncated_or_of_another_type_is_refused(tmp_path):
     file = tmp_path / "c.npy"
-    np.save(file, corpus)
+    np.save(file, ONES)
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(ValueError, match="is truncated: expected 30 rows of 4 float32"):
-        search(corpus, file, k=1)
-    np.save(file, corpus.astype(np.float64))
+        search(ONES, file, k=1)
+    np.save(file, ONES.astype(np.float64))
     with pytest.raises(ValueError, match=r"expected float32 \(N, D\).*float64"):
-        list(read_blocks(file, 8))
+        search(ONES, file, k=1)
     file.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="not a .npy file"):
-        list(read_blocks(file, 8))
-
-
-def by_parts(queries, corpus, cuts, k):
-    bounds = [0, *sorted(cuts), len(corpus)]
-    for start, end in itertools.pairwise(bounds):
-        hits = search(queries, corpus[start:end], k=k)
-        yield Hits(np.where(hits.ids < 0, -1, hits.ids + start), hits.scores)
+        search(ONES, file, k=1)
 
 
 @given(
-    seed=st.integers(0, 10**6),
-    documents=st.integers(1, 40),
+    given_=vectors(40, 4),
     k=st.integers(1, 50),
-    cuts=st.data(),
-    grid=st.booleans(),
+    cuts=st.lists(st.integers(1, 39), unique=True, max_size=6),
     order=st.randoms(use_true_random=False),
 )
 @settings(deadline=None, max_examples=60)
-def test_any_partition_in_any_tree_gives_the_same(seed, documents, k, cuts, grid, order):
-    dice = np.random.default_rng(seed)
-    corpus = dice.standard_normal((documents, 4), dtype=np.float32)
-    queries = dice.standard_normal((3, 4), dtype=np.float32)
-    if grid:  # many exact ties
-        corpus, queries = corpus.round(), queries.round()
-    bounds = st.lists(st.integers(1, max(1, documents - 1)), unique=True, max_size=6)
-    parts = list(by_parts(queries, corpus, cuts.draw(bounds), k))
+def test_any_partition_in_any_tree_gives_the_same(given_, k, cuts, order):
+    queries, corpus = given_
+    parts = []
+    for start, end in itertools.pairwise([0, *sorted(cuts), len(corpus)]):
+        hits = search(queries, corpus[start:end], k=k)
+        parts.append(Hits(np.where(hits.ids < 0, -1, hits.ids + start), hits.scores))
     order.shuffle(parts)
     while len(parts) > 1:
         size = order.randint(2, 4)
         parts = [merge_hits(parts[:size], k), *parts[size:]]
     expected = search(queries, corpus, k=k)
-    np.testing.assert_array_equal(merge_hits(parts, k).ids, expected.ids)
-    np.testing.assert_array_equal(merge_hits(parts, k).scores, expected.scores)
+    assert_hits(merge_hits(parts, k), expected.ids, expected.scores)
 
 
 def test_padding_is_never_a_hit():
@@ -197,3 +161,4 @@ def test_padding_is_never_a_hit():
     assert merged.ids.tolist() == [[4, 0, -1], [1, 5, 6]]
     assert merged.scores.tolist() == [[-3, -9, -np.inf], [1, 1, 0]]
     assert merge_hits([few, more], 2).ids.tolist() == [[4, 0], [1, 5]]
+    assert few.run(["p", "q"], list("abcdefg")) == {"p": {"e": -3.0}, "q": {"f": 1.0, "g": 0.0}}

@@ -135,7 +135,7 @@ def test_what_the_files_of_a_training_state_is_on_the_card(checkpoint, tmp_path)
     file = tmp_path / "facts.toml"
     file.write_text('license = "cc-by-4.0"')
     assert stated_facts(source, file, license="mit")["license"] == "cc-by-4.0"
-    with pytest.raises(ValueError, match="license is 'MIT', which the hub does not know"):
+    with pytest.raises(ValueError, match="the hub does not know the licence 'MIT'"):
         stated_facts(source, None, license="MIT")
     (source / "README.md").write_text("---\nlicense: [broken\n---\n")
     assert "license" not in stated_facts(source, None)
@@ -360,11 +360,11 @@ def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_pat
     ("toml", "message"),
     [
         ('licence = "mit"', "unknown fact 'licence'.*license"),
-        ('language = "en"', "language is 'en', expected a valid list"),
-        ("tokens = 5", "tokens is 5, expected a valid string"),
+        ('language = "en"', "language: expected a valid list; got 'en'"),
+        ("tokens = 5", "tokens: expected a valid string; got 5"),
         ("tokens =", "not TOML"),
-        ('license = "Apache 2.0"', "license is 'Apache 2.0', .* did you mean apache-2.0"),
-        ('language = ["English"]', "'English', expected a code such as 'en'"),
+        ('license = "Apache 2.0"', "license: .* the licence 'Apache 2.0'; did you mean apache-2.0"),
+        ('language = ["English"]', r"language\[0\]: expected a code such as 'en' .* got 'English'"),
     ],
 )
 def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):

@@ -1,7 +1,5 @@
 """The page of a comparison: tables, figures, and words that follow their numbers."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from helpers.records import (
@@ -75,15 +73,6 @@ def test_differences_with_what_the_queries_can_show():
     assert labels(axis) == ["same", "good"]
     assert [filled for _, filled in points(axis)] == [True, False]
     assert labels(pairs_figure(comparison).axes[0])[0] == "good"
-
-
-def test_nothing_to_compare_is_said_and_not_drawn():
-    nothing = compare([], tier="smoke")
-    assert "No two models" in differences_table(nothing, task="x").note
-    assert "Nothing" in power_table(nothing).note
-    assert differences_figure(nothing) is pairs_figure(nothing) is None
-    alone = compare([make("m")])
-    assert task_differences_figure(alone, task=RETRIEVAL) is wins_figure(alone, task="none") is None
 
 
 def test_queries_are_counted_that_are_won_or_unpaired():
@@ -291,20 +280,3 @@ def test_a_model_is_best_only_where_its_lead_is_shown(scores, fragment):
     results = [make(f"s{i}", values) for i, values in enumerate(scores)]
     comparison = compare(results, tier="smoke")
     assert fragment in leaderboard_conclusion(comparison, task=RETRIEVAL).text
-
-
-@pytest.mark.parametrize(
-    ("interval", "shown"), [((-0.01, 0.1), False), ((0.01, 0.1), True), (None, True)]
-)
-def test_a_lead_is_shown_only_if_its_interval_agrees_with_the_test(monkeypatch, interval, shown):
-    """On few queries the interval of a mean over tasks may hold 0 where the test rejects it."""
-    comparison = compare([make("poor", scores=BASE), make("good", scores=BASE + 0.1)])
-    between = type(comparison).between
-
-    def with_interval(self, one, other):
-        return replace(between(self, one, other), interval=interval)
-
-    monkeypatch.setattr(type(comparison), "between", with_interval)
-    words = leaderboard_conclusion(comparison, task=RETRIEVAL).text
-    assert words.startswith("good is best" if shown else "good scores highest")
-    assert ("not a difference that these" in words) is not shown

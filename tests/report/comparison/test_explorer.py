@@ -110,19 +110,10 @@ def test_one_query_by_hand(explorer):
     assert table.rows[0][0].detail == "text 7"
     zero = explorer.query("q0", first="a").rows
     assert [cell.text for cell in zero[1]] == ["Title 5", "0", "6", "4"]
+    del explorer.records["b"].config["top"]
+    assert [cell.text for cell in explorer.query("q0").rows[0]][1:] == ["1", "not kept", "1"]
     with pytest.raises(ValueError, match="unknown query 'q9' of PyDocsSampleRetrieval"):
         explorer.query("q9")
-
-
-def test_records_without_rankings_are_named():
-    """Older versions kept none."""
-    results = [ranked("a", (0, 1), (0.1, 0.5)), make("old", (0.2, 0.4))]
-    explorer = explore(results, task=TASK, texts=search_texts({"q0": "zero", "q1": "one"}))
-    page = explorer._repr_html_()
-    assert "Records of old keep no rankings, as older versions" in page
-    assert data_of(page)["details"]["queries"]["q0"]["top"] == {"a": ["d0", "d1"]}
-    (row, _) = explorer.query("q0", first="a").rows
-    assert [cell.text for cell in row][1:] == ["not judged", "1", "not kept"]
 
 
 def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(monkeypatch):

@@ -1,24 +1,22 @@
-"""All models of a tier: tables and figures of tasks, and of the means of benchmarks."""
+"""All models of a tier: tables and figures of tasks, of means of benchmarks, and of ranks."""
 
 import re
 
 import pytest
-from helpers.records import TYPES, amend, make, tier_records
+from helpers.records import RERANKING, RETRIEVAL, TYPES, amend, make, noisy, tier_records
 
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.report.leaderboard.board import (
-    bars_figure,
-    comparison_figure,
-    cost_table,
     headline_table,
     headline_task,
     leaderboard,
+    rank_figure,
+    rank_table,
+    standings,
     task_tables,
 )
-from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
 from qwen3nb.report.render.format import short_task
-from qwen3nb.tiers import GROUPS, TIERS
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 
 
 def test_the_comparison_names_what_is_missing_and_marks_the_best():
@@ -40,22 +38,6 @@ def test_the_comparison_names_what_is_missing_and_marks_the_best():
     assert (row[5].text, "constant" in row[5].detail) == ("undefined", True)
 
 
-def test_figures_are_made_and_closed():
-    import matplotlib.pyplot as plt
-
-    mine = plt.figure()
-    results = [make("m"), make("n", scores=(0.1, 0.2, 0.3)), make("m", task="AuthorSTS")]
-    figure = comparison_figure(results, tier="smoke")
-    assert len(figure.axes) == 5
-    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["n", "m"]
-    assert bars_figure(results, tier="fast") is None
-    assert len(per_query_figure(results).axes) == 3
-    assert per_query_figure([]) is None
-    assert similarity_figure(results) is None
-    assert plt.get_fignums() == [mine.number]
-    plt.close(mine)
-
-
 def test_the_headline_is_the_task_of_most_models_or_the_means_of_benchmarks():
     first, second = TIERS["smoke"].task_keys[:2]
     results = [make("a", task=second), make("b", task=second), make("b", task=first)]
@@ -67,19 +49,6 @@ def test_the_headline_is_the_task_of_most_models_or_the_means_of_benchmarks():
     assert full[-1].split("\n")[0] == "MTEB(eng, v2) Mean (TaskType)"
     assert len(full) == 6
     assert "No results" in headline_table([], tier="smoke").note
-
-
-def test_one_content_under_two_labels_has_one_row_everywhere():
-    shared = {"identity": "1" * 64}
-    results = [make("new", finished="2026-02-01", **shared), make("old", **shared), make("other")]
-    name = "new (= old)"
-    for make_table in (leaderboard, headline_table, lambda results, tier: cost_table(results)):
-        table = make_table(results, tier="smoke")
-        assert sorted(row[0].text for row in table.rows) == [name, "other"]
-    assert {cell.text for row in cost_table(results).rows for cell in row[2:3]} == {"1.0"}
-    comparison = compare(results, tier="smoke", baseline="old")
-    assert comparison.baseline == name
-    assert comparison.notes == ()
 
 
 def test_marks_show_the_contenders_of_the_best():
@@ -147,16 +116,79 @@ def test_every_task_of_the_tier_is_in_a_section(records):
     missing = {(row[0].text, row[0].detail): row[2].text for row in sections.tables[-1][1].rows}
     assert "Gis" in missing["broken", "BEIR"]
     assert missing["bm25", "MTEB(eng, v2)"].count(",") == len(NO_VECTORS) - 1
-
-
-def test_a_group_counts_only_with_all_its_parts(records):
-    tables = dict(task_tables(records, tier="full").tables)
-    beir = tables["BEIR (15 tasks)"]
+    (_, beir), (_, forums), *_ = sections.tables
     column = beir.columns.index("CQADupstackRetrieval\nnDCG@10, mean of 12")
     cells = {row[0].text: row[column] for row in beir.rows}
-    assert cells["broken"].text == "11 of 12"
-    forums = tables["BEIR: the parts of CQADupstackRetrieval (12)"]
-    values = [cell.value for cell in {row[0].text: row for row in forums.rows}["a-model"][1:]]
-    assert len(values) == len(GROUPS["CQADupstackRetrieval"])
+    assert cells["broken"].text == "11 of 12"  # a group counts only with all its parts
+    values = [cell.value for cell in next(r for r in forums.rows if r[0].text == "a-model")[1:]]
     assert cells["a-model"].value == pytest.approx(sum(values) / 12)
-    assert task_tables([make("m")], tier="smoke") is None
+
+
+def on_both(systems, *, spread=0.02):
+    """Records of systems with these means on Retrieval and Reranking, None for no record."""
+    records = []
+    for name, means in systems.items():
+        for task, mean in zip((RETRIEVAL, RERANKING), means, strict=True):
+            if mean is not None:
+                scores = noisy(mean, spread=spread, seed=len(records))
+                records.append(make(name, task=task, scores=scores))
+                amend(records[-1], "task", type=task.removeprefix("PyDocsSample"))
+    return records
+
+
+def test_ranks_have_intervals_and_ties_share_a_letter():
+    systems = {"a": (0.8, 0.8), "b": (0.4, 0.4), "c": (0.4, 0.4)}
+    boards = standings(on_both(systems, spread=0.05), tier="smoke")
+    table = rank_table(boards)
+    first, second, third = table.rows
+    assert (first[0].text, first[1].text, first[1].detail) == ("a", "1", "1 to 1")
+    assert (second[1].detail, third[1].detail) == ("2 to 3", "2 to 3")
+    assert (first[1].mark, second[1].mark, third[1].mark) == ("", "a", "a")
+    assert "share a letter" in table.caption
+    tasks = ("Retrieval\nn = 40", "Reranking\nn = 40")
+    assert table.columns[1:] == (*tasks, "all tasks\nmean of 2 tasks")
+    assert "(Simpson's paradox): none." in table.note
+    labels = [tick.get_text() for tick in rank_figure(boards).axes[0].get_yticklabels()]
+    assert (labels[0], set(labels)) == ("a", {"a", "b", "c"})
+
+
+def test_an_order_that_turns_round_in_a_type_is_flagged():
+    results = on_both({"a": (0.9, 0.3), "b": (0.3, 0.5)})
+    note = rank_table(standings(results, tier="smoke")).note
+    assert "a is above b over all tasks" in note
+    assert "below it in PyDocsSampleReranking" in note
+
+
+def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
+    """It leads on the first task: there, it is in row 1 of the leaderboard, too."""
+    results = on_both({"search": (0.8, None), "encoder": (0.6, 0.5), "other": (0.4, 0.4)})
+    ranks, scores = rank_table(standings(results, tier="smoke")), leaderboard(results, tier="smoke")
+    models = ["search", "encoder", "other"]
+    assert [row[0].text for row in ranks.rows] == [row[0].text for row in scores.rows] == models
+    assert [row[1].text for row in ranks.rows] == ["1", "2", "3"]
+    assert [row[3].text for row in ranks.rows] == ["not ranked", "1", "2"]
+    assert [cell.detail for cell in ranks.rows[0][2:]] == ["no score", "no score on Reranking"]
+    assert "search is not ranked: no score on Reranking" in ranks.note
+    alone = standings([make("a")], tier="smoke")
+    assert alone is rank_figure(alone) is None
+    assert "two or more models" in rank_table(alone).note
+
+
+@pytest.mark.integration
+def test_a_tier_with_benchmarks_is_ranked_within_each_and_never_over_several(records):
+    two = [each for each in records if each.model.label != "bm25"]
+    boards = standings(two, tier="full")
+    assert list(boards.boards)[:3] == ["BEIR", "MS MARCO dev", "MTEB(eng, v2): Classification"]
+    assert boards.overall is boards.boards["BEIR"]
+    assert not {*GROUPS["CQADupstackRetrieval"]} & {*boards.overall.tasks}  # one forum is missing
+    assert "BEIR (14 tasks with scores of every model" in rank_figure(boards).caption
+    table = rank_table(boards)
+    assert table.columns[1] == "BEIR\nmean of 14 tasks"
+    assert [row[0].text for row in table.rows] == ["a-model", "broken"]
+    assert standings([], tier="full") is None
+    whole = [each for each in records if each.model.label != "broken"]
+    best = standings(whole, tier="full").overall.standings[0]
+    own = {r.task.key: r.main.value for r in records if r.model.label == best.system}
+    forums = [own[key] for key in GROUPS["CQADupstackRetrieval"]]  # they weigh as one task
+    others = [own[key] for key in BENCHMARKS["BEIR"].tasks if key in own]
+    assert best.mean == pytest.approx((sum(forums) / 12 + sum(others)) / 15)

@@ -47,8 +47,8 @@ def test_published_scores_come_from_a_file_and_from_mtebs_results(tmp_path):
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("published.toml", TOML.format(value=71.9), r"score 1: expected .*value"),
-        ("published.toml", TOML.format(value='"0.7"'), r"score 1: expected .*value"),
+        ("published.toml", TOML.format(value=71.9), r"score\[0\].value: .*percentages"),
+        ("published.toml", TOML.format(value='"0.7"'), r"score\[0\].value: expected a valid num"),
         ("published/m/rev/X.json", '{"scores": 3}', r"X\.json: not a file of MTEB's results"),
     ],
 )

@@ -10,10 +10,12 @@ import pytest
 from helpers.records import make
 
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.training.interference import REQUIRED, Group, Interference
-from qwen3nb.analysis.training.tir_estimate import (
+from qwen3nb.analysis.training.interference import (
+    REQUIRED,
     DataSetScores,
     Gate,
+    Group,
+    Interference,
     estimate,
     seeds_needed,
 )

@@ -1,4 +1,4 @@
-"""Digests are remembered as long as the file is unchanged; nothing stops when that fails."""
+"""A journal of finished work, and the digests of unchanged files that it remembers."""
 
 import os
 import time
@@ -12,6 +12,7 @@ from qwen3nb.utils.files.digest_memory import (
     remember_digest,
     remembered_digest,
 )
+from qwen3nb.utils.files.journal import Journal
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +48,10 @@ def test_a_digest_is_remembered_until_the_file_changes(file):
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert remembered_digest([file], compute) == sha256_file(file) != first
     assert compute.calls == 2
-
-
-def test_what_has_just_changed_is_not_remembered(file):
     file.write_text("new")
-    remember_digest([file], "stale")
-    assert known_digests() == {}
+    known = known_digests()
+    remember_digest([file], "stale")  # it has just changed: another change may have this time
+    assert known_digests() == known
 
 
 def test_a_damaged_entry_is_not_believed_and_made_again(file, cache):
@@ -93,3 +92,35 @@ def test_a_file_replaced_while_it_was_read_is_not_remembered_as_what_came(tmp_pa
     folder.rename(other)
     before.rename(folder)  # the first file again, with its inode and times
     assert remembered_digest([file], Computed(file)) == sha256_file(file)
+
+
+def test_a_journal_survives_a_torn_line(tmp_path):
+    file = tmp_path / "j.jsonl"
+    Journal(file).add("a", [1, 2.5])
+    Journal(file).add("b", {"x": 1})
+    whole = file.read_bytes()
+    for cut in range(len(whole) - 1):
+        file.write_bytes(whole[:cut])
+        journal = Journal(file)
+        assert journal.get("b") is None
+        journal.add("c", cut)
+        assert Journal(file).get("c") == cut
+    file.write_bytes(whole.replace(b"2.5", b"2.6"))
+    assert Journal(file).damaged == 1
+    assert Journal(file).get("b") == {"x": 1}
+
+
+def test_values_are_read_when_needed(tmp_path):
+    file = tmp_path / "j.jsonl"
+    journal = Journal(file)
+    for number in range(5):
+        journal.add(f"key {number}", {"values": [number] * 100})
+    journal.add("key 1", "the last one counts")
+    for each in (journal, Journal(file)):
+        assert each.get("key 3") == {"values": [3] * 100}
+        assert each.get("key 1") == "the last one counts"
+        assert each.get("key 9") is None
+    file.write_bytes(file.read_bytes().replace(b"3,3", b"3,4", 1))
+    assert journal.get("key 3") is None  # garbled since: to be done again
+    file.unlink()
+    assert journal.get("key 1") is None

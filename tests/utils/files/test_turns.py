@@ -94,9 +94,6 @@ def test_one_who_gives_up_goes_on_and_leaves_the_lock(folder):
     assert leftovers(folder) == [".page.writes.lock"]
     process.communicate("\n")
     assert leftovers(folder) == []
-
-
-def test_there_are_no_turns_where_no_file_can_be_made(folder):
-    (folder / "file").write_text("")
+    (folder / "file").write_text("")  # where no file can be made, there are no turns
     with turn(folder / "file" / "below", waiting=lambda: pytest.fail("waits")):
         pass

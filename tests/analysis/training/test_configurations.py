@@ -5,7 +5,7 @@ import scipy.stats
 
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.training.configuration_tests import configuration_differences
+from qwen3nb.analysis.training.interference import configuration_differences
 from qwen3nb.report.training.interference import configuration_differences_table
 
 

@@ -1,4 +1,4 @@
-"""Own documents: the same from every format; refused with line or row; databases not trusted."""
+"""Own queries and documents: equal from every format, refused with the line, one task by hand."""
 
 import gzip
 import json
@@ -19,6 +19,7 @@ from qwen3nb.datasets.custom.documents import (
     read_documents,
     sqlite_rows,
 )
+from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.rows import DataError
 
 SCHEMA = "(id TEXT PRIMARY KEY, text TEXT, n INTEGER)"
@@ -109,6 +110,7 @@ ROW = '{"id": "r", "name": "n", "purpose": "p", "note": "-"}\n'
         ('{"id": "s", "name": "n", "url": "x"}', None),  # one more key, and a part that is absent
         ('{"id": "s", "note": "-"}', None),
         ('{"id": "s"}', None),
+        ('{"id": "s", "name": "n", "purpose": "p", "purposes": 2}', None),  # a column of its own
     ],
 )
 @pytest.mark.parametrize("first", [True, False])
@@ -124,16 +126,6 @@ def test_a_key_in_the_place_of_another_is_refused_with_its_line(write, odd, mess
     with pytest.raises(DataError, match=message.replace(":3:", ":1:") if first else message) as got:
         read_documents(file, layout)
     assert str(got.value).isprintable()
-
-
-def test_a_column_that_resembles_another_is_one_of_its_own(write):
-    """Lines have ``title`` or not, whatever ``titles`` says."""
-    rows = [{"id": "a", "title": "x", "titles": 2}, {"id": "b", "titles": 3, "text": "y"}]
-    file = write("d.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert dict(read_documents(file, find_layout(text="{title} {text}")).texts) == {
-        "a": "x",
-        "b": "y",
-    }
 
 
 def test_a_file_that_is_too_large_is_refused(write, tmp_path, monkeypatch):
@@ -158,18 +150,20 @@ def star_row(**changes):
     return json.dumps(row) + "\n"
 
 
-def test_what_the_original_tool_crashes_on_is_read(write):
-    documents = read_documents(
-        write(
-            "d.jsonl",
-            star_row()
-            + star_row(full_name="c/d", stargazers_count=None, updated_at=None, topics_array=["t"]),
-        ),
-        STARS,
-    )
-    assert documents.texts == {"a/b": "a/b. d. t u", "c/d": "c/d. d. t"}
-    assert documents.stars == {"a/b": 3, "c/d": None}
-    assert documents.updated == {"a/b": date(2025, 6, 15), "c/d": None}
+def test_stars_days_and_lists_may_be_null_and_days_are_of_utc(write):
+    """The original tool crashes on the second row."""
+    rows = [
+        star_row(),
+        star_row(full_name="c/d", stargazers_count=None, updated_at=None, topics_array=["t"]),
+        star_row(full_name="e/f", updated_at="2026-01-01T00:30:00+02:00"),
+        star_row(full_name="g/h", updated_at="2026-01-01T00:30:00Z"),
+    ]
+    documents = read_documents(write("d.jsonl", "".join(rows)), STARS)
+    assert documents.texts["a/b"] == "a/b. d. t u"
+    assert documents.texts["c/d"] == "c/d. d. t"
+    assert documents.stars == {"a/b": 3, "c/d": None, "e/f": 3, "g/h": 3}
+    days = [date(2025, 6, 15), None, date(2025, 12, 31), date(2026, 1, 1)]
+    assert list(documents.updated.values()) == days
 
 
 @pytest.mark.parametrize(
@@ -189,15 +183,6 @@ def test_what_the_original_tool_crashes_on_is_read(write):
 def test_malformed_stars_days_and_lists_are_refused(write, changes, message):
     with pytest.raises(DataError, match=rf":1: .*{message}"):
         read_documents(write("d.jsonl", star_row(**changes)), STARS)
-
-
-@pytest.mark.parametrize(
-    ("written", "day"),
-    [("2026-01-01T00:30:00+02:00", (2025, 12, 31)), ("2026-01-01T00:30:00Z", (2026, 1, 1))],
-)
-def test_days_are_of_utc(write, written, day):
-    documents = read_documents(write("d.jsonl", star_row(updated_at=written)), STARS)
-    assert documents.updated == {"a/b": date(*day)}
 
 
 def test_an_unknown_preset_lists_the_known_ones():
@@ -243,6 +228,7 @@ def test_tables_only_and_names_that_are_not_there_list_what_is(kind, request):
         ("endless", "'endless' is a view, only tables are read; tables: docs, other"),
         ("nothing", "no table 'nothing'; tables: docs, other"),
         ('docs"; DROP TABLE docs; --', "no table"),
+        ("\x1b[2J", r"no table '\\x1b\[2J'"),
         ("other", "table 'other' has no column 'text' .* columns: id"),
         ("docs", "no documents"),
     ):
@@ -317,12 +303,6 @@ def test_duckdb_is_asked_for_where_it_is_missing(duck, monkeypatch):
         read_documents(file)
 
 
-def test_control_characters_are_not_shown(sqlite):
-    with pytest.raises(DataError) as error:
-        read_documents(sqlite('CREATE TABLE "\x1b[2J" (id TEXT)', "CREATE TABLE b (id TEXT)"))
-    assert "\x1b" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("values", "text"),
     [
@@ -345,3 +325,87 @@ def test_an_empty_part_goes_with_what_stands_before_it(values, text):
 def test_a_template_has_names_only(text):
     with pytest.raises(DataError, match="text template"):
         TextTemplate.parse(text)
+
+
+QUERIES = """
+[settings]
+relevance_threshold = 2
+star_boost_coefficient = 0.3
+recency_coefficient = 0.2
+recency_days = 10
+
+[[queries]]
+id = "graded"
+query = "one"
+relevance_grades = { a = 3, b = 1, c = 2, gone = 3 }
+expected = ["a", "b"]
+
+[[queries]]
+id = "weak"
+query = "two"
+relevance_grades = { a = 1 }
+
+[[queries]]
+id = "listed"
+query = "three"
+category = "short"
+expected = ["b"]
+"""
+DOCUMENTS = """
+{"id": "a", "text": "first", "stars": 99, "day": "2026-01-05"}
+{"id": "b", "text": "second", "stars": 0, "day": "2026-02-10"}
+{"id": "c", "text": "", "stars": null, "day": null}
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    queries, documents = tmp_path / "q.toml", tmp_path / "d.jsonl"
+    queries.write_text(QUERIES)
+    documents.write_text(DOCUMENTS)
+    return queries, documents
+
+
+def test_what_is_odd_is_noted_and_counted(files):
+    domain = load_domain(*files)
+    assert domain.grades == {"graded": {"a": 3, "b": 1, "c": 2}, "listed": {"b": 3}}
+    assert domain.relevant == {"graded": {"a": 1, "b": 0, "c": 1}, "listed": {"b": 1}}
+    assert (domain.dropped, domain.threshold) == (("weak",), 2)
+    assert "(it counts): c, gone" in "\n".join(domain.notes)
+    assert domain.counts["empty documents"] == 1
+    assert domain.counts["judged documents not in the corpus"] == 1
+
+
+def test_boosts_by_hand(files):
+    """a: 1 + .3 * log10(100) / 6 = 1.1 for its stars; 5 of 10 days: 1 - .2 * .5 = .9."""
+    layout = find_layout(stars="stars", updated="day")
+    domain = load_domain(*files, layout=layout, on=date(2026, 1, 10))
+    assert domain.factors == pytest.approx({"a": 1.1 * 0.9, "b": 1.0, "c": 0.8})
+    plain = load_domain(*files, layout=layout, boost=False)
+    assert (dict(plain.factors), plain.recipe) == ({"a": 1.0, "b": 1.0, "c": 1.0}, {})
+    later = load_domain(*files, layout=layout, on=date(2026, 2, 10))
+    assert later.factors == pytest.approx({"a": 1.1 * 0.8, "b": 1.0, "c": 0.8})
+    assert len({domain.revision, plain.revision, later.revision}) == 3
+
+
+def test_any_change_of_the_data_is_another_task(files):
+    queries, documents = files
+    before = load_domain(*files)
+    assert before.name == f"domain-d-{before.revision[:8]}"
+    documents.write_text(DOCUMENTS.replace("second", "third"))
+    assert load_domain(*files).revision != before.revision
+    documents.write_text(DOCUMENTS)
+    for old, new in (("b = 1", "b = 2"), ("_threshold = 2", "_threshold = 3"), ("one", "1")):
+        queries.write_text(QUERIES.replace(old, new))
+        assert load_domain(*files).revision != before.revision, old
+    queries.write_text(QUERIES)
+    assert load_domain(*files).revision == before.revision
+
+
+def test_a_collection_has_the_same_grades_and_its_own_records(files):
+    collection = load_domain(*files, boost=False, name="mine").collection()
+    assert collection.name.startswith("collection-mine-")
+    assert {q: dict(grades) for q, grades in collection.qrels.items()} == {
+        "graded": {"a": 3, "b": 1, "c": 2},
+        "listed": {"b": 3},
+    }

@@ -1,0 +1,251 @@
+"""PyDocs, its MTEB tasks, and pairs to train on that share no text with it."""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from scipy.stats import spearmanr
+
+from qwen3nb.datasets.pydocs import build, training_pairs
+from qwen3nb.datasets.pydocs.build import MASK, MODULES, OWN, RELATED, Entry, PyDocs, load_pydocs
+from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task, pydocs_sample
+from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, RUN, BenchmarkTexts
+
+DOC = """
+cumsum(a, axis=None,
+       out=None) -> array
+
+Return the cumulative
+sum of the elements.
+
+Adds up as it goes, and Cumsum keeps every step of the way in the array that it gives back.
+
+Parameters
+----------
+a : array_like
+    The input. See numpy_cumsum or cumsums for others.
+
+See Also
+--------
+trapezoid : Integrate with the composite rule.
+diff, :func:`numpy.gradient` : Differences.
+
+Examples
+--------
+>>> cumsum([1, 2])
+array([1, 3])
+"""
+
+
+def test_a_docstring_by_hand():
+    summary, text, related = build.split_docstring(DOC.strip(), "cumsum")
+    assert summary == "Return the cumulative sum of the elements."
+    assert text == (
+        f"Adds up as it goes, and {MASK} keeps every step of the way in the array that it gives "
+        f"back. a : array_like The input. See numpy_{MASK} or cumsums for others."
+    )
+    assert related == ["trapezoid", "diff", "numpy.gradient"]
+
+    assert build.split_docstring("Do it.\n\n" + "word " * 30, "f") is None
+    assert build.split_docstring("Do it right now.\n\nToo short.", "f") is None
+    assert build.split_docstring("Do it right now.\n\n" + "word " * 30, "f") is not None
+
+
+def test_names_are_resolved_to_the_nearest_module():
+    known = {"numpy.diff", "numpy.ma.diff", "numpy.sum"}
+    resolve = build._resolve
+    assert resolve(["diff", "sum"], "numpy.ma.cumsum", known) == ["numpy.ma.diff", "numpy.sum"]
+    assert resolve(["numpy.diff", "nowhere"], "numpy.cumsum", known) == ["numpy.diff"]
+    assert resolve(["diff"], "numpy.diff", known) == []
+
+
+def entry(name, summary, *related):
+    return Entry(name, "numpy", "numpy", summary, f"text of {name}", related)
+
+
+def test_judgements_by_hand():
+    """b and c share a summary: one query, for which both are the document."""
+    entries = (
+        entry("a", "does a", "b"),
+        entry("b", "does both", "a"),
+        entry("c", "does both", "z"),
+    )
+    made = PyDocs(entries, ("a", "b"), {})
+    assert made.qrels == {"a": {"a": OWN, "b": RELATED}, "b": {"b": OWN, "c": OWN, "a": RELATED}}
+    small = made.sample(documents=3, queries=1)
+    assert set(small.qrels[small.query_names[0]]) <= set(small.corpus)
+    with pytest.raises(ValueError, match="cannot hold them"):
+        made.sample(documents=1, queries=2)
+
+
+@pytest.mark.integration
+def test_pydocs_is_what_it_says_and_the_same_built_again_whatever_else_is_loaded():
+    """pytest itself replaces sys.unraisablehook; a kernel replaces input and more."""
+    whole, sample = load_pydocs(), pydocs_sample()
+    assert 2000 <= len(whole.entries) <= 4500
+    assert {each.package for each in whole.entries} == set(MODULES)
+    assert (len(sample.entries), len(sample.query_names)) == (800, 200)
+    assert all(set(grades) <= set(sample.corpus) for grades in sample.qrels.values())
+    assert all(grades[query] == OWN for query, grades in whole.qrels.items())
+    assert len(set(whole.queries.values())) == len(whole.query_names)
+    for each in whole.entries:
+        name = each.name.rpartition(".")[2]
+        assert f" {name.lower()} " not in f" {each.text.lower()} "
+        assert len(each.text.split()) <= 100
+    assert whole.identity != sample.identity
+    code = (
+        "import builtins, mteb, torch; builtins.input = len\n"
+        "from qwen3nb.datasets.pydocs.build import cache_file, load_pydocs\n"
+        "cache_file().unlink(); print(load_pydocs().identity)"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    identity = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert identity == whole.identity
+
+
+def test_the_sentence_pairs_keep_their_rules():
+    pairs = author_sts()
+    assert len(pairs) == 120
+    assert Counter(gold for *_, gold in pairs) == dict.fromkeys(range(6), 20)
+    sentences = [text for first, second, _ in pairs for text in (first, second)]
+    assert len(set(sentences)) == len(sentences)
+    assert all(text == text.strip() and text.endswith(".") for text in sentences)
+
+
+def test_counting_shared_words_does_not_solve_the_pairs():
+    def overlap(first, second):
+        one, other = (set(text.lower().rstrip(".").split()) for text in (first, second))
+        return len(one & other) / len(one | other)
+
+    pairs = author_sts()
+    correlation = spearmanr([overlap(a, b) for a, b, _ in pairs], [gold for *_, gold in pairs])
+    assert correlation.statistic < 0.6
+
+
+@pytest.mark.parametrize("name", ["PyDocsSampleClassification", "PyDocsSampleClustering"])
+def test_classes_are_large_enough_and_on_both_sides(name):
+    task = embedded_task(name)
+    task.load_data()
+    for split in task.dataset.values():
+        column = "label" if "label" in split.column_names else "labels"
+        assert len(set(split[column])) >= 10
+
+
+def test_first_stage_of_the_reranking_task_is_bm25s_best_hundred():
+    task = embedded_task("PyDocsSampleReranking")
+    task.load_data()
+    data = task.dataset["default"]["test"]
+    assert all(len(set(candidates)) == 100 for candidates in data["top_ranked"].values())
+    assert set(data["top_ranked"]) == set(data["queries"]["id"])
+
+
+SOURCE = '''
+class Table:
+    """Hold rows of numbers.
+
+    A table keeps its rows in memory and writes them when it is closed.
+    """
+
+    if True:
+        def close(self):
+            """Write all rows and close the file.
+
+            After close() nothing can be added to this table any more.
+            """
+
+    def _private(self):
+        """Not public at all."""
+
+def short():
+    """One line."""
+'''
+
+
+def words(text):
+    return re.sub(r"[\W_]+", " ", text.casefold()).split()
+
+
+@pytest.mark.integration
+def test_no_pair_holds_a_text_of_the_benchmark(monkeypatch):
+    libraries = ("huggingface_hub", "matplotlib", "networkx", "sympy")
+    monkeypatch.setattr(training_pairs, "LIBRARIES", libraries)
+    pairs = training_pairs.load_training_pairs()
+    entries = load_pydocs().entries
+    texts = {text for entry in entries for text in (entry.summary, entry.text)}
+    texts |= {text for row in author_sts() for text in row[:2]}
+    runs, short = set(), {}
+    for each in filter(None, map(words, texts)):
+        runs |= {" ".join(each[at : at + RUN]) for at in range(len(each) - RUN + 1)}
+        if len(each) < RUN:
+            short.setdefault(each[0], []).append(each)
+    for pair in pairs.pairs[::20]:
+        for text in (pair.summary, pair.text):
+            assert text not in texts
+            held = words(text)
+            for at, word in enumerate(held):
+                assert " ".join(held[at : at + RUN]) not in runs, pair
+                for each in short.get(word, ()):
+                    assert held[at : at + len(each)] != each, pair
+    assert not set(training_pairs.LIBRARIES) & set(MODULES)
+    assert {pair.library for pair in pairs.train} == {"matplotlib", "sympy"}
+    assert {pair.library for pair in pairs.development} == {*libraries} & {*DEVELOPMENT}
+    for side in ("summary", "text"):
+        assert len({getattr(pair, side) for pair in pairs.pairs}) == len(pairs.pairs)
+    assert pairs.dropped["repeats the benchmark"] > 0
+
+
+def test_texts_that_repeat_a_benchmark_are_recognised():
+    benchmark = BenchmarkTexts(
+        ["Return the sum.", "Compute the weighted mean of all values along an axis.", "..."]
+    )
+    assert benchmark.repeated("First,  RETURN the\nsum; then print it") == "return the sum"
+    assert benchmark.repeated("return the_sum") == "return the sum"
+    assert benchmark.repeated(
+        "It can compute the weighted mean of all values along it."
+    ).startswith("compute the weighted mean")
+    assert not benchmark.repeated("Compute the weighted mean of all rows along an axis.")
+    assert not benchmark.repeated("Return the sums.")
+    assert not benchmark.repeated("")
+
+
+def test_public_definitions_are_read_without_an_import():
+    definitions = [(name, doc.split("\n")[0]) for doc, name in training_pairs._definitions(SOURCE)]
+    assert definitions == [
+        ("Table", "Hold rows of numbers."),
+        ("close", "Write all rows and close the file."),
+        ("short", "One line."),
+    ]
+    assert list(training_pairs._definitions("def broken(:")) == []
+
+
+def test_what_is_dropped_is_counted(monkeypatch):
+    texts, docs = BenchmarkTexts(["close the file"]), [*training_pairs._definitions(SOURCE * 2)]
+    monkeypatch.setattr(training_pairs, "benchmark_texts", lambda: texts)
+    monkeypatch.setattr(training_pairs, "_docstrings", lambda library: docs)
+    collected = training_pairs._collect({"one": "1"})
+    assert [pair.summary for pair in collected.pairs] == ["Hold rows of numbers."]
+    assert "[name] keeps its rows" in collected.pairs[0].text
+    assert collected.dropped == {
+        "repeats the benchmark": 2,
+        "summary or body of another pair": 1,
+        "too short or too long": 2,
+    }
+
+
+def test_the_pairs_are_collected_again_for_other_versions(tmp_path, monkeypatch):
+    collected = []
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))
+    monkeypatch.setattr(training_pairs, "load_pydocs", lambda: SimpleNamespace(identity="x"))
+
+    def collect(versions):
+        collected.append(versions)
+        return training_pairs.TrainingPairs((), {}, versions)
+
+    monkeypatch.setattr(training_pairs, "_collect", collect)
+    for version in ("1", "1", "2"):
+        monkeypatch.setattr(training_pairs, "_versions", lambda version=version: {"torch": version})
+        assert training_pairs.load_training_pairs().versions == {"torch": version}
+    assert collected == [{"torch": "1"}, {"torch": "2"}]
