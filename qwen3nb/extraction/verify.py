@@ -231,18 +231,9 @@ def verify_graph(
     Raises:
         CheckpointError: the graph is causal, or states differ by more than `MAX_PART`.
     """
-    largest = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
+    run, what = OnnxGraph(file), f"{origin}: the ONNX graph"
     return GraphVerification(
-        *_compare(
-            OnnxGraph(file),
-            rows,
-            theirs,
-            what=f"{origin}: the ONNX graph",
-            vocabulary=vocabulary,
-            bound=MAX_PART,
-            unit=largest,
-            sizes=_TOGETHER,
-        )
+        *_compare(run, rows, theirs, what=what, vocabulary=vocabulary, graph=True)
     )
 
 
@@ -254,15 +245,17 @@ def _compare(
     *,
     what: str,
     vocabulary: int,
-    bound: float = MAX_DIFFERENCE,
-    unit: float = 1.0,
-    sizes: Sequence[int] = (),
+    graph: bool = False,
 ) -> tuple[float, float, tuple[tuple[int, int], ...]]:
     """Return the largest difference of states, the leak, and the batches (B, T).
 
-    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows are one batch, and each is in
-    a batch of each of the ``sizes``. Differences are measured in ``unit``.
+    ``run`` returns states (B, T, H) of ids and mask (B, T). All rows are one batch; for a graph,
+    each is in batches of other sizes, too, and differences are parts of the largest state.
     """
+    bound, unit, sizes = MAX_DIFFERENCE, 1.0, [len(rows)]
+    if graph:
+        bound, sizes = MAX_PART, [len(rows), *_TOGETHER]
+        unit = max(1.0, *(float(each.abs().max()) for each in theirs["right"]))
     leak = _leak(run, vocabulary)
     if leak == 0:
         raise CheckpointError(
@@ -271,7 +264,7 @@ def _compare(
         )
     apart, batches = [], []
     for side, states in theirs.items():
-        for size in (len(rows), *sizes):
+        for size in sizes:
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
                 ids, mask = pad_rows(rows[part], side=side)
