@@ -1,4 +1,4 @@
-"""Benchmark encoding against sentence-transformers at its best batch size.
+"""Benchmark encoding against sentence-transformers at its best batch size, and in 16 bits.
 
 All methods take turns in one process (`qwen3nb.bench.harness`); times include tokenizing. A ratio
 is the median time of sentence-transformers over that of a method. The vectors are compared in the
@@ -8,20 +8,29 @@ round.
 The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed lengths (as many
 summaries as documents) and long documents (neighbours joined, about 200 to 256 tokens). All texts
 are distinct, so that encoding duplicates only once does not count as speed.
+
+Of precisions, ours and sentence-transformers take turns in each dtype. The vectors are compared
+with ours in float32, and both search PyDocs: the paired difference of nDCG@10 counts as smaller
+than a margin if its interval lies within it. The sample of PyDocs has too few queries to show a
+small margin; all of it takes minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
+from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.harness import at_least_one, in_turn, table, timed
 from qwen3nb.bench.machine_limits import (
+    MatrixPeak,
     MatrixWork,
     encoder_limit,
     limit_text,
@@ -29,12 +38,19 @@ from qwen3nb.bench.machine_limits import (
     time_shares,
 )
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
+from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
 from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.runtime import pick_device
+from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import Vectors
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    from qwen3nb.datasets.pydocs.build import PyDocs
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
@@ -46,6 +62,11 @@ _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("packed", {"linear": "torch"}),
     ("packed, oneDNN", {"linear": "onednn"}),
 )
+MARGIN = 0.005  # differences of nDCG@10 below this do not matter
+# Instructions of processors that compute in 16 bits, as PyTorch names them.
+_FEATURES = ("amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16", "bf16", "fp16_arith")
+_FLOAT16 = {"amx_fp16", "avx512_fp16", "fp16_arith"}  # without one, float16 is emulated
+_METRIC = "nDCG@10"
 
 
 @dataclass(frozen=True)
@@ -146,10 +167,9 @@ def bench_encode(
         pooling = known_pooling(peer)
         if pooling is None:
             raise ValueError(f"{model}: only sentence-transformers can run this model")
+        how: dict[str, Any] = {"pooling": pooling, "normalize": True}
         runners = {
-            step: Runner(
-                load_peer(folder, **where)[0].model, pooling=pooling, normalize=True, **options
-            )
+            step: Runner(load_peer(folder, **where)[0].model, **how, **options)
             for step, options in _STEPS
         }
         ours = neural_encoder(folder if model == QWEN3 else model, **where)
@@ -170,13 +190,12 @@ def neural_encoder(
 def best_batch_size(peer: Any, texts: list[str]) -> int:
     """Return the batch size at which sentence-transformers is fastest on ``texts``."""
     peer_vectors(peer, texts[:64], batch_size=32)  # warm
-    times = {
-        size: min(
-            timed(partial(peer_vectors, peer, texts, batch_size=size))[1].seconds for _ in range(2)
-        )
-        for size in _BATCH_SIZES
-    }
-    return min(times, key=lambda size: times[size])
+
+    def seconds(size: int) -> float:
+        call = partial(peer_vectors, peer, texts, batch_size=size)
+        return min(timed(call)[1].seconds for _ in range(2))
+
+    return min(_BATCH_SIZES, key=seconds)
 
 
 def _measured(
@@ -240,3 +259,150 @@ def _measured(
         if runner is not None and on_cpu
         else {},
     )
+
+
+@dataclass(frozen=True)
+class PrecisionBench:
+    """Results for one model.
+
+    A timing has, of each ``dtype``, float32 first: ``texts_per_second`` of this package, its speed
+    relative to float32 (``float32_ratio``) and to sentence-transformers in the same dtype
+    (``peer_ratio``) at its best ``batch_size``, the ``peak_gflops`` of the linear layers alone and
+    the share of them, smallest and mean cosine of a vector with that in float32, ``ndcg`` on
+    PyDocs, the mean difference from float32 (``ndcg_difference``) with the 95 % ``interval`` (None
+    for float32 and a single query), whether it shows that the difference is within the margin
+    (``equivalent``), and how many queries that differ like these would (``queries_needed``, or
+    None).
+    """
+
+    model: str
+    cpu_features: tuple[str, ...]  # instructions of this processor that compute in 16 bits
+    texts: int  # number of timed texts, of mixed lengths
+    tokens: int  # number of their tokens
+    rounds: int
+    documents: int  # number of documents of the sample of PyDocs
+    queries: int  # number of its queries
+    margin: float  # see `MARGIN`
+    timings: tuple[dict[str, Any], ...]
+
+    def table(self) -> str:
+        """The timings as plain text."""
+        features = ", ".join(self.cpu_features) or "none, so 16 bits are slow"
+        return table(
+            f"{self.model}: {self.texts} texts of mixed lengths, {self.tokens} tokens, medians of "
+            f"{self.rounds} rounds; PyDocs, {self.documents} documents, {self.queries} queries",
+            f"instructions for 16 bits: {features}; s.-t.: sentence-transformers in the same "
+            f"dtype; equivalent: within {self.margin:g} of float32",
+            rows=[
+                {
+                    **each,
+                    "ends": "{:+.4f} to {:+.4f}".format(*ends) if ends else "-",
+                    "words": ", ".join(filter(None, self.shown(each))),
+                }
+                for each in self.timings
+                for ends in [each["interval"]]
+            ],
+            shown="dtype: {dtype} | texts/s: {texts_per_second:.0f} | "
+            "x float32: {float32_ratio:.2f} | x s.-t.: {peer_ratio:.2f} | "
+            "of peak: {peak_share:.0%} | GFLOP/s: {peak_gflops:.0f} | "
+            "min cosine: {cosine_min:.6f} | mean cosine: {cosine_mean:.6f} | "
+            "nDCG@10: {ndcg:.4f} | difference: {ndcg_difference:+.4f} | "
+            "95 % interval: {ends} | equivalent: {words}",
+        )
+
+    @staticmethod
+    def shown(timing: Mapping[str, Any]) -> tuple[str, str]:
+        """Whether equivalence with float32 is shown, and if not, how many queries would show it."""
+        if timing["dtype"] == "float32":
+            return "is the reference", ""
+        needed = timing["queries_needed"] and f"{timing['queries_needed']:,} queries would"
+        return ("yes", "") if timing["equivalent"] else ("not shown", needed or "")
+
+
+def cpu_features() -> tuple[str, ...]:
+    """Return the instructions of this processor that compute in 16 bits, as PyTorch names them."""
+    capabilities = torch.cpu.get_capabilities()
+    return tuple(name for name in _FEATURES if capabilities.get(name))
+
+
+def bench_precision(
+    model: str,
+    *,
+    pydocs: PyDocs,
+    dtypes: Sequence[str] = (),
+    texts: int = 128,
+    rounds: int = 3,
+) -> PrecisionBench:
+    """Measure each dtype on the CPU.
+
+    Args:
+        model: as for `qwen3nb.bench.encode.bench_encode`.
+        pydocs: what is searched, PyDocs or a sample of it.
+        dtypes: besides float32; by default bfloat16, and float16 if the processor computes in it.
+        texts: number of timed texts.
+        rounds: number of timed rounds, after an untimed one.
+
+    Raises:
+        ValueError: no rounds, or an unknown model or dtype.
+    """
+    at_least_one(rounds=rounds)
+    for each in dtypes:
+        one_of("dtype", each, DTYPES)
+    usual = ("bfloat16", "float16") if _FLOAT16 & {*cpu_features()} else ("bfloat16",)
+    names = tuple(dict.fromkeys(("float32", *(dtypes or usual))))
+    encoded = bench_texts(texts)["mixed lengths"]
+    calls: dict[str, Any] = {}
+    limits: dict[str, tuple[int, MatrixWork, MatrixPeak]] = {}
+    with model_folder(model, encoded) as folder:
+        spec = folder if model == QWEN3 else model
+        for dtype in names:
+            ours = neural_encoder(spec, device="cpu", dtype=dtype)
+            if ours.runner is None:
+                raise ValueError(f"{spec}: expected an encoder that this package runs itself")
+            peer = load_peer(folder, device="cpu", dtype=dtype)
+            size, rows = best_batch_size(peer, encoded), ours._tokenise(encoded)
+            limits[dtype] = (size, *encoder_limit(ours.runner, rows, dtype=dtype))
+            calls[dtype] = partial(ours.encode, encoded)
+            calls[f"{dtype} peer"] = partial(peer_vectors, peer, encoded, batch_size=size)
+        peaks = [peak for *_, peak in limits.values()]
+        medians, _ = in_turn(calls, rounds=rounds, after=lambda: [each.sample() for each in peaks])
+        searched = {dtype: _searched(spec, dtype, pydocs) for dtype in names}
+    exact_vectors, exact_scores = searched["float32"]
+    timings = []
+    for dtype in names:
+        (vectors, scores), (size, work, peak) = searched[dtype], limits[dtype]
+        cosines = (unit(exact_vectors) * unit(vectors)).sum(axis=1)
+        exact, own, theirs = (medians[e].seconds for e in ("float32", dtype, f"{dtype} peer"))
+        test = equivalence(scores, exact_scores, margin=MARGIN)
+        timings.append(
+            {
+                "dtype": dtype,
+                "texts_per_second": len(encoded) / own,
+                "float32_ratio": exact / own,
+                "peer_ratio": theirs / own,
+                "batch_size": size,
+                "peak_gflops": peak.gflops,
+                "peak_share": peak.share(work, own),
+                "cosine_min": float(cosines.min()),
+                "cosine_mean": float(cosines.mean()),
+                "ndcg": float(scores.mean()),
+                "ndcg_difference": test.difference,
+                "interval": None if dtype == "float32" else test.interval,
+                "equivalent": test.equivalent,
+                "queries_needed": test.queries_needed,
+            }
+        )
+    counts = len(encoded), sum(map(len, rows)), rounds, len(pydocs.corpus), len(pydocs.queries)
+    return PrecisionBench(model, cpu_features(), *counts, MARGIN, tuple(timings))
+
+
+def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> tuple[Vectors, NDArray[np.float64]]:
+    """Return the vectors of documents and queries, and nDCG@10 per query."""
+    documents, queries = pydocs.corpus, pydocs.queries
+    # Nothing is timed here, so vectors may come from the cache.
+    encoder = load_encoder(spec, device="cpu", dtype=dtype, show_progress=False)
+    vectors = encoder.encode([*documents.values(), *queries.values()])
+    corpus, sought = vectors[: len(documents)], vectors[len(documents) :]
+    run = search(sought, corpus, k=10).run(queries, list(documents))
+    scores = score_run(pydocs.qrels, run, [_METRIC])[_METRIC]
+    return vectors, np.array([scores[query] for query in queries])

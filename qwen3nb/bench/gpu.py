@@ -219,8 +219,8 @@ class _Subject:
         from transformers import BertConfig, Qwen3Config
 
         hidden, where = SHAPES[name][0], {"device": self.device, "dtype": self.dtype}
-        own = dict(zip(qwen3_shape(*[0] * 6), SHAPES[name], strict=False))
-        own |= {"max_position_embeddings": 1024, "initializer_range": hidden**-0.5}
+        own = qwen3_shape(*SHAPES[name], max_position_embeddings=1024)
+        own["initializer_range"] = hidden**-0.5
         rows = {"vocab_size": 8_448 if name == "tiny" else VOCABULARY}
         config = Qwen3Config(**own, **rows) if len(SHAPES[name]) > 4 else BertConfig(**own)
         with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
@@ -232,9 +232,8 @@ class _Subject:
             exact = neural_encoder(folder, device="cpu", dtype="float32")
             together = ours.encode(sample)
             alone = np.concatenate([ours.encode([text]) for text in sample])
-            near, same = (
-                float((together * each).sum(1).min()) for each in (exact.encode(sample), alone)
-            )
+            others = (exact.encode(sample), alone)
+            near, same = (float((together * each).sum(1).min()) for each in others)
             way, equal = ours.runner.way, min(near, same) >= COSINE
             yield _equality(name, "vectors", way, len(sample), near, same, equal)
             ways = ["sdpa"]

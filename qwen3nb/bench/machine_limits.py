@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -107,11 +107,10 @@ def _causal_pairs(before: int, tokens: int) -> int:
     return tokens * before + tokens * (tokens + 1) // 2
 
 
-def _linear_layers(module: Any) -> Iterator[Any]:
+def _linear_layers(module: Any) -> list[Any]:
     """Linear layers that see every token: all but the pooler's."""
-    for name, each in module.named_modules():
-        if hasattr(each, "in_features") and not name.startswith("pooler"):
-            yield each
+    every = (each for name, each in module.named_modules() if not name.startswith("pooler"))
+    return [each for each in every if hasattr(each, "in_features")]
 
 
 def _weights(module: Any) -> int:

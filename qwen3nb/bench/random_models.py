@@ -26,19 +26,19 @@ VOCABULARY = 151_936  # rows of the output matrix of Qwen3
 QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"
 
 
-def qwen3_shape(
-    hidden: int, inner: int, layers: int, heads: int, groups: int, head: int, **more: Any
-) -> dict[str, Any]:
-    """Return the fields of a Qwen3's configuration; ``groups`` is the number of key-value heads."""
-    return {
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": groups,
-        "head_dim": head,
-        **more,
-    }
+_SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "head_dim"),
+)
+
+
+def qwen3_shape(*sizes: int, **more: Any) -> dict[str, Any]:
+    """Return the fields of a configuration of these ``sizes``, and ``more`` fields.
+
+    The sizes are hidden, intermediate, layers and heads; those of a Qwen3 go on with key-value
+    heads and the size of a head.
+    """
+    return dict(zip(_SIZES, sizes, strict=False)) | more
 
 
 SHAPE = qwen3_shape(

@@ -162,8 +162,7 @@ def _measured(
         timings.append(
             {
                 "name": name,
-                "cpu": each.cpu,
-                "seconds": each.seconds,
+                **vars(each),
                 "ratio": medians[_ALL].cpu / each.cpu,
                 "difference": difference,
                 "peak_share": peak.share(work, each.seconds),

@@ -43,7 +43,7 @@ SHORTER = {
 ELSEWHERE = {
     "bench eval": ("bench.evaluation.bench_evaluation", "tests/bench/test_evaluation.py"),
     "bench gpu": ("bench.gpu.bench_gpu", "tests/bench/test_gpu.py"),
-    "bench precision": ("bench.precision.bench_precision", "tests/bench/test_encode.py"),
+    "bench precision": ("bench.encode.bench_precision", "tests/bench/test_encode.py"),
     "book": ("book.build.build_book", "tests/book/test_book.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
     "encode --model encoder --input texts.jsonl --out vectors --ray": (

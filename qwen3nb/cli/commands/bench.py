@@ -110,8 +110,8 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision --model all-MiniLM-L6-v2
     """
+    from qwen3nb.bench.encode import bench_precision as run
     from qwen3nb.bench.harness import machine
-    from qwen3nb.bench.precision import bench_precision as run
     from qwen3nb.datasets.pydocs.build import load_pydocs
     from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 

@@ -58,45 +58,44 @@ def forest_figure(
         alt: alternative text; by default the rows in words.
         figure: other fields of `Figure`.
     """
+
+    def draw(width: float) -> MplFigure:
+        from matplotlib.ticker import MaxNLocator
+
+        narrow, upwards = width < 5, rows[::-1]
+        figure, (axis,), _ = panels(1, width, height=0.21 * len(rows) + 0.75)
+        if zero is not None:
+            axis.axvline(zero, color=GREY, linewidth=1)
+        for height, row in enumerate(upwards):
+            if row.value is None:
+                continue
+            ends, clear = row.ends, row.clear
+            if clear is None:
+                clear = zero is None or ends is None or not ends[0] <= zero <= ends[1]
+            look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
+            look |= {"filled": clear, "alpha": 1.0 if clear else 0.6}
+            draw_estimate(axis, height, row.value, ends, **look)
+        axis.set_ylim(-0.6, len(rows) - 0.4)
+        axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
+        axis.set_xlabel(plain(xlabel, most=90))
+        grid(axis)
+        labels = [plain(row.label, most=26 if narrow else 44) for row in upwards]
+        axis.set_yticks(range(len(rows)), labels)
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        beside = axis.secondary_yaxis("right")
+        numbers = [_numbers(row, number, short=narrow) for row in upwards]
+        beside.set_yticks(range(len(rows)), numbers)
+        beside.tick_params(axis="y", length=0, labelsize=SMALL)
+        beside.spines["right"].set_visible(False)
+        return figure
+
     words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
     return Figure(
-        draw=lambda width: _draw(rows, xlabel, zero, number, width),
+        draw=draw,
         alt=alt or f"Forest plot of {xlabel}. {words}.",
         **{"name": "forest"} | figure,
     )
-
-
-def _draw(
-    rows: Sequence[ForestRow], xlabel: str, zero: float | None, number: str, width: float
-) -> MplFigure:
-    from matplotlib.ticker import MaxNLocator
-
-    narrow, upwards = width < 5, rows[::-1]
-    figure, (axis,), _ = panels(1, width, height=0.21 * len(rows) + 0.75)
-    if zero is not None:
-        axis.axvline(zero, color=GREY, linewidth=1)
-    for height, row in enumerate(upwards):
-        if row.value is None:
-            continue
-        ends, clear = row.ends, row.clear
-        if clear is None:
-            clear = zero is None or ends is None or not ends[0] <= zero <= ends[1]
-        look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
-        look |= {"filled": clear, "alpha": 1.0 if clear else 0.6}
-        draw_estimate(axis, height, row.value, ends, **look)
-    axis.set_ylim(-0.6, len(rows) - 0.4)
-    axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
-    axis.set_xlabel(plain(xlabel, most=90))
-    grid(axis)
-    labels = [plain(row.label, most=26 if narrow else 44) for row in upwards]
-    axis.set_yticks(range(len(rows)), labels)
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
-    beside = axis.secondary_yaxis("right")
-    beside.set_yticks(range(len(rows)), [_numbers(row, number, short=narrow) for row in upwards])
-    beside.tick_params(axis="y", length=0, labelsize=SMALL)
-    beside.spines["right"].set_visible(False)
-    return figure
 
 
 def _numbers(row: ForestRow, number: str, *, short: bool = False) -> str:

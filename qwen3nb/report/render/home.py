@@ -42,8 +42,7 @@ EVAL_DEFAULTS: Mapping[str, Any] = {
 
 def task_anchor(task: str) -> str:
     """Return the id of the row in which the page of a run says where a task's score is from."""
-    slug = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
-    return f"score-{slug}"
+    return "score-" + re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
 
 
 def score_link(result: Result, links: Mapping[str, str]) -> str:

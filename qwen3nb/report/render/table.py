@@ -117,7 +117,7 @@ class Table:
         listed = [row if isinstance(row, Mapping) else tuple(row) for row in rows]
         heads = tuple(columns) or (tuple(listed[0]) if listed else ())
         values = (
-            [row[head] for head in heads] if isinstance(row, Mapping) else row for row in listed
+            map(row.__getitem__, heads) if isinstance(row, Mapping) else row for row in listed
         )
         cells = tuple(tuple(map(as_cell, row)) for row in values)
         shown = with_ranks(cells) if best else cells
@@ -138,10 +138,7 @@ class Table:
         return DataFrame(rows, columns=names)
 
     def _plain(self, *, intervals: bool) -> list[list[Any]]:
-        """Return the names of the columns, each on one line, then each row's numbers or text.
-
-        With ``intervals``, two columns with the ends follow a column that has intervals.
-        """
+        """Return the names of the columns, each on one line, then each row's numbers or text."""
         columns: list[list[Any]] = []
         for index, head in enumerate(self.columns):
             cells, name = [row[index] for row in self.rows], " ".join(head.split())

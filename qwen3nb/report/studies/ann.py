@@ -23,13 +23,13 @@ _MARKERS = "os^DvP"
 _ENOUGH = 0.95  # recall of an index that replaces exact search
 
 
+def _mean(values: Mapping[str, float]) -> float:
+    return sum(values.values()) / len(values)
+
+
 def _mean_of(values: Mapping[str, float]) -> Aggregate:
     """Mean over queries with its interval."""
     return aggregate({"value": values}, how="mean", columns=("value",))
-
-
-def _mean(values: Mapping[str, float]) -> float:
-    return sum(values.values()) / len(values)
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

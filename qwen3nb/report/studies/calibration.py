@@ -88,7 +88,15 @@ def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
             f"it assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.process}, n = "
             f"{worst.n}). Pages say where unseen queries could turn the sign."
         )
-    return Conclusion(" ".join(filter(None, [first.strip(), *rest, _others(every)])))
+    ours, by_method = {method for _, method in _SHOWN}, dict[str, list[bool]]()
+    for share in every:
+        if "coverage" in share.kind and share.method not in ours:
+            by_method.setdefault(share.method, []).append(share.verdict == "anti-conservative")
+    counts = [f"{name} in {sum(own)} of {len(own)}" for name, own in by_method.items() if any(own)]
+    others = (
+        f"Of the usual intervals, anti-conservative are: {', '.join(counts)}." if counts else ""
+    )
+    return Conclusion(" ".join(filter(None, [first.strip(), *rest, others])))
 
 
 def _in_words(kind: str, shares: list[Any]) -> str:
@@ -101,13 +109,3 @@ def _in_words(kind: str, shares: list[Any]) -> str:
         f"{_CLAIMS[kind]} {100 * extreme.share:.1f} % of samples ({extreme.process}, n = "
         f"{extreme.n}): anti-conservative in {bold or 'none'} of {len(shares)} settings."
     )
-
-
-def _others(shares: list[Any]) -> str:
-    """Name the usual intervals that are anti-conservative, with the number of settings."""
-    ours, by_method = {method for _, method in _SHOWN}, dict[str, list[bool]]()
-    for share in shares:
-        if "coverage" in share.kind and share.method not in ours:
-            by_method.setdefault(share.method, []).append(share.verdict == "anti-conservative")
-    counts = [f"{name} in {sum(own)} of {len(own)}" for name, own in by_method.items() if any(own)]
-    return f"Of the usual intervals, anti-conservative are: {', '.join(counts)}." if counts else ""

@@ -88,11 +88,8 @@ def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
     ranked = sorted(known, key=lambda name: (-(known[name].value or 0.0), name))
     if not ranked:
         return Conclusion("No model was measured on PyDocs, so its difficulty is unknown.")
-    first, *_, last = (
-        f"{name} scores {cell.text} {cell.detail or '–'} nDCG@10"
-        for name in (ranked[0], ranked[-1])
-        for cell in [number(known[name])]
-    )
+    cells = [(name, number(known[name])) for name in (ranked[0], ranked[-1])]
+    first, last = (f"{name} scores {c.text} {c.detail or '–'} nDCG@10" for name, c in cells)
     if len(ranked) == 1:
         return Conclusion(
             f"On PyDocs, {first}; one model cannot show whether PyDocs tells models apart."

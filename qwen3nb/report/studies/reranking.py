@@ -234,8 +234,30 @@ def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion
 
 def order_table(pages: Sequence[Reranked]) -> Table:
     """Ordering of relevant candidates above others, and calibration of P(yes)."""
+    rows: list[dict[str, Any]] = []
+    for page in pages:
+        scores, labels = page.pairs()
+        chance = _probability(scores)
+        order = aggregate({"order": page.order()}, how="mean", columns=("order",))
+        words = order.undefined
+        if order.low is not None and order.high is not None:
+            below = "chance is in the interval" if order.high >= 0.5 else "below chance"
+            words = "above chance" if order.low > 0.5 else below
+        ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
+        rows.append(
+            {
+                "data set": (short_task(page.name), f"{len(scores):,} pairs"),
+                "relevant above others\n0.5 is chance": order,
+                "in words": words,
+                "relevant\nshare": f"{labels.mean():.3f}",
+                "P(yes)\nmean": f"{chance.mean():.3f}",
+                "calibration error\n10 bins": f"{expected_error(chance, labels):.3f}",
+                "Brier score": f"{((chance - labels) ** 2).mean():.3f}",
+                "log-odds\nmedian, range": (f"{float(np.median(scores)):+.2f}", ends),
+            }
+        )
     return Table.of(
-        map(_order_row, pages),
+        rows,
         note="Relevant above others: how often a relevant candidate of a query scores higher than "
         "one that is not; mean over queries with both kinds. Calibration error: mean distance of "
         "P(yes) from the share of relevant pairs, over ten bins weighted by their pairs.",
@@ -243,27 +265,6 @@ def order_table(pages: Sequence[Reranked]) -> Table:
         caption="How well log-odds order the candidates of a query, and how far P(yes) is from "
         "the share of relevant pairs.",
     )
-
-
-def _order_row(page: Reranked) -> dict[str, Any]:
-    scores, labels = page.pairs()
-    chance = _probability(scores)
-    order = aggregate({"order": page.order()}, how="mean", columns=("order",))
-    words = order.undefined
-    if order.low is not None and order.high is not None:
-        low = "chance is in the interval" if order.high >= 0.5 else "below chance"
-        words = "above chance" if order.low > 0.5 else low
-    ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
-    return {
-        "data set": (short_task(page.name), f"{len(scores):,} pairs"),
-        "relevant above others\n0.5 is chance": order,
-        "in words": words,
-        "relevant\nshare": f"{labels.mean():.3f}",
-        "P(yes)\nmean": f"{chance.mean():.3f}",
-        "calibration error\n10 bins": f"{expected_error(chance, labels):.3f}",
-        "Brier score": f"{((chance - labels) ** 2).mean():.3f}",
-        "log-odds\nmedian, range": (f"{float(np.median(scores)):+.2f}", ends),
-    }
 
 
 def _probability(log_odds: Floats) -> Floats:

@@ -12,8 +12,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
-    from qwen3nb.bench.encode import EncodeBench
-    from qwen3nb.bench.precision import PrecisionBench
+    from qwen3nb.bench.encode import EncodeBench, PrecisionBench
 
 _NOISE = 0.1  # ratios closer to 1 are not called a difference
 

@@ -201,13 +201,9 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
         The files written.
     """
     trainings = read_trainings([], outputs=outputs, adapters_only=True)
-    given = (
-        configurations_figure(report.scores),
-        interference_figure(report),
-        loss_figure(trainings),
-        conflict_figure(trainings),
-    )
-    figures = [figure for figure in given if figure is not None]
+    of_scores = (configurations_figure(report.scores), interference_figure(report))
+    of_trainings = (loss_figure(trainings), conflict_figure(trainings))
+    figures = [figure for figure in (*of_scores, *of_trainings) if figure is not None]
     tables = (
         interference_table(report),
         configurations_table(report.scores),
@@ -423,8 +419,8 @@ def _cost(each: Estimate, gate: Gate) -> str:
     low, high = each.interval if each.interval and count > 1 else (-math.inf, math.inf)
     words = "is not shown to cost anything"
     if low > 0:
-        words = f"costs {shown[0]} % of the specialist's score"
-        words = "costs a little" if tir < gate.pass_at else words
+        much = f"costs {shown[0]} % of the specialist's score"
+        words = much if tir >= gate.pass_at else "costs a little"
     elif high < 0:
         words = "costs nothing, it helps"
     elif high < gate.fail_below:
@@ -511,8 +507,25 @@ def configuration_differences_table(
         alpha: corrected p-values below it are in bold.
     """
     family = next((each.family for each in differences if each.family), 0)
+    rows: list[dict[str, Any]] = []
+    for each in differences:
+        raw = each.undefined if each.p_value is None else p_value_text(each.p_value)
+        count = f"{each.n} queries" if each.test == QUERIES else plural(len(each.seeds), "seed")
+        clear = significant(each.corrected, each.interval, alpha=alpha)
+        task = f"{each.kind}: {short_task(each.task)}, {each.metric}"
+        by_seed = ", ".join(f"{value:+.3f}" for value in each.by_seed)
+        ends: dict[str, Any] = {"interval": each.interval, "detail": "no interval"}
+        rows.append(
+            {
+                "first − second\ntask, metric": (f"{each.first} − {each.second}", task),
+                "Δ\n95 % interval": number(each.difference, "+.3f", **ends),
+                "p, corrected\nraw": Cell(p_value_text(each.corrected), raw, strong=clear),
+                "seeds\nΔ by seed": (", ".join(map(str, each.seeds)), by_seed),
+                "paired over": (count, f"{each.unpaired} unpaired" if each.unpaired else ""),
+            }
+        )
     return Table.of(
-        (_difference_row(each, alpha) for each in differences),
+        rows,
         note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}, below "
         f"it the raw p-value; corrected p < {alpha:g} in bold. With scores per query: permutation "
         "test over queries, each averaged over the seeds that both have, and the interval "
@@ -522,27 +535,6 @@ def configuration_differences_table(
         name="configuration-differences",
         caption="Differences between every two trained configurations on each data set, tested.",
     )
-
-
-def _difference_row(each: ConfigurationDifference, alpha: float) -> dict[str, Any]:
-    raw = each.undefined if each.p_value is None else p_value_text(each.p_value)
-    count = f"{each.n} queries" if each.test == QUERIES else plural(len(each.seeds), "seed")
-    clear = significant(each.corrected, each.interval, alpha=alpha)
-    return {
-        "first − second\ntask, metric": (
-            f"{each.first} − {each.second}",
-            f"{each.kind}: {short_task(each.task)}, {each.metric}",
-        ),
-        "Δ\n95 % interval": number(
-            each.difference, "+.3f", interval=each.interval, detail="no interval"
-        ),
-        "p, corrected\nraw": Cell(p_value_text(each.corrected), raw, strong=clear),
-        "seeds\nΔ by seed": (
-            ", ".join(map(str, each.seeds)),
-            ", ".join(f"{value:+.3f}" for value in each.by_seed),
-        ),
-        "paired over": (count, f"{each.unpaired} unpaired" if each.unpaired else ""),
-    }
 
 
 def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -> Figure | None:

@@ -190,12 +190,9 @@ def read_trainings(
 
 def _last_checkpoints(base: Path) -> dict[Path, Path]:
     """The last checkpoint with a log of transformers' Trainer, by the folder of its training."""
-    last: dict[Path, Path] = {}
-    for file in base.rglob("checkpoint-*/trainer_state.json"):
-        step, other = step_of(file.parent), last.get(file.parents[1])
-        if step is not None and (other is None or step > (step_of(other) or 0)):
-            last[file.parents[1]] = file.parent
-    return last
+    folders = (file.parent for file in base.rglob("checkpoint-*/trainer_state.json"))
+    steps = {folder: step for folder in folders if (step := step_of(folder)) is not None}
+    return {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
 
 
 def _shown(folder: Path) -> str:
@@ -376,7 +373,7 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
         return None
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
     metrics = {each.task: each.metric for each in trainings.trajectories}
-    lines = dict.fromkeys((training, seed) for _, training, seed in curves)
+    lines = dict.fromkeys(key[1:] for key in curves)
     seeds = Counter(training for training, _ in lines)
     names = {
         (training, seed): f"{training}, seed {seed}" if seeds[training] > 1 else training
@@ -498,12 +495,9 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
         largest = max(float(np.nanmax(np.abs(table))) for table in tables)
         ends = {"vmin": -largest, "vmax": largest}
         height = min(5.0, 1.6 + 0.15 * max(len(each.layers) for each in given))
-        lines, columns = (len(given), 3) if width > 5 else (3 * len(given), 1)
-        ratios = (1.2, 1.3, 1) if width > 5 else (1,)
-        size = (width, height * lines)
-        figure, axes = plt.subplots(
-            lines, columns, figsize=size, squeeze=False, width_ratios=ratios
-        )
+        lines, ratios = (len(given), (1.2, 1.3, 1)) if width > 5 else (3 * len(given), (1,))
+        size: dict[str, Any] = {"figsize": (width, height * lines), "width_ratios": ratios}
+        figure, axes = plt.subplots(lines, len(ratios), squeeze=False, **size)
         for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
             _heat(left, each.by_step(), each.layers, each.steps, cbar=False, **ends)
             _heat(middle, each.by_module(), each.layers, each.modules, **ends)
@@ -546,17 +540,10 @@ def _heat(
     axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
     axis.patch.set(hatch="///", edgecolor=GREY)
     index, heads = ([plain(str(each), most=12) for each in names] for names in (rows, columns))
-    heatmap(
-        DataFrame(table, index=index, columns=heads),
-        ax=axis,
-        cmap="RdBu",
-        annot=labelled,
-        fmt="+.2f",
-        annot_kws={"fontsize": SMALL, "rotation": 90},
-        rasterized=not labelled,  # a page of thousands of rectangles is slow
-        cbar_kws={"label": "cosine", "shrink": 0.9},
-        **options,
-    )
+    look: dict[str, Any] = {"cmap": "RdBu", "cbar_kws": {"label": "cosine", "shrink": 0.9}}
+    look |= {"annot": labelled, "fmt": "+.2f", "annot_kws": {"fontsize": SMALL, "rotation": 90}}
+    look["rasterized"] = not labelled  # a page of thousands of rectangles is slow
+    heatmap(DataFrame(table, index=index, columns=heads), ax=axis, **look, **options)
     axis.tick_params(length=0)
     axis.tick_params(axis="y", rotation=0)
 
@@ -570,15 +557,15 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
             "said about its course: extract and evaluate several checkpoints of one training."
         )
     own = [each for each in every if each.task == every[0].task]
-    sentences = [f"{_change(each, every)} {_best(each)}" for each in own[:_MOST]]
+    sentences = [_in_words(each, every) for each in own[:_MOST]]
     if len(own) > _MOST:
         sentences.append(f"{len(own) - _MOST} more trainings are in the tables.")
     return Conclusion(" ".join(sentences))
 
 
-def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
-    """What one training changed on its task, and on which others."""
-    change, of = each.gain, f"{each.metric} on {short_task(each.task)}"
+def _in_words(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
+    """What one training changed on its task and on which others, and its best step."""
+    change, best, of = each.gain, each.best, f"{each.metric} on {short_task(each.task)}"
     numbers = effect_text(change.difference, change.interval, change.p_value)
     start = f"{number_text(change.first_mean)} at step {change.first}"
     end = f"{number_text(change.last_mean)} at step {change.last}"
@@ -592,18 +579,12 @@ def _change(each: TrainingSummary, every: Sequence[TrainingSummary]) -> str:
         if other.name == each.name and other.task != each.task and _is_shown(other)
     )
     others = elsewhere and f"; it also changed {elsewhere}"
-    return f"Training {each.name} {text}{_COURSE[change.course]}{others}."
-
-
-def _best(each: TrainingSummary) -> str:
-    """Say which step is the best, and whether that is more than noise."""
-    best = each.best
     verdict = "and that is" if best.significant else "but that is not"
-    effect = effect_text(best.difference or 0.0, best.interval)
+    lead = effect_text(best.difference or 0.0, best.interval)
+    next_best = f"the next best (p {p_value_text(best.p_value, relation=True)})"
     return (
-        f"Step {best.step} scores best, {verdict} more than noise: {effect} above step "
-        f"{best.next_step}, "
-        f"the next best (p {p_value_text(best.p_value, relation=True)})."
+        f"Training {each.name} {text}{_COURSE[change.course]}{others}. Step {best.step} scores "
+        f"best, {verdict} more than noise: {lead} above step {best.next_step}, {next_best}."
     )
 
 

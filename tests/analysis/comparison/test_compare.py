@@ -1,15 +1,24 @@
-"""The comparison core: baseline, families, left-out records."""
+"""Scores joined by task and query; the comparison core: baseline, families, differences."""
 
 import itertools
+import json
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
+from helpers.matrices import table
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 
 from qwen3nb.analysis.comparison import differences
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
 from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.comparison.differences import corrected, paired_differences
+from qwen3nb.analysis.stats.paired_tests import effect_size, mean_difference, permutation_test
+from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Part
+from qwen3nb.utils.format import json_text
 
 
 def test_the_baseline_is_the_best_of_those_with_most_tasks():
@@ -95,3 +104,92 @@ def test_leaders_are_the_best_of_those_with_most_tasks():
     assert comparison.leaders(9) == ("few", "high", "low")
     assert comparison.leaders(2) == ("high", "low")
     assert comparison.leaders(1) == ("high",)
+
+
+TASK = "PyDocsSampleRetrieval"
+
+
+def test_records_are_paired_and_the_rest_is_reported():
+    scores = {"q1": 0.1, "q2": 0.5}
+    record = partial(make, task="T", revision="r1")
+    pairing = pair_results(
+        [
+            record("a", scores),
+            record("b", {**scores, "q3": 1.0}),
+            record("b", scores, finished="0"),
+            record("c", scores, revision="r2"),
+            record("d", scores, metric="Spearman"),
+            record("a", scores, task="U"),
+        ],
+        metric="nDCG@10",
+        tasks=["T", "U", "V"],
+    )
+    (matrix,) = pairing.matrices
+    assert (matrix.task, matrix.systems) == ("T", ("a", "b"))
+    text = "\n".join(pairing.notes)
+    assert "earlier record of b (seed 0)" in text
+    assert "T: c was run on revision r2 of the data, the others on r1" in text
+    assert "T: d has no nDCG@10 per query" in text
+    assert "U: a has no other system to pair with" in text
+    assert "V: no record of any system" in text
+    assert "T: 1 queries of b do not pair (q3)" in text
+
+
+def test_names_distinguish_systems():
+    scores = {"q1": 0.1, "q2": 0.5}
+    pairing = pair_results(
+        [
+            make("a", scores, identity="1" * 16),
+            make("a", scores, identity="2" * 16),
+            make("b", scores, seed=1),
+            make("b", scores, seed=2),
+        ]
+    )
+    systems = pairing.matrices[0].systems
+    assert set(systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
+
+
+def test_a_model_with_several_labels_is_one_with_aliases():
+    shared = {"identity": "1" * 64}
+    records = [make("new", finished="2026-02-01", **shared), make("old", **shared), make("b")]
+    assert set(model_names(records).values()) == {"new (= old)", "b"}
+    newest, notes = newest_records(records)
+    assert (len(newest), notes) == (2, [])
+    _, notes = newest_records([make("a"), make("a", finished="2026-03-01")])
+    assert notes == [f"{TASK}: an earlier record of a (seed 0), finished 2026-01-01"]
+
+
+RNG = np.random.default_rng(5)
+
+
+def test_a_family_has_the_values_of_each_pair_alone():
+    base = RNG.random(50)
+    matrix = table(*(base + RNG.normal(0, 0.1, 50) for _ in range(4)))
+    family = corrected(paired_differences(matrix, draws=2000, seed=3))
+    assert len(family) == 6
+    drawn = draw_seed(3, matrix.queries)
+    for each in family:
+        a, b = matrix.column(each.first), matrix.column(each.second)
+        alone = mean_difference(a, b)
+        assert each.interval == pytest.approx(alone.interval, abs=1e-9)
+        assert each.p_value == permutation_test(a, b, n_resamples=2000, seed=drawn).p_value
+        assert each.d_z == effect_size(a, b).d_z
+        assert each.corrected >= each.p_value
+        assert each.family == 6
+
+
+def test_other_systems_do_not_change_a_bit():
+    base = RNG.random(60)
+    rows = [base, (base + RNG.random(60)) / 2, RNG.random(60) * 0.01, np.ones(60)]
+    (alone,) = paired_differences(table(*rows[:2]), draws=500, seed=1)
+    among = paired_differences(table(*rows), draws=500, seed=1)
+    assert among[0] == alone
+
+
+def test_one_query_and_equal_systems():
+    (one,) = paired_differences(table([0.5], [0.7]), draws=50, seed=0)
+    (equal,) = paired_differences(table([1, 0], [1, 0]), draws=50, seed=0)
+    assert (one.interval, one.p_value, one.d_z) == (None, 1, None)
+    assert (equal.interval, equal.p_value, equal.d_z) == ((-1, 1), 1, 0)
+    json.loads(json_text([one, equal]))
+    assert "single query" in str(one)
