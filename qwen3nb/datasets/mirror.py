@@ -35,6 +35,9 @@ from qwen3nb.utils.files.digest_memory import remembered_digest
 
 NOTE = ".qwen3nb-fetched.json"
 _PARTIAL = ".partial"  # downloads that are not complete, below the mirror
+# By kind of what is needed: the option of `qwen3nb fetch`, and the files to download; None for all.
+_OPTIONS = {"dataset": "--tasks", "model": "--model"}
+_WANTED = {"dataset": None, "model": MODEL_FILES}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COMMIT = re.compile("[0-9a-f]{40}")
 
@@ -308,17 +311,15 @@ def missing_error(
         + (f" and {len(each.used_by) - 3} more" if len(each.used_by) > 3 else "")
         for each in absent
     ]
-    used = {
-        kind: ",".join(sorted({name for e in absent if e.kind == kind for name in e.used_by}))
-        for kind in ("dataset", "model")
-    }
-    options = {"--tasks": used["dataset"], "--model": used["model"]}
-    every = " ".join(f"{option} {names}" for option, names in options.items() if names)
+    named = []
+    for kind, option in _OPTIONS.items():
+        users = {name for each in absent if each.kind == kind for name in each.used_by}
+        named += [f"{option} {','.join(sorted(users))}"] * bool(users)
     return MirrorError(
         f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
         f"cache, and {problem}:\n" + "\n".join(lines) + "\n"
         "Fetch them on a connected machine: "
-        f"`qwen3nb fetch {command or every} "
+        f"`qwen3nb fetch {command or ' '.join(named)} "
         f"--mirror {mirror or 'DIR'}`"
     )
 
@@ -331,12 +332,13 @@ def _in_hub_cache(need: Need) -> bool:
     import datasets
     from huggingface_hub import constants
 
-    if need.kind == "dataset":
-        root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
-        prepared = root.glob(f"{need.id.replace('/', '___')}/*/*/{need.revision or '*'}")
-        return any(folder.is_dir() for folder in prepared)
-    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{need.id.replace('/', '--')}/snapshots"
-    return any(folder.is_dir() for folder in snapshots.glob(need.revision or "*"))
+    name = need.id
+    root, folder = {
+        "dataset": (datasets.config.HF_DATASETS_CACHE, f"{name.replace('/', '___')}/*/*"),
+        "model": (constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}/snapshots"),
+    }[need.kind]
+    found = Path(root).expanduser().glob(f"{folder}/{need.revision or '*'}")
+    return any(each.is_dir() for each in found)
 
 
 def fetch_all(
@@ -380,7 +382,7 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
         return folder
     say(f"  fetching {need.id} @ {(need.revision or 'main')[:12]}")
     partial = mirror / _PARTIAL / f"{need.kind}s--{need.id.replace('/', '--')}"
-    wanted = MODEL_FILES if need.kind == "model" else None
+    wanted = _WANTED[need.kind]
     try:
         files = download_into(
             partial, need.id, kind=need.kind, revision=need.revision, files=wanted

@@ -61,7 +61,8 @@ _DUCKDB_OPTIONS = {
     "threads": "1",
 }
 _DUCKDB_TABLES = (
-    "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'main'"
+    "SELECT table_name, if(table_type = 'BASE TABLE', 'table', 'view') "
+    "FROM information_schema.tables WHERE table_schema = 'main'"
 )
 _DUCKDB_COLUMNS = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
@@ -311,9 +312,7 @@ def duckdb_rows(
             clock.daemon = True
             clock.start()
             try:
-                schema = base.execute(_DUCKDB_TABLES).fetchall()
-                kinds = {n: "table" if kind == "BASE TABLE" else "view" for n, kind in schema}
-                name = _table(file, table, kinds)
+                name = _table(file, table, dict(base.execute(_DUCKDB_TABLES).fetchall()))
                 known = [column for (column,) in base.execute(_DUCKDB_COLUMNS, [name]).fetchall()]
                 rows = base.execute(_select(file, name, columns, known))
                 yield from enumerate(iter(rows.fetchone, None), start=1)

@@ -70,7 +70,7 @@ _FLOORS = ("random", "bm25")
 _MANY_TASKS = 4  # more are listed in one sentence, without their numbers
 
 
-def card_body(
+def card_text(
     folder: Path | str,
     results: Sequence[Result],
     *,
@@ -79,8 +79,9 @@ def card_body(
     license: str = "",
     hub_id: str = "",
     name: str = "",
+    front: bool = True,
 ) -> str:
-    """Return the card as Markdown, without its front matter.
+    """Return the card as Markdown, below the front matter that the hub reads.
 
     Args:
         folder: an extracted model directory.
@@ -90,6 +91,7 @@ def card_body(
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
         name: what the examples name instead, of a folder that is not finished.
+        front: whether with the front matter, which a page of the book has not.
 
     Raises:
         ValueError: the folder was not written by `extract`, or a fact is invalid.
@@ -97,8 +99,13 @@ def card_body(
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     folder = Path(folder)
-    provenance = _provenance(folder)
+    provenance = read_provenance(folder)
+    if provenance is None:
+        raise ValueError(
+            f"{folder}: no qwen3nb.json; expected a model directory written by `qwen3nb extract`"
+        )
     stated = stated_facts(source_folder(provenance), facts, license=license)
+    own = _of_model(folder, results)
     # Not HTML: every outside value goes through `escaped`.
     template = Environment(
         loader=PackageLoader("qwen3nb.report.card", "."),
@@ -107,26 +114,21 @@ def card_body(
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Markdown, escaped value by value
     ).get_template("card.md.j2")
-    return template.render(
+    body = template.render(
         **_about(folder, provenance, stated),
         name=name or loaded_name(folder, hub_id),
         code=code,
-        **_measured(_of_model(folder, results), results, tier=tier),
+        **_measured(own, results, tier=tier),
         version=qwen3nb.__version__,
     )
+    if not front:
+        return body
+    return f"---\n{front_matter(folder, own, stated, name=provenance['label'])}\n---\n\n{body}"
 
 
-def card_text(
-    folder: Path | str, results: Sequence[Result], *, facts: Path | None = None, **options: Any
-) -> str:
-    """Return the whole card: the front matter that the hub reads, and `card_body`."""
-    folder = Path(folder)
-    body = card_body(folder, results, facts=facts, **options)
-    provenance = _provenance(folder)
-    license = options.get("license", "")
-    stated = stated_facts(source_folder(provenance), facts, license=license)
-    front = front_matter(folder, _of_model(folder, results), stated, name=provenance["label"])
-    return f"---\n{front}\n---\n\n{body}"
+def card_body(folder: Path | str, results: Sequence[Result], **options: Any) -> str:
+    """Return `card_text` without its front matter."""
+    return card_text(folder, results, front=False, **options)
 
 
 def extract(
@@ -182,15 +184,6 @@ def loaded_name(folder: Path, hub_id: str) -> str:
     if hub_id and not HUB_ID.fullmatch(hub_id):
         raise ValueError(f"expected an id on the hub such as organisation/name; got {hub_id!r}")
     return hub_id or re.sub(r"""["'`\\\s<>]""", "-", folder.name)
-
-
-def _provenance(folder: Path) -> dict[str, Any]:
-    provenance = read_provenance(folder)
-    if provenance is None:
-        raise ValueError(
-            f"{folder}: no qwen3nb.json; expected a model directory written by `qwen3nb extract`"
-        )
-    return provenance
 
 
 def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:

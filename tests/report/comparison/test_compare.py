@@ -76,14 +76,14 @@ def test_differences_with_what_the_queries_can_show():
 
 
 def test_queries_are_counted_that_are_won_or_unpaired():
-    first, second = make("a", scores=(0.9, 0.8, 0.7, 0.6)), make("b", scores=(0.5, 0.8, 0.8))
+    first, second = make("a", (0.9, 0.8, 0.7, 0.6, 0.5)), make("b", (0.1, 0.8, 0.8, 0.7))
     comparison = compare([first, second], baseline="b")
     (row,) = differences_table(comparison).rows
-    assert (row[1].text, row[4].text) == ("+0.100", "1 / 1 / 1")
-    assert (row[5].text, row[5].detail) == ("3", "1 unpaired")
+    assert (row[1].text, row[4].text) == ("+0.150", "1 / 1 / 2")
+    assert (row[5].text, row[5].detail) == ("4", "1 unpaired")
     figure = wins_figure(comparison, task=RETRIEVAL)
-    assert "a: 1 won, 1 tied, 1 lost" in figure.alt
-    assert [patch.get_width() for patch in figure.axes[0].patches] == [1, 1, 1]
+    assert "a: 1 won, 1 tied, 2 lost" in figure.alt
+    assert [patch.get_width() for patch in figure.axes[0].patches] == [1, 1, 2]
 
 
 @pytest.fixture(scope="module")
@@ -167,10 +167,11 @@ def test_changed_queries_have_their_text_and_a_link_to_the_explorer_of_their_tas
 
 
 def test_top_documents_are_shown_where_no_link_leads_to_them():
-    results = [make("a", (0.1, 0.5), task="T"), make("b", (0.2, 0.9), task="T")]
+    results = [make("a", (0.1, 0.5, 0.3), task="T"), make("b", (0.2, 0.9, 0.3), task="T")]
     results[0].config["top"] = {"q0": ["d1", "d2"], "q1": ["d3", "d4"]}
     comparison = compare(results, baseline="b")
     table = changes_table(comparison)
+    assert len(table.rows) == 2  # on the third, nothing changed
     shown = [(cell.text, cell.detail) for cell in table.rows[0]]
     assert shown[1] == ("q1", "")  # without texts, the id alone
     assert shown[3:] == [("d3, d4", ""), ("", "")]

@@ -3,7 +3,16 @@
 import re
 
 import pytest
-from helpers.records import RERANKING, RETRIEVAL, TYPES, amend, make, noisy, tier_records
+from helpers.records import (
+    RERANKING,
+    RETRIEVAL,
+    TYPES,
+    amend,
+    benchmark_record,
+    make,
+    noisy,
+    tier_records,
+)
 
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.report.leaderboard.board import (
@@ -83,11 +92,12 @@ def records():
 
 
 def test_the_first_table_has_a_column_per_benchmark_and_type(records):
-    table = leaderboard(records, tier="full", links={"run-a-model": "a.html"})
+    results = [*records, benchmark_record("alone", "SciFact")]
+    table = leaderboard(results, tier="full", links={"run-a-model": "a.html"})
     assert table.columns[1] == "BEIR\nnDCG@10, 15 tasks"
     assert len(table.columns) == 13
     rows = {row[0].text: row for row in table.rows}
-    assert list(rows) == ["a-model", "bm25", "broken"]  # by BEIR; without a mean, last
+    assert list(rows) == ["a-model", "bm25", "broken", "alone"]  # by BEIR, then by their number
     assert rows["a-model"][0].link == "a.html"
     assert rows["a-model"][1].strong
     assert rows["a-model"][1].interval[0] < rows["a-model"][1].value

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from helpers.records import amend, make, tier_records
 
+from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.report.leaderboard.one_model import (
@@ -14,6 +15,7 @@ from qwen3nb.report.leaderboard.one_model import (
     suite_table,
     summarise,
 )
+from qwen3nb.report.leaderboard.preflight import plan_tables
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import GROUPS, TIERS
 
@@ -99,3 +101,11 @@ def test_a_page_says_what_came_from_the_cache():
     amend(result, "cost", cached=4)
     facts = {row[0].text: row[1].text for row in model_and_run_table([result]).rows}
     assert facts["vectors"] == "3 computed, 4 from the cache"
+
+
+def test_a_plan_of_many_tasks_is_summed_by_type_and_folded():
+    one = Planned("Task", "STS", "mteb/x", "abc", texts=10, minutes=None, status="to run")
+    assert len(plan_tables([one] * 3).rows) == 3
+    (_, sums), (title, every) = plan_tables([one] * 61).tables
+    assert [cell.text for cell in sums.rows[-1]][:3] == ["all", "61", "61"]
+    assert (title, len(every.rows)) == ("All 61 tasks", 61)
