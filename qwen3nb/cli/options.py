@@ -32,7 +32,7 @@ from qwen3nb.cli.completion import (
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.byte_sizes import parse_size
+from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -88,9 +88,7 @@ def model_option(
     """
     if several:
         settings |= {"multiple": True, "callback": _separate}
-    return click.option(
-        "--model", *spellings, name, **{"shell_complete": complete_models, **settings}
-    )
+    return option("--model", *spellings, name, **{"shell_complete": complete_models, **settings})
 
 
 def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.utils.byte_sizes import parse_size
+from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 LARGEST_GRADE = 1000  # 2 to its power, a gain of nDCGexp, is still a number

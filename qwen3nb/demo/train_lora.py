@@ -28,9 +28,7 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.demo.train_ul2 import training_texts
-from qwen3nb.demo.trainer import faster_linear_layers, padded, toy_qwen3, toy_sizes
+from qwen3nb.demo.trainer import faster_linear_layers, padded, quietly, toy_qwen3, toy_sizes
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers.prompt_template import (
     INSTRUCTION,
@@ -192,14 +190,10 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _optimiser(
-    parameters: Iterable[Tensor],
-    settings: BaseSettings | LoraSettings,
-    *,
-    steps: int,
-    **options: Any,
+    parameters: Iterable[Tensor], settings: BaseSettings | LoraSettings, **options: Any
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
     """Return AdamW, and its learning rate: linear over a tenth of the steps, then cosine."""
-    warm = max(1, steps // 10)
+    steps, warm = settings.steps, max(1, settings.steps // 10)
 
     def share(step: int) -> float:
         if step < warm:
@@ -226,7 +220,7 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
         model = toy_qwen3(sizes)
     with faster_linear_layers():
         losses = _train_all(model, tokenizer.convert_tokens_to_ids(_WORDS), training, settings)
-    with _unwarned():
+    with quietly():
         model.save_pretrained(folder)
     about = {
         "objective": "yes or no about a pair, and InfoNCE, added",
@@ -240,19 +234,11 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     return folder
 
 
-@contextmanager
-def _unwarned() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning)
-        yield
-
-
 def _train_all(
     model: Any, ids: list[int], training: Sequence[Batch], settings: BaseSettings
 ) -> dict[str, float]:
     """Train all weights; return the mean losses of the last tenth of the steps."""
-    parameters = model.parameters()
-    optimiser, schedule = _optimiser(parameters, settings, steps=len(training), weight_decay=0.01)
+    optimiser, schedule = _optimiser(model.parameters(), settings, weight_decay=0.01)
     seen: list[tuple[float, float]] = []
     bar = tqdm(training, desc="training: base model of the adapters", unit="step")
     for batch in bar:
@@ -310,7 +296,7 @@ def _train_adapter(
         ),
     }
     task, named = _MODES[mode]
-    optimiser, schedule = _optimiser(weights.values(), settings, steps=len(training))
+    optimiser, schedule = _optimiser(weights.values(), settings)
     log, conflicts, recent = [], [], []
     for step, batch in enumerate(training, start=1):
         started = time.perf_counter()
@@ -343,7 +329,7 @@ def _train_adapter(
         schedule.step()
     log.append(_summary(len(training), recent))
     config, final = _config(base, mode, seed, settings), folder / "checkpoints" / "final"
-    with _unwarned():
+    with quietly():
         model.save_pretrained(str(final))
     # The path of the base model relative to the root, so that a checkout can be moved.
     adapter, name = final / "adapter_config.json", config["model"]["base_model_name"]
@@ -362,7 +348,7 @@ def _with_adapter(base: Path, seed: int, settings: LoraSettings) -> tuple[Any, l
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     ids = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
-    with _unwarned(), torch.random.fork_rng(devices=[]):
+    with quietly(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_pretrained(base)
         sizes = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": 0.0}

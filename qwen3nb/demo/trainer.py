@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 
 from qwen3nb.models.inference.onednn_linear import linear_library
 from qwen3nb.utils.progress import tqdm
@@ -77,15 +78,8 @@ def make_trainer(
     )
     own = [_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks]
     trainer = kind(args=arguments, callbacks=own, **options)
-    silence(trainer)
+    trainer.remove_callback(PrinterCallback)  # which prints every log entry as a dictionary
     return trainer
-
-
-def silence(trainer: Trainer) -> None:
-    """Remove the callback that prints every log entry as a dictionary."""
-    from transformers.trainer_callback import PrinterCallback
-
-    trainer.remove_callback(PrinterCallback)
 
 
 class _TrainingBar(TrainerCallback):
@@ -172,7 +166,7 @@ def quietly() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             # Trainer warns that it saves its arguments as a pickle; nothing here reads it.
-            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            warnings.filterwarnings("ignore", category=FutureWarning)
             yield
     finally:
         logging.set_verbosity(level)

@@ -33,7 +33,7 @@ class Interrupted(click.ClickException):
 
     def __init__(self, message: str, interruption: KeyboardInterrupt | None = None) -> None:
         super().__init__(message)
-        number = interruption.number if isinstance(interruption, SignalInterrupt) else signal.SIGINT
+        number = getattr(interruption, "number", signal.SIGINT)
         self.exit_code = 128 + number  # type: ignore[misc]
 
 

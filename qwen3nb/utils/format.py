@@ -1,4 +1,4 @@
-"""Format numbers, p-values, intervals and tables as text, and dataclasses as strict JSON."""
+"""Numbers, p-values, intervals, tables and dataclasses as text; sizes from text."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot re
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[KMGT]?)B?", re.IGNORECASE)
 
 
 def inert_text(text: str) -> str:
@@ -137,3 +139,18 @@ def option_words(name: str, value: Any) -> list[str]:
     text = str(value)
     # click would read a value that begins with a dash as an option.
     return [f"--{option}={text}"] if text.startswith("-") else [f"--{option}", text]
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of a size.
+
+    >>> parse_size("1.5GB")
+    1500000000
+
+    Raises:
+        ValueError: not a number with B, KB, MB, GB or TB.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"expected a size such as 500MB, 50GB or 1.5TB; got {text!r}")
+    return int(float(match["number"]) * _UNITS[match["unit"].upper()])

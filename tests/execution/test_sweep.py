@@ -300,17 +300,26 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
 
 
 @pytest.mark.integration
-def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(cli, small, tmp_path):
+def test_a_sweep_goes_on_past_a_failure_builds_the_book_and_starts_where_it_ended(
+    cli, small, tmp_path, monkeypatch
+):
+    built = []  # tests/execution/test_failed_runs.py builds one with a failed page
+    monkeypatch.setattr(
+        "qwen3nb.book.build.build_book",
+        lambda *, tier: built.append((tier, failed_run("failing").reason)) or small / "index.html",
+    )
     save(notebook_of("assert verify, 'it is nought'", parameters=VERIFY), "failing")
     file = tmp_path / "sweep.toml"
     file.write_text(
-        'book = false\n[[runs]]\nnotebook = "failing"\n'
+        '[[runs]]\nnotebook = "failing"\n'
         'parameters = { verify = false }\n[[runs]]\nnotebook = "plain"\n'
     )
     done = cli("sweep", file)
     assert done.exit_code == 1
     assert "2 runs: 1 done, 0 reused, 1 failed" in done.output
     assert "AssertionError: it is nought" in done.output
+    assert built == [("smoke", "AssertionError: it is nought")]
+    assert f"Open {small / 'index.html'}\n" in done.stdout
     dry = cli("sweep", file, "--dry-run").stdout
     assert dry.splitlines() == ["would run  failing", "reused     plain"]
     note = failed_run("failing")
@@ -335,26 +344,6 @@ def test_a_run_that_dies_before_its_kernel_has_a_page_that_says_so(small, checkp
     page = (small / "book" / "runs" / f"{outcome.name}.ipynb").read_text()
     assert "This run failed" in page
     assert "model.safetensors" in page
-
-
-@pytest.mark.integration
-def test_the_book_is_built_although_a_run_failed(cli, small, monkeypatch):
-    """The command builds it; tests/execution/test_failed_runs.py builds one with a failed page."""
-    built = []
-
-    def build_book(*, tier):
-        built.append((tier, failed_run("eval-bm25-smoke-x-0").reason))
-        return small / "_build" / "html" / "index.html"
-
-    monkeypatch.setattr("qwen3nb.book.build.build_book", build_book)
-    save(notebook_of("assert x, 'it is nought'", parameters=ON_MODEL), "eval")
-    done = cli("sweep", "--model", "bm25", "-p", "x", "0")
-    assert done.exit_code == 1
-    assert "1 runs: 0 done, 0 reused, 1 failed" in done.output
-    assert "Error" not in done.output.replace("AssertionError", ""), done.output
-    assert built == [("smoke", "AssertionError: it is nought")]
-    (shown,) = [line for line in done.stdout.splitlines() if line.startswith("Open ")]
-    assert Path(shown.removeprefix("Open ")) == small / "_build" / "html" / "index.html"
 
 
 # A kernel that no signal of Python's reaches, with a process that has left its session.

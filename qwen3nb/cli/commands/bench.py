@@ -9,15 +9,7 @@ from typing import Any
 
 import click
 
-from qwen3nb.cli.options import (
-    DTYPE,
-    JSON,
-    MIRROR,
-    hide_library_bars,
-    model_option,
-    out_option,
-    print_json,
-)
+from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.models.modeling.dtypes import DTYPES
 
@@ -31,18 +23,16 @@ LIMITS = {
     "eval": "encoding: what is not encoding is loading, searching, scoring and writing",
 }
 
-_MODELS = model_option(
+_MODELS = opt.model_option(
     "models",
     several=True,
     default=("all-MiniLM-L6-v2", "qwen3-60M-random"),
-    show_default=True,
     help="A registry name, a folder, or qwen3-60M-random; repeatable.",
 )
 
 
 def _count(name: str, default: int, least: int = 1) -> Callable[[Any], Any]:
-    kind = click.IntRange(min=least)
-    return click.option(f"--{name}", type=kind, default=default, show_default=True)
+    return opt.option(f"--{name}", least=least, default=default)
 
 
 @click.group(cls=CommandGroup)
@@ -58,7 +48,7 @@ def _show(name: str, results: Any, *tables: str, as_json: bool) -> None:
     from qwen3nb.utils.hardware import processor
 
     about = {"bench": name, "processor": processor(), "limit": LIMITS[name]}
-    print_json({**about, "results": results})
+    opt.print_json({**about, "results": results})
 
 
 def _progress(as_json: bool) -> Callable[[str], None]:
@@ -70,9 +60,9 @@ def _progress(as_json: bool) -> Callable[[str], None]:
 @_MODELS
 @_count("texts", 256, 2)
 @_count("rounds", 5)
-@click.option("--device", default="cpu", show_default=True)
-@DTYPE
-@JSON
+@opt.option("--device", default="cpu")
+@opt.DTYPE
+@opt.JSON
 def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
 
@@ -93,17 +83,17 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
 
 @bench.command("precision")
 @_MODELS
-@click.option(
+@opt.option(
     "--dtype",
     "dtypes",
     multiple=True,
-    type=click.Choice(DTYPES),
+    choices=DTYPES,
     help="Besides float32; repeatable.  [default: bfloat16, and float16 if the CPU computes in it]",
 )
 @_count("texts", 128, 2)
 @_count("rounds", 3)
-@click.option("--whole", is_flag=True, help="Search all of PyDocs instead of its sample; minutes.")
-@JSON
+@opt.flag("--whole", help="Search all of PyDocs instead of its sample; minutes.")
+@opt.JSON
 def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **options: Any) -> None:
     """Encode in several precisions: speed, cosine and nDCG@10 beside float32.
 
@@ -124,18 +114,17 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
 
 
 @bench.command("eval")
-@model_option(default="all-MiniLM-L6-v2", show_default=True, help="A registry name or a folder.")
-@click.option(
+@opt.model_option(default="all-MiniLM-L6-v2", help="A registry name or a folder.")
+@opt.option(
     "--task",
     "tasks",
     multiple=True,
     default=("PyDocsRetrieval",),
-    show_default=True,
     help="A task of MTEB or of this package; repeatable.",
 )
-@click.option("--no-page", is_flag=True, help="Do not measure the command `qwen3nb eval`.")
-@MIRROR
-@JSON
+@opt.flag("--no-page", help="Do not measure the command `qwen3nb eval`.")
+@opt.MIRROR
+@opt.JSON
 def bench_eval(no_page: bool, as_json: bool, **options: Any) -> None:
     """Run whole evaluations, first and second, here and in plain MTEB with sentence-transformers.
 
@@ -150,19 +139,18 @@ def bench_eval(no_page: bool, as_json: bool, **options: Any) -> None:
 
 
 @bench.command("rerank")
-@click.option("--size", default="100M", show_default=True, help="tiny, 100M or 0.6B.")
-@click.option(
+@opt.option("--size", default="100M", help="tiny, 100M or 0.6B.")
+@opt.option(
     "--passages",
     multiple=True,
     default=("60-80", "250"),
-    show_default=True,
     help="Tokens per passage.",
 )
 @_count("documents", 100)
 @_count("rounds", 3)
-@click.option("--no-memory", is_flag=True, help="Do not measure peak memory.")
-@out_option("folder", help="Where to write the model.")
-@JSON
+@opt.flag("--no-memory", help="Do not measure peak memory.")
+@opt.out_option("folder", help="Where to write the model.")
+@opt.JSON
 def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
@@ -172,29 +160,26 @@ def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
     """
     from qwen3nb.bench.rerank import bench_rerank as run
 
-    hide_library_bars()
+    opt.hide_library_bars()
     results = run(memory=not no_memory, say=_progress(as_json), **options)
     _show("rerank", results, as_json=as_json)
 
 
 @bench.command("gpu")
-@click.option(
+@opt.option(
     "--shape",
     "shapes",
     multiple=True,
     metavar="NAME",
     default=("MiniLM", "bge-base", "Qwen3-0.6B", "Qwen3-4B"),
-    show_default=True,
     help="Of a random model; tiny, for rehearsals, is another; repeatable.",
 )
-@click.option("--lengths", default="50,75,512", show_default=True, help="Tokens per text.")
-@click.option("--minutes", type=float, default=10.0, show_default=True, help="When to end, about.")
-@click.option("--device", default="cuda", show_default=True, help="cpu to rehearse.")
-@click.option(
-    "--dtype", type=click.Choice(["bfloat16", "float16"]), default="bfloat16", show_default=True
-)
-@out_option(help="JSON file to write.")
-@JSON
+@opt.option("--lengths", default="50,75,512", help="Tokens per text.")
+@opt.option("--minutes", type=float, default=10.0, help="When to end, about.")
+@opt.option("--device", default="cuda", help="cpu to rehearse.")
+@opt.option("--dtype", choices=["bfloat16", "float16"], default="bfloat16")
+@opt.out_option(help="JSON file to write.")
+@opt.JSON
 def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
     """Encode and rerank on a GPU beside sentence-transformers; exits with 1 if results differ.
 
@@ -209,7 +194,7 @@ def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
     entries = [each.strip() for each in lengths.split(",")]
     if wrong := [each for each in entries if not each.isdigit()]:
         raise ValueError(f"expected whole numbers of 1 or more; got {wrong[0]!r} in {lengths!r}")
-    hide_library_bars()
+    opt.hide_library_bars()
     done = run(lengths=[*map(int, entries)], say=partial(click.echo, err=True), **options)
     _show("gpu", done, done.table(), as_json=as_json)
     if not all(each["equal"] for each in done.equality):

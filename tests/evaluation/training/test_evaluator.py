@@ -14,13 +14,14 @@ from helpers import REPOSITORY
 from helpers.archetypes import write_sentence_bert
 from helpers.beir import write_beir
 from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
+from transformers.trainer_callback import PrinterCallback
 
 import qwen3nb as q
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import select_checkpoints
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.folder import open_checkpoint
-from qwen3nb.demo.trainer import quietly, silence
+from qwen3nb.demo.trainer import quietly
 from qwen3nb.evaluation.embeddings.sts import STSPairs
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
@@ -83,7 +84,7 @@ def train(folder, checkpoint, *callbacks, tokenizer=None, **options):
             processing_class=tokenizer,
             callbacks=list(callbacks),
         )
-        silence(trainer)
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     return trainer
 
