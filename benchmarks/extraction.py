@@ -170,12 +170,10 @@ _METHODS: dict[str, dict[str, Callable[[Path], None]]] = {
 
 
 def _check_equal(task: str, work: Path) -> None:
-    from qwen3nb.checkpoints.weights import read_safetensors, sha256_of
+    from qwen3nb.checkpoints.weights import read_weights
 
     files = [work / task / "model.safetensors", work / f"{task}-naive.safetensors"]
-    ours, theirs = (
-        {name: sha256_of(entry) for name, entry in read_safetensors(file).items()} for file in files
-    )
+    ours, theirs = (each.sha256_each(each.tensors) for each in map(read_weights, files))
     if ours != theirs:
         raise RuntimeError(f"{task}: the naive script and qwen3nb do not give the same values")
     for file in files:  # the disk holds five checkpoints, not seven

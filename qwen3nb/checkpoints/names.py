@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.weights import sha256_of
 
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
 # In order of preference.
@@ -95,11 +94,11 @@ def _equal_copies(checkpoint: ModelFolder) -> list[str]:
     names = [n for n in EMBEDDINGS if n in tensors and not (untied and n == EMBEDDINGS[3])]
     if len({_location(checkpoint, name) for name in names}) < 2:
         return names
-    first, *others = ((name, sha256_of(tensors[name])) for name in names)
-    for name, digest in others:
-        if digest != first[1]:
+    digests = checkpoint.weights.sha256_each(names)
+    for name in names[1:]:
+        if digests[name] != digests[names[0]]:
             raise CheckpointError(
-                f"{checkpoint}: {name} and {first[0]} should be the same embedding, but "
+                f"{checkpoint}: {name} and {names[0]} should be the same embedding, but "
                 "differ (--allow untied uses the encoder's own copy)"
             )
     return names

@@ -97,28 +97,25 @@ def check_checksums(folder: ModelFolder) -> None:
         CheckpointError: a file differs, or one that is loaded is missing; names it, and both
             digests.
     """
-    for name in (PROVENANCE, AVERAGING):
-        whole = read_provenance(folder, name=name)
-        if whole is not None and "checksums" in whole:
-            _compare(folder, folder.path / name, whole)
-
-
-def _compare(folder: ModelFolder, file: Path, whole: dict[str, Any]) -> None:
-    sums = whole["checksums"]
-    if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
-        raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
-    _require(file, _sealed(whole, sums)["checksums"]["self"], sums.get("self"))
-    for name, expected in sums["files"].items():
-        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-            raise CheckpointError(
-                f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
-            )
-        other = folder.path / name
-        if other.is_file():
-            _require(other, folder.sha256(name), expected)
-        elif any(fnmatch(name, each) for each in MODEL_FILES):
-            raise CheckpointError(f"{other}: missing, but {file.name} lists it; {_TO_DO}")
-    _require(folder.path / "model.safetensors", folder.weights.digest, sums.get("weights"))
+    for own in (PROVENANCE, AVERAGING):
+        file, whole = folder.path / own, read_provenance(folder, name=own)
+        if whole is None or "checksums" not in whole:
+            continue
+        sums = whole["checksums"]
+        if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
+            raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
+        _require(file, _sealed(whole, sums)["checksums"]["self"], sums.get("self"))
+        for name, expected in sums["files"].items():
+            if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+                raise CheckpointError(
+                    f"{file}: expected files of its folder, got {name!r:.80}; {_TO_DO}"
+                )
+            other = folder.path / name
+            if other.is_file():
+                _require(other, folder.sha256(name), expected)
+            elif any(fnmatch(name, each) for each in MODEL_FILES):
+                raise CheckpointError(f"{other}: missing, but {own} lists it; {_TO_DO}")
+        _require(folder.path / "model.safetensors", folder.weights.digest, sums.get("weights"))
 
 
 def _require(file: Path, got: str, expected: object) -> None:

@@ -23,12 +23,12 @@ import pickletools
 import re
 import zipfile
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from qwen3nb.checkpoints.types import (
     FLOATS,
@@ -42,6 +42,7 @@ from qwen3nb.utils.strict_json import parse_json
 if TYPE_CHECKING:
     from torch import Tensor
 
+T = TypeVar("T")
 _BLOCK = 1 << 20
 _MOST_AXES = 64  # as in NumPy; the product of a million axes would take hours
 # A typical header has about 120 bytes per tensor; parsed into Python objects, it grows twentyfold.
@@ -104,7 +105,9 @@ class Weights:
         It does not depend on the file format or the number of shards, and is read once per
         content: `qwen3nb.utils.files.digest_memory` remembers it.
         """
-        return remembered_digest(self.files, lambda: combined_digest(self.tensors, self._hashes()))
+        return remembered_digest(
+            self.files, lambda: combined_digest(self.tensors, self.sha256_each(self.tensors))
+        )
 
     def remember(self, digest: str) -> None:
         """Store a ``digest`` computed while copying, so that `digest` need not read the files."""
@@ -122,32 +125,30 @@ class Weights:
 
     def read_each(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
         """Yield weights by their names, file by file; each file is opened once. See `read`."""
-        wanted = set(names)
-        for path in sorted({self.tensors[name].file for name in wanted}):
+        return self._each(set(names), _values)
+
+    def sha256_each(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the SHA-256 of tensors' bytes by name; each file is opened once."""
+        return dict(self._each(set(names), _hash))
+
+    def _each(
+        self, names: set[str], action: Callable[[BinaryIO, TensorEntry], T]
+    ) -> Iterator[tuple[str, T]]:
+        for path in sorted({self.tensors[name].file for name in names}):
             with path.open("rb") as file:
                 for name, entry in self.tensors.items():
-                    if name in wanted and entry.file == path:
-                        yield name, _values(file, entry)
-
-    def _hashes(self) -> dict[str, str]:
-        """Return the SHA-256 of each tensor's bytes; every file is opened once."""
-        hashes = {}
-        for path in self.files:
-            with path.open("rb") as file:
-                for name, entry in self.tensors.items():
-                    if entry.file == path:
-                        hashes[name] = _hash(file, entry)
-        return hashes
+                    if name in names and entry.file == path:
+                        yield name, action(file, entry)
 
 
-def _values(file: Any, entry: TensorEntry) -> Tensor:
+def _values(file: BinaryIO, entry: TensorEntry) -> Tensor:
     import torch
 
     check_float(entry)
     dtype = torch_dtypes()[entry.dtype]
     buffer = bytearray(entry.stop - entry.start)
     file.seek(entry.start)
-    if file.readinto(buffer) != len(buffer):
+    if file.readinto(buffer) != len(buffer):  # type: ignore[attr-defined]
         raise truncated_error(entry)
     if not buffer:
         return torch.empty(entry.shape, dtype=dtype)
@@ -157,13 +158,7 @@ def _values(file: Any, entry: TensorEntry) -> Tensor:
     return tensor
 
 
-def sha256_of(entry: TensorEntry) -> str:
-    """Return the SHA-256 of a tensor's bytes."""
-    with entry.file.open("rb") as file:
-        return _hash(file, entry)
-
-
-def _hash(file: Any, entry: TensorEntry) -> str:
+def _hash(file: BinaryIO, entry: TensorEntry) -> str:
     digest, left = hashlib.sha256(), entry.stop - entry.start
     file.seek(entry.start)
     while left:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -45,9 +46,10 @@ from qwen3nb.vectors.shards import (
     ShardSource,
     read_manifest,
     read_shard_plan,
-    stored_digests,
+    read_shards,
 )
 
+log = logging.getLogger(__name__)
 AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 TEXTS_PER_SHARD = 65_536  # by default
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
@@ -220,10 +222,14 @@ def check_output(file: Path) -> None:
     """Raise ValueError for an output file that cannot be written, before any work is done."""
     if file.suffix != ".npy" or file.is_dir():
         raise ValueError(f"{file}: expected the name of a .npy file")
-    if not file.parent.is_dir():
-        raise ValueError(f"{file.parent}: no such folder to write to")
-    if not os.access(file.parent, os.W_OK):
-        raise ValueError(f"{file.parent}: this folder is not writable")
+    _check_writable(file.parent)
+
+
+def _check_writable(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder to write to")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{folder}: this folder is not writable")
 
 
 @dataclass(frozen=True)
@@ -289,15 +295,14 @@ def check_folder(folder: Path) -> None:
     """Create the folder; raise ValueError if it holds other things than vectors in parts."""
     if folder.suffix == ".npy" or (folder.exists() and not folder.is_dir()):
         raise ValueError(f"{folder}: expected the name of a folder, for vectors in parts")
-    if not folder.absolute().parent.is_dir():
-        raise ValueError(f"{folder.parent}: no such folder to write to")
-    folder.mkdir(exist_ok=True)
+    if not folder.is_dir():
+        _check_writable(folder.absolute().parent)
+        folder.mkdir(exist_ok=True)
+    _check_writable(folder)
     # Files first: another writer may put the plan and a part in between.
     files = any(each.name[0] != "." for each in folder.iterdir())
     if files and not (folder / PLAN).is_file():
         raise ValueError(f"{folder}: holds files but no {PLAN}; choose a new folder")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"{folder}: this folder is not writable")
 
 
 def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> Cuts:
@@ -379,9 +384,14 @@ def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
         )
     if plan.shards != own.shards or plan.source.sha256 != own.source.sha256:
         raise ValueError(f"{folder}: planned for another input at the same time; choose a new one")
-    digests = stored_digests(folder)
-    shards = tuple(replace(each, sha256=digests.get(each.file, "")) for each in plan.shards)
-    return replace(plan, shards=shards)
+    if (folder / MANIFEST).is_file():
+        try:
+            digests = {each.file: each.sha256 for each in read_shards(folder / MANIFEST).shards}
+            shards = (replace(each, sha256=digests.get(each.file, "")) for each in plan.shards)
+            return replace(plan, shards=tuple(shards))
+        except ValueError as error:
+            log.warning("%s; it is written again", error)
+    return plan
 
 
 def encode_shard(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -35,7 +34,6 @@ from qwen3nb.vectors.block_file import (
     write_manifest_fields,
 )
 
-log = logging.getLogger(__name__)
 PLAN, MANIFEST = "plan.json", "manifest.json"
 _Count = Annotated[int, Field(ge=0)]
 # A name in the folder, never a path.
@@ -125,7 +123,7 @@ def read_manifest(folder: Path) -> ShardedVectors:
             f"{folder}: not finished: {done} of {len(shards)} parts and no {MANIFEST}; "
             "run the same `qwen3nb encode` again, which resumes"
         )
-    vectors = _read(folder / MANIFEST)
+    vectors = read_shards(folder / MANIFEST)
     for shard in vectors.shards:
         vectors.check(shard, folder)
     return vectors
@@ -133,10 +131,11 @@ def read_manifest(folder: Path) -> ShardedVectors:
 
 def read_shard_plan(folder: Path) -> ShardedVectors:
     """Return the plan of a folder, or raise ValueError."""
-    return _read(folder / PLAN)
+    return read_shards(folder / PLAN)
 
 
-def _read(file: Path) -> ShardedVectors:
+def read_shards(file: Path) -> ShardedVectors:
+    """Return what a plan or a manifest says, or raise ValueError."""
     try:
         fields = read_manifest_fields(file)
     except ValueError as error:
@@ -152,17 +151,6 @@ def _read(file: Path) -> ShardedVectors:
         raise ValueError(
             f"{file}: {where}: {first['msg']}; expected parts named such as part-000000.npy"
         ) from None
-
-
-def stored_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each part by the manifest; of an unfinished folder, none."""
-    if not (folder / MANIFEST).is_file():
-        return {}
-    try:
-        return {each.file: each.sha256 for each in _read(folder / MANIFEST).shards}
-    except ValueError as error:
-        log.warning("%s; it is written again", error)
-        return {}
 
 
 def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:

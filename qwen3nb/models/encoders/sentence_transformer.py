@@ -47,7 +47,16 @@ class SentenceTransformerEncoder(Encoder):
     """
 
     def __init__(self, source: Source, given: Settings) -> None:
-        _check_options(source, given)
+        if given.prefix or given.append_eos:
+            raise SpecError(
+                f"{source.label} runs as its sentence-transformers files define; prefix and "
+                "append_eos are for Qwen3 encoders and language models"
+            )
+        if given.pooling is not None:
+            raise SpecError(
+                f"{source.label} defines its own pooling (modules.json); "
+                f"leave pooling at 'auto', not {given.pooling!r}"
+            )
         dtype = torch_dtype(given.dtype)
         self._model = _load(source, device=pick_device(given.device), dtype=dtype)
         self.device, self.width = str(self._model.device), self._model.get_embedding_dimension()
@@ -153,20 +162,6 @@ class SentenceTransformerEncoder(Encoder):
         if self._static is None:
             return not self._model.tokenizer.tokenize(text)
         return not self._static.encode(text, add_special_tokens=False).ids
-
-
-def _check_options(source: Source, given: Settings) -> None:
-    """Refuse options that do not apply to sentence-transformers models."""
-    if given.prefix or given.append_eos:
-        raise SpecError(
-            f"{source.label} runs as its sentence-transformers files define; prefix and "
-            "append_eos are for Qwen3 encoders and language models"
-        )
-    if given.pooling is not None:
-        raise SpecError(
-            f"{source.label} defines its own pooling (modules.json); "
-            f"leave pooling at 'auto', not {given.pooling!r}"
-        )
 
 
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:

@@ -26,7 +26,7 @@ def starve(monkeypatch, target, *, limit, error):
     return sizes
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("name", ["qwen3 encoder", "unknown architecture"])  # packed, padded
 @pytest.mark.parametrize(
     "error",
     [
@@ -36,11 +36,11 @@ def starve(monkeypatch, target, *, limit, error):
     ],
 )
 def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
-    monkeypatch, caplog, packed, error
+    monkeypatch, caplog, name, error
 ):
     rows = [[token, token + 1, token + 2] for token in range(3, 43)]
-    expected = runner("qwen3 encoder").vectors(rows)
-    target = runner("qwen3 encoder", packed=packed, budget=120)
+    expected = runner(name).vectors(rows)
+    target = runner(name, budget=120)
     sizes = starve(monkeypatch, target, limit=40, error=error)
     done = []
 
