@@ -36,7 +36,7 @@ from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
-from qwen3nb.analysis.training.seed_variance import crossed_interval, query_error
+from qwen3nb.analysis.training.learning_curve import crossed_interval, query_error
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from qwen3nb.analysis.comparison.by_category import Breakdown
 from qwen3nb.analysis.comparison.candidates import (
     Decision,
     QueryChange,
@@ -28,6 +27,7 @@ from qwen3nb.analysis.comparison.candidates import (
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
+from qwen3nb.analysis.comparison.ranking import Breakdown
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import comparable
-from qwen3nb.analysis.comparison.by_category import Breakdown, breakdown
 from qwen3nb.analysis.comparison.candidates import enough_queries
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
@@ -19,6 +18,7 @@ from qwen3nb.analysis.comparison.differences import (
     TaskComparison,
     significant,
 )
+from qwen3nb.analysis.comparison.ranking import Breakdown, breakdown
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.metrics.intervals import Interval, interval_words, within

@@ -33,8 +33,7 @@ from qwen3nb.analysis.training.checkpoint_scores import (
     trajectories,
     trajectory_curve,
 )
-from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
-from qwen3nb.analysis.training.seed_variance import seed_curve
+from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import Array, interval_words

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from helpers.records import amend, make, noisy, own
 
-from qwen3nb.analysis.comparison.by_category import breakdown
 from qwen3nb.analysis.comparison.candidates import largest_changes, recommend, rule, trend
 from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.comparison.ranking import breakdown
 from qwen3nb.analysis.stats.paired_tests import t_test
 
 

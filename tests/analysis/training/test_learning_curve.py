@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from qwen3nb.analysis.training.learning_curve import best_checkpoint, correlation, curve, gain
-from qwen3nb.analysis.training.seed_variance import seed_curve, variance_split
+from qwen3nb.analysis.training.learning_curve import (
+    best_checkpoint,
+    correlation,
+    curve,
+    gain,
+    seed_curve,
+    variance_split,
+)
 
 RNG = np.random.default_rng(2)
 BASE = RNG.random(120)
