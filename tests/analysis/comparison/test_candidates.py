@@ -54,15 +54,6 @@ def test_a_large_difference_on_few_queries_is_not_significant():
     assert (change.query, change.difference) == ("q0", pytest.approx(0.9))
 
 
-def test_identical_models_never_differ():
-    comparison = compared([make("current"), make("twin")], draws=200)
-    (each,) = comparison.differences
-    assert (each.difference, each.corrected) == (0, 1)
-    assert each.interval == (-1, 1)  # two queries show nothing
-    assert verdicts(comparison)["twin"].verdict == "not shown"
-    assert largest_changes(comparison.matrix(each), most=5) == []
-
-
 def test_a_real_report_of_the_same_kind(fixtures):
     """An existing tool's example: its t-test has p = 0.3383 on MRR."""
     files = sorted((fixtures / "star_search" / "example_report").glob("*.json"))
