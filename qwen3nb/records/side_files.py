@@ -25,6 +25,7 @@ killed, the JSON on disk names the files it was written with.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -344,10 +345,11 @@ def _numbers(name: str, column: Mapping[str, float]) -> list[float]:
     """Return the values of a column, which are finite 64-bit floats."""
     values = []
     for query, value in column.items():
-        number = np.nan
-        with suppress(TypeError, ValueError, OverflowError):
+        try:
             number = float(value)
-        if number != value or not np.isfinite(number):
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if number != value or not math.isfinite(number):
             raise ResultError(
                 f"column {name!r}: query {query!r} has the value {shortened(value)}; "
                 "expected a finite 64-bit float"

@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 from scipy.stats import spearmanr
@@ -97,7 +96,7 @@ def test_pydocs_is_what_it_says_and_the_same_built_again_whatever_else_is_loaded
         assert len(each.text.split()) <= 100
     assert whole.identity != sample.identity
     code = (
-        "import builtins, mteb, torch; builtins.input = len\n"
+        "import builtins, sys; builtins.input = len; sys.unraisablehook = print\n"
         "from qwen3nb.datasets.pydocs.build import cache_file, load_pydocs\n"
         "cache_file().unlink(); print(load_pydocs().identity)"
     )
@@ -211,18 +210,9 @@ def test_texts_that_repeat_a_benchmark_are_recognised():
     assert not benchmark.repeated("")
 
 
-def test_public_definitions_are_read_without_an_import():
-    definitions = [(name, doc.split("\n")[0]) for doc, name in training_pairs._definitions(SOURCE)]
-    assert definitions == [
-        ("Table", "Hold rows of numbers."),
-        ("close", "Write all rows and close the file."),
-        ("short", "One line."),
-    ]
-    assert list(training_pairs._definitions("def broken(:")) == []
-
-
 def test_what_is_dropped_is_counted(monkeypatch):
     texts, docs = BenchmarkTexts(["close the file"]), [*training_pairs._definitions(SOURCE * 2)]
+    assert [name for _, name in docs[:3]] == ["Table", "close", "short"]
     monkeypatch.setattr(training_pairs, "benchmark_texts", lambda: texts)
     monkeypatch.setattr(training_pairs, "_docstrings", lambda library: docs)
     collected = training_pairs._collect({"one": "1"})
@@ -233,19 +223,3 @@ def test_what_is_dropped_is_counted(monkeypatch):
         "summary or body of another pair": 1,
         "too short or too long": 2,
     }
-
-
-def test_the_pairs_are_collected_again_for_other_versions(tmp_path, monkeypatch):
-    collected = []
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))
-    monkeypatch.setattr(training_pairs, "load_pydocs", lambda: SimpleNamespace(identity="x"))
-
-    def collect(versions):
-        collected.append(versions)
-        return training_pairs.TrainingPairs((), {}, versions)
-
-    monkeypatch.setattr(training_pairs, "_collect", collect)
-    for version in ("1", "1", "2"):
-        monkeypatch.setattr(training_pairs, "_versions", lambda version=version: {"torch": version})
-        assert training_pairs.load_training_pairs().versions == {"torch": version}
-    assert collected == [{"torch": "1"}, {"torch": "2"}]
