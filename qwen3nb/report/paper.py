@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -171,8 +171,8 @@ class PaperContents:
     def _interference(self) -> InterferenceReport:
         return interference_report(seed=self.choice.seed)
 
-    def figures(self) -> list[tuple[str, Figure]]:
-        """Return every figure, each with the name of its file.
+    def figures(self) -> list[Figure]:
+        """Return every figure; those of one model have its name in their own.
 
         Raises:
             ValueError: no records on the tier, or of a model or task; lists those there are.
@@ -190,8 +190,7 @@ class PaperContents:
             figures.append(task_differences_figure(comparison, task=task))
             figures.append(wins_figure(comparison, task=task))
         figures += [differences_figure(comparison), pairs_figure(comparison)]
-        named = [(figure.name, figure) for figure in figures if figure is not None]
-        return named + trained + list(self._per_model())
+        return [*filter(None, figures), *trained, *self._per_model()]
 
     def tables(self) -> list[Table]:
         """Return every table, each with name and caption.
@@ -232,7 +231,7 @@ class PaperContents:
             )
         return shown
 
-    def _of_trainings(self) -> Iterator[tuple[str, Figure]]:
+    def _of_trainings(self) -> Iterator[Figure]:
         trainings = read_trainings(self.results, tier=self.choice.tier, seed=self.choice.seed)
         reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
         figures = (
@@ -241,7 +240,7 @@ class PaperContents:
             configurations_figure(self._interference.scores),
             gain_figure(reranked) if reranked else None,
         )
-        yield from ((each.name, each) for each in figures if each is not None)
+        yield from filter(None, figures)
 
     def _of_benchmarks(self) -> Iterator[Table]:
         """Yield the tables of all tasks by benchmark and type, and the differences by type."""
@@ -263,7 +262,7 @@ class PaperContents:
                 caption = f"{kind}: paired differences from {comparison.baseline}."
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 
-    def _per_model(self) -> Iterator[tuple[str, Figure]]:
+    def _per_model(self) -> Iterator[Figure]:
         """Yield the figures of each model; of many that are not named, of the best alone."""
         models: dict[str, list[Result]] = {}
         for each in self._shown:
@@ -279,10 +278,10 @@ class PaperContents:
         for identity, name in names.items():
             if identity in kept:
                 own, _ = newest_records(models[identity])
-                for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
-                    if figure is not None:
-                        caption = figure.caption + not_shown(len(names) - len(kept))
-                        yield f"{figure.name}-{name}", replace(figure, caption=caption)
+                figures = per_query_figure(own, metric=METRIC), similarity_figure(own)
+                for figure in filter(None, figures):
+                    caption = figure.caption + not_shown(len(names) - len(kept))
+                    yield replace(figure, name=f"{figure.name}-{name}", caption=caption)
 
 
 def write_paper(
@@ -316,11 +315,11 @@ def write_paper(
     return [*written, *tables, *(write_public(folder / n, text) for n, text in parts.items())]
 
 
-def _named_figures(figures: Sequence[tuple[str, Figure]]) -> dict[str, Figure]:
+def _named_figures(figures: Iterable[Figure]) -> dict[str, Figure]:
     """Return the figures by free, safe names of their files."""
     named: dict[str, Figure] = {}
-    for name, figure in figures:
-        safe = _file_name(name)
+    for figure in figures:
+        safe = _file_name(figure.name)
         more = (f"{safe}-{count}" for count in itertools.count(2))
         named[next(each for each in itertools.chain([safe], more) if each not in named)] = figure
     return named

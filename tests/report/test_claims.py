@@ -155,7 +155,7 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results):
         assert str(each) in differences_figure(comparison).alt
     filled = sum(mark.get_markerfacecolor() != "none" for mark in marks)
     assert filled == sum(each.significant(ALPHA) for each in expected.values())
-    captions = {name: each.caption for name, each in paper.figures()}
+    captions = {each.name: each.caption for each in paper.figures()}
     assert captions["differences"] == differences_figure(comparison).caption
 
 

@@ -26,7 +26,7 @@ def test_a_paper_on_benchmarks_has_every_task_and_no_wide_table():
     assert max(len(table.columns) for name, table in tables.items() if name != "cost") <= 6
     assert {"overview", "missing", "differences-STS", "headline-full"} <= set(tables)
     assert all(table.name and table.caption for table in tables.values())
-    figures = [name for name, _ in PaperContents(results, choice).figures()]
+    figures = [figure.name for figure in PaperContents(results, choice).figures()]
     assert {"comparison-full", "bars-full", "ranks", "differences", "pairs"} <= set(figures)
 
 
@@ -39,7 +39,7 @@ def test_a_paper_shows_the_models_and_tasks_that_are_named():
     assert {row[0].text for row in board.rows} == set(models)
     assert len(board.columns) == 2
     assert [table.name for table in others] == ["cost", f"differences-{TASK}"]
-    figures = dict(PaperContents(results, choice).figures())
+    figures = {figure.name for figure in PaperContents(results, choice).figures()}
     assert {"comparison-tasks", f"bars-{TASK}", f"differences-{TASK}"} <= set(figures)
     assert not {"ranks", "losses", "interference"} & set(figures)
     others = {each.model.label for each in results} - set(models)
@@ -73,7 +73,7 @@ def test_trainings_need_no_records(home, fixtures):
     assert list(tables) == ["configurations", "configuration-differences", "interference"]
     assert r"\textbf{0.230}\textsubscript{0.050}" in tables["configurations"]
     assert r"\underline{0.172}\textsubscript{0.010}" in tables["configurations"]
-    figures = dict(PaperContents([]).figures())
+    figures = {figure.name for figure in PaperContents([]).figures()}
     assert {"configurations", "interference", "losses", "conflicts"} <= set(figures)
     with pytest.raises(ValueError, match="tier 'smoke'"):
         PaperContents([], Choice(tier="smoke")).tables()
