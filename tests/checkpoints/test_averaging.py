@@ -1,6 +1,7 @@
 """Means of checkpoints, what is refused, and the writer of their weights."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from qwen3nb.checkpoints.averaging import (
     averaged,
     select_checkpoints,
 )
-from qwen3nb.checkpoints.checkpoint import list_checkpoints
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
+from qwen3nb.checkpoints.drift import distance_to, weight_drift
 from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.names import embedding_name
 from qwen3nb.checkpoints.provenance import check_checksums
@@ -265,3 +267,78 @@ def test_copies_that_differ_are_refused_unless_they_may(tmp_path):
     assert embedding_name(open_checkpoint(output)) == "model.shared.weight"
     only = open_checkpoint(folder_with(tmp_path / "c", {ALIASES[1]: EMBEDDING}))
     assert embedding_name(only) == ALIASES[1]
+
+
+def test_only_numbered_checkpoints_count_and_by_number(tmp_path):
+    for name in ("1000", "200", "step-30", "best", "final", "averaged"):
+        (tmp_path / f"checkpoint-{name}").mkdir()
+    names = [path.name for path in list_checkpoints(tmp_path)]
+    assert names == ["checkpoint-step-30", "checkpoint-200", "checkpoint-1000"]
+    with pytest.raises(CheckpointError, match="checkpoint-N"):
+        list_checkpoints(tmp_path / "checkpoint-best")
+
+
+def test_the_metric_is_that_of_the_step(tmp_path):
+    log = [{"step": 10, "eval_loss": 1.0}, {"step": 20, "loss": 3.0}]
+
+    def metric(history):
+        state = {"global_step": 20, "log_history": history}
+        (tmp_path / "trainer_state.json").write_text(json.dumps(state))
+        return metric_of(tmp_path)
+
+    more = [{"step": 20, "eval_loss": 2.5}, {"step": 19, "grad_norm": float("nan")}]
+    assert metric([*log, *more]) == 2.5
+    for history, message in (
+        (log, "no eval_loss at step 20; it logs: eval_loss, loss"),
+        ([*log, {"step": 20, "eval_loss": float("nan")}], "eval_loss at step 20 is nan"),
+        (3, "not a trainer state"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            metric(history)
+
+
+@pytest.fixture(scope="module")
+def training(make_checkpoint, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("training")
+    for step in (10, 20, 30):
+        make_checkpoint(folder / f"checkpoint-{step}", seed=step, eval_loss=1 / step)
+    return folder
+
+
+@pytest.fixture
+def steps(training):
+    return [training / f"checkpoint-{step}" for step in (10, 20, 30)]
+
+
+def test_the_change_of_a_tensor_by_hand(steps):
+    changes = weight_drift(steps)
+    wanted = ("checkpoint-20", "checkpoint-30", 1, "mlp.up_proj")
+    (relative,) = (
+        each.relative
+        for each in changes
+        if (each.earlier, each.later, each.layer, each.module) == wanted
+    )
+    name = "model.encoder.layers.1.mlp.up_proj.weight"
+    before, after = (load_file(folder / "model.safetensors")[name] for folder in steps[1:])
+    assert math.isclose(relative, float((after - before).norm() / before.norm()), rel_tol=1e-5)
+    assert {each.module for each in changes if each.layer is None} == {"embedding", "last norm"}
+    assert len(changes) == 2 * (2 * 11 + 2)
+    with pytest.raises(CheckpointError, match="2 or more checkpoints; got 1"):
+        weight_drift(steps[:1])
+
+
+def test_the_mean_lies_between_its_sources(training, steps):
+    center = averaged(select_checkpoints(training, last=2))
+    assert center.name == "last-2"
+    assert averaged(select_checkpoints(training, last=2)) == center
+    assert averaged(select_checkpoints(training, last=1)) == training / "checkpoint-30"
+    distances = distance_to(center, steps)
+    assert set(distances) == {"checkpoint-10", "checkpoint-20", "checkpoint-30"}
+    assert distances["checkpoint-20"] == pytest.approx(distances["checkpoint-30"], rel=1e-4)
+    assert distances["checkpoint-10"] > distances["checkpoint-20"]
+    names = [n for n in load_file(center / "model.safetensors") if "decoder" not in n]
+    mean = load_file(center / "model.safetensors")
+    other = load_file(training / "checkpoint-20" / "model.safetensors")
+    moved = torch.sqrt(sum((other[n] - mean[n]).square().sum() for n in names))
+    size = torch.sqrt(sum(mean[n].square().sum() for n in names))
+    assert distances["checkpoint-20"] == pytest.approx(float(moved / size), rel=1e-5)

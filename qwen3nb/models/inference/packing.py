@@ -18,8 +18,11 @@ Shapes: T tokens of all texts, N texts, L tokens of one text, H hidden size, D h
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import chain, groupby
 from typing import Any
 
@@ -27,7 +30,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from qwen3nb.models.inference.flash_varlen import Kernel
 from qwen3nb.models.inference.product_attention import BucketLayout
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.modeling.pooling import pool, pool_segments
@@ -35,8 +37,14 @@ from qwen3nb.models.modeling.pooling import pool, pool_segments
 ATTENTION = "qwen3nb_packed"
 # Rotary frequencies that depend neither on the batch nor on its longest text.
 FIXED_ROPES = ("default", "linear", "yarn", "llama3")
+# Called with queries (T, heads, D), keys and values (T, key heads, D), the start of each text and
+# the end of the last (N + 1, int32), the tokens of the longest text, and by name `scale` (None for
+# 1 / sqrt(D)) and `causal`; returns attention (T, heads, D) within each text.
+Kernel = Callable[..., Tensor]
 
-
+_MAX_HEAD = 256  # the largest head size of FlashAttention
+_OPTIONS = {"scale", "window_size", "enable_gqa", "num_splits"}
+_logger = logging.getLogger(__name__)
 # How an architecture treats token order: positions of an encoder may begin after the id of the
 # padding token.
 _FAMILIES = {
@@ -216,3 +224,50 @@ def rope_type(config: Any) -> str:
 def other_layers(config: Any) -> set[str]:
     """Return the kinds of layers without full attention, such as sliding windows."""
     return set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+
+
+def varlen_kernel(model: Any) -> Kernel | None:
+    """Return FlashAttention over texts of different lengths in one call, for a GPU in 16 bits.
+
+    None if device, dtype or head size do not allow it; without PyTorch's kernel, a GPU runs padded
+    batches, and says so.
+    """
+    if model.device.type != "cuda" or model.dtype == torch.float32:
+        return None
+    config = model.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if head > _MAX_HEAD:
+        return None
+    try:
+        attention = import_module("torch.nn.attention.varlen").varlen_attn
+        usable = set(inspect.signature(attention).parameters) >= _OPTIONS
+    except (ImportError, AttributeError):
+        usable = False
+    if not usable:
+        _logger.warning(
+            "PyTorch %s has no attention over ragged texts that fits: texts are padded, which is "
+            "slower",
+            torch.__version__,
+        )
+        return None
+
+    def attend(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        limits: Tensor,
+        longest: int,
+        *,
+        scale: float | None,
+        causal: bool,
+    ) -> Tensor:
+        out: Tensor = attention(
+            *(query, key, value, limits, limits, longest, longest),
+            scale=scale,
+            window_size=(-1, 0) if causal else (-1, -1),
+            enable_gqa=query.shape[1] != key.shape[1],
+            num_splits=1,  # keys in one piece: else how many depends on the batch
+        )
+        return out
+
+    return attend

@@ -34,9 +34,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.fused_layers import fuse_layers
-from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare
+from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare, varlen_kernel
 from qwen3nb.models.inference.product_attention import runs_as_products
 from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
 from qwen3nb.models.modeling.pooling import pool
