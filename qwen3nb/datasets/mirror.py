@@ -337,8 +337,8 @@ def _in_hub_cache(need: Need) -> bool:
         "dataset": (datasets.config.HF_DATASETS_CACHE, f"{name.replace('/', '___')}/*/*"),
         "model": (constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}/snapshots"),
     }[need.kind]
-    found = Path(root).expanduser().glob(f"{folder}/{need.revision or '*'}")
-    return any(each.is_dir() for each in found)
+    snapshots = Path(root).expanduser().glob(f"{folder}/{need.revision or '*'}")
+    return any(each.is_dir() for each in snapshots)
 
 
 def fetch_all(
