@@ -148,6 +148,14 @@ def test_tasks_that_share_queries_are_not_independent():
     assert opposed.overall.interval is None  # what one task loses, the other gains
 
 
+def test_the_same_share_lost_on_every_query_is_no_error_of_the_ratio():
+    """The delta method: a query moves the TIR by (x g / s - y) / s, here by nothing."""
+    queries = np.array([0.75, 0.25] * 4)
+    scores = [score for seed in (1, 2) for score in pair(seed, queries, 0.8 * queries)]
+    (task,) = interference(scores).groups[0].tasks
+    assert (task.tir, task.interval) == (pytest.approx(0.2), None)
+
+
 def test_one_seed_is_no_evidence():
     base = RNG.random(50)
     scores = pair(1, base, base * RNG.uniform(0.45, 0.55, 50))
