@@ -140,15 +140,18 @@ def draw_estimate(
     color: str,
     marker: str = "o",
     filled: bool = True,
-    linewidth: float = 1.8,
-    size: float = 4.5,
-    alpha: float = 1.0,
+    **look: float,
 ) -> None:
-    """Draw a marker with its interval as a line, at the height of a row."""
+    """Draw a marker with its interval as a line, at the height of a row.
+
+    The ``look`` is the ``linewidth`` (1.8) and ``alpha`` (1) of the line, and the ``size`` of the
+    marker (4.5).
+    """
     if interval is not None:
-        (line,) = axis.plot(interval, [row, row], color=color, lw=linewidth, alpha=alpha)
+        width, alpha = look.get("linewidth", 1.8), look.get("alpha", 1.0)
+        (line,) = axis.plot(interval, [row, row], color=color, lw=width, alpha=alpha)
         line.set_solid_capstyle("butt")
-    face = color if filled else "none"
+    face, size = color if filled else "none", look.get("size", 4.5)
     axis.plot([value], [row], marker, color=color, markersize=size, markerfacecolor=face)
 
 
