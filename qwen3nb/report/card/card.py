@@ -164,7 +164,7 @@ def extract(
     from qwen3nb.extraction.extract import extract_encoder  # loads torch
 
     file = None if facts is None else Path(facts)
-    stated_facts(Path(checkpoint), file, license=license)  # refused before anything is written
+    stated_facts(None, file, license=license)  # refused before anything is written
     name = loaded_name(Path(output), hub_id)
 
     def described(folder: Path) -> str:
