@@ -126,11 +126,19 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     pairs = [text for first, second, _ in author_sts() for text in (first, second)]
     short = list(dict.fromkeys([*pairs[: count // 2], *_spread(summaries, count)]))
     mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
-    whole = "\n\n".join(documents)
-    parts = [whole[start : start + _LONG] for start in range(0, len(whole) - _LONG, _LONG)]
-    long = _spread(list(dict.fromkeys(parts)), -(-count // 4))
+    long = _spread(list(_joined(documents)), -(-count // 4))
     sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
     return {name: each for name, each in sets.items() if each}
+
+
+def _joined(documents: Sequence[str]) -> Iterator[str]:
+    """Join neighbours to texts of `_LONG` characters."""
+    text = ""
+    for document in documents:
+        text = f"{text}\n\n{document}" if text else document
+        if len(text) >= _LONG:
+            yield text[:_LONG]
+            text = ""
 
 
 def _spread(texts: Sequence[str], count: int) -> list[str]:
