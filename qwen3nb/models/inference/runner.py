@@ -64,6 +64,7 @@ class Runner:
         normalize: bool,
         batch_size: int | None = None,
         budget: int | None = None,
+        packed: bool = True,
         linear: str = "auto",
     ) -> None:
         """Take over a transformers ``model`` on its device, not to be used elsewhere afterwards.
@@ -74,6 +75,7 @@ class Runner:
             normalize: whether vectors have length 1.
             batch_size: maximum number of texts per forward pass, if texts are padded.
             budget: tokens per forward pass; None for what suits the device and fits.
+            packed: whether to pack if the model can be packed.
             linear: ``auto`` (what is faster on this processor), ``onednn`` or ``torch``.
         """
         one_of("linear", linear, _LINEARS)
@@ -83,7 +85,7 @@ class Runner:
         device = model.device.type
         self._budget = TokenBudget(budget or tokens_per_pass(model))
         kernel = varlen_kernel(model)
-        usable = device == "cpu" or kernel is not None
+        usable = packed and (device == "cpu" or kernel is not None)
         self._packing = packing_of(model, kernel=kernel) if usable else None
         self.way = "padded" if self._packing is None else "varlen" if kernel else "packed"
         # An unknown model may access the insides of its linear layers, so only known ones change.
