@@ -319,9 +319,6 @@ def paths_given(
         texts: names of arguments that are no paths.
         complete: completes the arguments in a shell.
         spellings: the option by the argument's name.
-
-    >>> paths_given(folder="--model", output="--out")  # doctest: +ELLIPSIS
-    <function ...>
     """
 
     def decorate(command: _Command) -> _Command:

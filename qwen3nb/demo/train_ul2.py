@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -147,22 +148,19 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
             [(train, settings.steps * settings.batch), (held_out, 4 * settings.batch)]
         )
     ]
-    _train(model, folder, tokenizer, examples, settings, name="UL2", checkpoints=True)
-    write_json(
-        folder / "training.json",
-        {
-            "objective": "UL2 denoising",
-            "denoisers": [vars(denoiser) for denoiser in DENOISERS],
-            "data": "PyDocs without the functions of the smoke tier's sample",
-            "texts": len(train),
-            "tokens_seen": sum(len(e.source) + len(e.target) for e in examples[0]),
-            "settings": vars(settings),
-            "hardware": "CPU",
-            "language": ["en"],
-            "toy": True,
-        },
-        indent=2,
-    )
+    _train(model, folder, examples, settings, pad=token_id(tokenizer, END), name="UL2")
+    about = {
+        "objective": "UL2 denoising",
+        "denoisers": [vars(denoiser) for denoiser in DENOISERS],
+        "data": "PyDocs without the functions of the smoke tier's sample",
+        "texts": len(train),
+        "tokens_seen": sum(len(e.source) + len(e.target) for e in examples[0]),
+        "settings": vars(settings),
+        "hardware": "CPU",
+        "language": ["en"],
+        "toy": True,
+    }
+    write_json(folder / "training.json", about, indent=2)
     return folder
 
 
@@ -178,7 +176,7 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     picks = generator.integers(0, len(ids[0]), size=settings.steps * settings.batch)
     rows = [Example([*ids[0][pick], end], [*ids[0][pick], end]) for pick in picks]
     check = [Example([*row, end], [*row, end]) for row in ids[1][: 4 * settings.batch]]
-    _train(model, folder, tokenizer, [rows, check], settings, name="causal LM", checkpoints=False)
+    _train(model, folder, [rows, check], settings, pad=end, name="causal LM", checkpoints=False)
     with quietly():
         model.save_pretrained(folder)
     return folder
@@ -209,26 +207,23 @@ def _denoised(
 def _train(
     model: Any,
     folder: Path,
-    tokenizer: Tokenizer,
     examples: Sequence[list[Example]],
     settings: Ul2Settings,
     *,
-    name: str,
-    checkpoints: bool,
+    pad: int,
+    **options: Any,
 ) -> None:
     """Train on the first examples; the others are for the evaluation loss."""
-    end = token_id(tokenizer, END)
     trainer = make_trainer(
         Trainer,
         folder,
         settings,
-        name=name,
         seed=settings.seed,
-        checkpoints=checkpoints,
         model=model,
         train_dataset=examples[0],
         eval_dataset=examples[1],
-        data_collator=lambda batch: _collate(batch, pad=end),
+        data_collator=partial(_collate, pad=pad),
+        **options,
     )
     with quietly(), faster_linear_layers():
         trainer.train()

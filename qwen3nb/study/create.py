@@ -14,12 +14,6 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import may_replace, new_folder
 
-_FILES = {  # in files/: in a study
-    "README.md": "README.md",
-    "Makefile": "Makefile",
-    "gitignore": ".gitignore",
-    "sweep.toml": "sweep.toml",
-}
 _EXAMPLES = {  # in notebooks/guide/tools/: at the top of a study
     "queries.toml": "queries.toml",
     "tools.jsonl": "documents.jsonl",
@@ -63,9 +57,10 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
         title = title or folder.name.replace("-", " ").replace("_", " ").capitalize()
         settings = _with_settings(config, title=title, author=author)
         (work / "_config.yml").write_text(settings, encoding="utf-8")
-        for source, target in _FILES.items():
-            text = (Path(__file__).with_name("files") / source).read_text(encoding="utf-8")
-            (work / target).write_text(text.replace("{study}", title), encoding="utf-8")
+        for source in Path(__file__).with_name("files").iterdir():
+            target = ".gitignore" if source.name == "gitignore" else source.name
+            text = source.read_text(encoding="utf-8").replace("{study}", title)
+            (work / target).write_text(text, encoding="utf-8")
         for source, target in _EXAMPLES.items():
             shutil.copyfile(template / "notebooks" / "guide" / "tools" / source, work / target)
     return folder
