@@ -58,11 +58,11 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
         settings = _with_settings(config, title=title, author=author)
         (work / "_config.yml").write_text(settings, encoding="utf-8")
         for source in Path(__file__).with_name("files").iterdir():
-            target = ".gitignore" if source.name == "gitignore" else source.name
+            name = ".gitignore" if source.name == "gitignore" else source.name
             text = source.read_text(encoding="utf-8").replace("{study}", title)
-            (work / target).write_text(text, encoding="utf-8")
-        for source, target in _EXAMPLES.items():
-            shutil.copyfile(template / "notebooks" / "guide" / "tools" / source, work / target)
+            (work / name).write_text(text, encoding="utf-8")
+        for example, name in _EXAMPLES.items():
+            shutil.copyfile(template / "notebooks" / "guide" / "tools" / example, work / name)
     return folder
 
 
