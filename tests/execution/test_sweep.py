@@ -164,6 +164,10 @@ def test_a_file_says_it_all(small, tmp_path):
         ("checkpoint = ['bm25']", "unknown key 'checkpoint'; known keys: checkpoints, tiers, "),
         ("checkpoints = 'bm25'", "checkpoints: expected a list; got 'bm25'"),
         ("at_once = -1", "expected greater than or equal to 0"),
+        ("at_once = true", "at_once: expected a valid integer; got True"),
+        ("book = 1", "book: expected a valid boolean"),
+        ("ray = true", "ray: expected a valid string"),
+        ("typed = {}", "unknown key 'typed'"),
         ("gpus_each = 0", "gpus_each: expected greater than 0"),
         ("parameters = 1", "parameters: expected an object"),
         ("runs = [1]", "runs[0]: "),
@@ -432,3 +436,13 @@ def test_a_run_waits_for_another_sweep_and_takes_its_page(small, monkeypatch):
         outcomes = [each.result()[0].status for each in (first, second)]
     assert outcomes == ["done", "reused"]
     assert ran == ["plain"]
+
+
+def test_nothing_starts_after_a_stop(tmp_path):
+    executor = executors.LocalExecutor(1)
+    executor.stop()
+    assert executor.stopped
+    marker = tmp_path / "ran"
+    command = [sys.executable, "-c", f"open({str(marker)!r}, 'w')"]
+    assert executor.execute(command, log=tmp_path / "log", environment=os.environ) < 0
+    assert not marker.exists()
