@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -270,19 +270,18 @@ def hub_access(
     if all(is_filled(each.id) for each in needed):
         yield
         return
-    if (reachable or hub_reachable)():
-        with hub_session():
-            yield
-        return
-    settings: Any = (constants, datasets.config)
-    earlier = [each.HF_HUB_OFFLINE for each in settings]
-    for each in settings:
-        each.HF_HUB_OFFLINE = True
-    try:
+    online = (reachable or hub_reachable)()
+    # A download is counted at another server, to which there may be no route.
+    changed: list[tuple[Any, str, bool]] = [(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)]
+    if not online:
+        changed += [(each, "HF_HUB_OFFLINE", True) for each in (constants, datasets.config)]
+    with ExitStack() as stack:
+        for settings, name, value in changed:
+            stack.callback(setattr, settings, name, getattr(settings, name))
+            setattr(settings, name, value)
+        if online:
+            stack.enter_context(hub_session())
         yield
-    finally:
-        for each, own in zip(settings, earlier, strict=True):
-            each.HF_HUB_OFFLINE = own
 
 
 def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
