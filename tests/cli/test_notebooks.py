@@ -142,7 +142,6 @@ def test_parameters_come_from_a_file_and_options_override_them(cli, checkout, ru
         ("eval --config {home}/a.yaml", "a.yaml"),
         ("eval --config {home}/b.toml", "b.toml"),
         ("eval --config {home}/c.yaml", "c.yaml"),
-        ("sweep --notebook smal", "no notebook 'smal'"),
         ("sweep --model bm25 --notebook small --max-length 7", "max_length is 7, which bm25 has"),
         ("sweep --model bm25 --notebook small --prefix x", "unknown parameter 'prefix': none of"),
     ],
