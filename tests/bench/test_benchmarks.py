@@ -154,6 +154,7 @@ def test_extractions_give_the_values_of_a_naive_script(monkeypatch, tmp_path):
         extraction.bench_extraction(size="small")
 
 
+@pytest.mark.integration
 def test_false_positives_and_coverage_of_300_queries():
     shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
     assert {share.verdict for share in shares if share.process in USUAL} == {"holds"}
@@ -176,6 +177,7 @@ def test_coverage_of_scores_with_twenty_queries():
     assert min(v for (_, method), v in held.items() if method == SHOWN) >= 0.93
 
 
+@pytest.mark.integration
 def test_a_run_writes_what_the_page_reads_and_a_seed_gives_the_same(tmp_path, monkeypatch):
     def few(*, seed, simulations):
         shares = calibrate(sizes=(20,), simulations=100, n_resamples=50, seed=seed)

@@ -47,6 +47,7 @@ def test_texts_are_distinct_and_as_many_as_asked_for():
     assert max(map(len, sets["short sentences"])) < max(map(len, sets["mixed lengths"]))
 
 
+@pytest.mark.integration
 def test_each_precision_beside_float32(tmp_path, monkeypatch):
     write_random_encoder(tmp_path, list(TEXTS), shape=SMALL)
     pydocs = load_pydocs().sample(documents=60, queries=8)

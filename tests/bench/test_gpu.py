@@ -13,6 +13,7 @@ SPEED = {"model": "MiniLM", "what": "encode", "tokens": 51.0, "texts": 2000, "ou
 SPEED |= {"peer": 3000.0, "method": "sdpa, batch 256", "share": 0.4}
 
 
+@pytest.mark.integration
 def test_a_rehearsal_measures_equality_then_speed(tmp_path, cli):
     out = tmp_path / "gpu.json"
     command = ["bench", "gpu", "--device", "cpu", "--shape", "tiny", "--lengths", "12"]
@@ -36,6 +37,7 @@ def test_a_table_has_a_row_per_measurement_and_says_what_was_left_out():
     assert lines[-1] == "left out: Qwen3-4B: out of memory"
 
 
+@pytest.mark.integration
 def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
     def measured(subject, name, lengths):
         yield EQUAL

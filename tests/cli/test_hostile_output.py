@@ -118,6 +118,7 @@ CASES = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("case", CASES)
 def test_foreign_text_is_shown_as_text(cli, checkout, tmp_path, encoder_folder, monkeypatch, case):
     write, arguments = CASES[case]

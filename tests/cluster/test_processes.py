@@ -50,6 +50,7 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("victim", ["raylet", "worker", "waiter"])
 def test_a_run_dies_with_what_is_above_it(tmp_path, victim):
     pid, scratch = tmp_path / "pid", tmp_path / "scratch"
@@ -108,6 +109,7 @@ sys.exit(-guard.wait() % 256)
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("end", "left"),
     [

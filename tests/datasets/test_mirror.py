@@ -408,6 +408,7 @@ def refused(action, word):
     assert TOKEN not in text
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", NAMES)
 def test_a_copy_is_whole_or_not_there(name, on_hub, root, copies):
     fault, word = FAULTS[name]
@@ -509,6 +510,7 @@ def loaded():
         task.unload_data()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", LOADED)
 def test_data_are_refused_in_one_line_and_whole_the_next_time(name, on_hub):
     fault, word = FAULTS[name]

@@ -513,6 +513,7 @@ def clean(tmp_path_factory):
     return read
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("case", "rule", "readers", "shown"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_row_of_the_table_holds(case, rule, readers, shown, tmp_path, clean):
     for reader in readers.split(", "):

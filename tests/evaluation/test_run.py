@@ -307,6 +307,7 @@ def test_own_data_with_a_threshold(tmp_path):
         assert (old.finished, old.cost, old.run) == (new.finished, new.cost, new.run)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", RECORDED)
 def test_every_kind_of_item_is_made_again_for_other_data_or_measures(
     tmp_path, monkeypatch, caplog, kind

@@ -197,6 +197,7 @@ WARNED = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("change", "options", "expected"), WARNED)
 def test_settings_that_do_not_fit_are_warned_of(broken, tmp_path, change, options, expected):
     source = broken(change)

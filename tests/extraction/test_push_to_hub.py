@@ -159,6 +159,7 @@ def upload(export, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "at"),
     [

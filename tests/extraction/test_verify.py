@@ -17,6 +17,7 @@ from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_stock_libraries_compute_what_we_compute(checkpoint, tmp_path, pooling):
     from sentence_transformers import SentenceTransformer
@@ -105,6 +106,7 @@ def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, m
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("normalize", "error"), [(True, 1.1e-5), (True, 0.5e-5), (True, float("nan")), (False, 1.0)]
 )

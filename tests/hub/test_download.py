@@ -37,6 +37,7 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_model_is_refused_in_one_line_and_whole_the_next_time(name, on_hub, files, tmp_path):
     fault, word = FAULTS[name]
@@ -58,6 +59,7 @@ def test_a_model_is_refused_in_one_line_and_whole_the_next_time(name, on_hub, fi
         on_hub(lambda: files == contents(model("a" * 40)) or pytest.fail("other files"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", PASSING)
 def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
     seen = []

@@ -139,6 +139,7 @@ POPULATIONS = {  # of scores from 0 to 1: a share of rare values, the rare and t
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("n", [20, 50, 200])
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_intervals_of_scores_cover_where_few_queries_differ(name, n):

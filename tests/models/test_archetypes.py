@@ -171,6 +171,7 @@ def theirs(folder, *, normalize):
     return model.encode(list(TEXTS), normalize_embeddings=normalize)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", DENSE)
 def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
     folder = write(name)
@@ -182,6 +183,7 @@ def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
     assert encoder.stats.special == (0 if whole_words else 2)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_a_pretrained_model_needs_a_choice_of_pooling(write, name):
     folder = write(name)
@@ -223,6 +225,7 @@ def test_a_cross_encoder_of_yes_and_no_is_a_reranker(write, name):
     assert CrossEncoder(str(folder), device="cpu") is not None
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", REFUSED)
 def test_anything_else_is_refused_by_its_name(write, name):
     folder = write(name)

@@ -126,6 +126,7 @@ def sentence_transformer(folder):
     return SentenceTransformer(str(folder), device="cpu")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("prompts", "default"),
     [
@@ -299,6 +300,7 @@ def write_kind(kind, folder, exported, tokenizer_folder, *, other=False):
     return folder
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("when", ["before it is loaded", "after it was loaded"])
 @pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "static", "reranker"])
 def test_weights_replaced_while_they_load_give_no_vectors(

@@ -121,6 +121,7 @@ def states(cli, phrase):
     return phrase in text.partition("Beyond it")[2]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("agree", ["record", "all"])
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_changed_field_is_seen_or_named_as_beyond(folder, cli, field, agree):
@@ -177,6 +178,7 @@ SCORES = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("agree", ["record", "all"])
 @pytest.mark.parametrize("way", [permuted, raised])
 @pytest.mark.parametrize(("model", "task", "metric"), SCORES)
@@ -345,6 +347,7 @@ BEYOND = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
     DEEDS[deed](folder)

@@ -128,6 +128,7 @@ def compared(results, text):
 RECORDS = {"none": [], "one": [make("m")], "foreign": foreign()}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", RECORDS)
 def test_every_table_can_be_written_in_every_format(name, capsys):
     results, text = RECORDS[name], FOREIGN[0] if name == "foreign" else "x"
@@ -193,6 +194,7 @@ def figures(results, text):
     ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", [*RECORDS][:2])
 def test_every_figure_is_drawn(name):
     check_figures(figures(RECORDS[name], "x"))

@@ -335,6 +335,7 @@ def test_a_foreign_manifest_is_refused_by_name(tmp_path, fields):
         read_manifest(tmp_path)
 
 
+@pytest.mark.integration
 def test_a_flipped_byte_is_refused_and_encoded_again(source, folder):
     expected, whole = vectors_of(folder), tree(folder)
     refused = 0

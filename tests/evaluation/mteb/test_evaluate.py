@@ -20,6 +20,7 @@ def random_results(tmp_path_factory):
     return folder, evaluate(model, tier="smoke", output=folder, show_progress=False)
 
 
+@pytest.mark.integration
 def test_every_task_of_the_tier_has_a_record_that_holds(random_results):
     folder, done = random_results
     assert [result.task.name for result in done.results] == list(TIERS["smoke"].tasks)

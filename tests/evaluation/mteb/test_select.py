@@ -63,6 +63,7 @@ def test_tasks_by_name_type_language_and_benchmark():
     assert part.metadata.type == "Summarization"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

@@ -31,6 +31,7 @@ END = "<|endoftext|>"
 WITH_SPECIAL = [f"first {END} then", END, f"{END}{END}", "<|im_start|>user", "a <extra_id_7> b"]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "options",
     [

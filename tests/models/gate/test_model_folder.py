@@ -37,6 +37,7 @@ def models(tmp_path_factory, tokenizer_folder, checkpoint, encoder_folder):
     return {kind: (folder, vectors(kind, folder)) for kind, folder in folders.items()}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("kind", "name"), ROWS)
 def test_a_malformed_folder_is_refused_or_changes_nothing(models, tmp_path, kind, name):
     whole, expected = models[kind]

@@ -53,6 +53,7 @@ def runners():
     return {name: runner(name) for name in ("qwen3 encoder", "qwen3 causal", "bert")}
 
 
+@pytest.mark.integration
 @given(
     name=st.sampled_from(["qwen3 encoder", "qwen3 causal", "bert"]),
     rows=st.lists(

@@ -198,6 +198,7 @@ def wide(request):
     torch.set_num_threads(before)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("threads", "size"), [(1, 25), (2, 60), (3, 7), (3, 60), (4, 1)])
 def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(wide, threads, size):
     torch.set_num_threads(2)

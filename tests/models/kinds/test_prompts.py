@@ -74,6 +74,7 @@ def card(text):
     return lambda folder: (folder / "README.md").write_text(text)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "change", "warned"),
     [

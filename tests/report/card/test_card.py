@@ -197,6 +197,7 @@ def exports(checkpoint, tmp_path_factory):
     return export
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("normalize", [True, False])
 def test_the_snippets_run_and_agree(exports, tmp_path, monkeypatch, pooling, normalize):
@@ -242,6 +243,7 @@ PROMPTS = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("prompts", PROMPTS)
 def test_the_card_says_how_other_programs_get_the_prompts(checkpoint, tmp_path, prompts):
     """The lines are run with what the programs do with them, in sentence-transformers."""
@@ -271,6 +273,7 @@ def test_the_card_says_how_other_programs_get_the_prompts(checkpoint, tmp_path, 
     assert "<b>" not in page
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("prompts", [{}, {"symmetric": "any: "}, {"query": ""}])
 def test_a_card_without_prompts_of_queries_and_documents_has_no_table_of_them(
     checkpoint, tmp_path, prompts

@@ -139,6 +139,7 @@ def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(mon
     assert 5 < len(part["queries"]) < 15
 
 
+@pytest.mark.integration
 def test_without_two_models_or_the_texts_the_page_says_why():
     refused = explore([make("a")], task=TASK)
     assert isinstance(refused, NoExplorer)

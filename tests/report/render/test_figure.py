@@ -149,6 +149,7 @@ def test_what_a_reader_sets_stays_on_the_page_and_is_saved_in_the_ink_of_paper(t
     assert axis.get_yticklabels()[0].get_color() == GREY
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("columns", "width"), [(0, 5.0), (1, WIDTHS[1]), (2, WIDTHS[2])])
 def test_a_readers_size_stays_unless_columns_are_asked_for(tmp_path, columns, width):
     figure = forest_figure(ROWS, xlabel="x")
