@@ -49,6 +49,7 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
         (None, False),
     ),
 }
+_SETS = {"target_modules", "exclude_modules"}
 
 
 class _Adapter(CausalKind):
@@ -158,8 +159,13 @@ def _adapted(
 def adapter_fingerprint(folder: Path | ModelFolder) -> dict[str, Any]:
     """Return what the effect of an adapter depends on: its configuration and weights."""
     folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
-    # The path of the base during training is no part of its content.
-    config = {k: v for k, v in adapter_config(folder).items() if k != "base_model_name_or_path"}
+    # The path of the base during training is no part of its content, nor is the order in which
+    # PEFT wrote its sets of modules, which differs from process to process.
+    config = {
+        name: sorted(value, key=str) if name in _SETS and isinstance(value, list) else value
+        for name, value in adapter_config(folder).items()
+        if name != "base_model_name_or_path"
+    }
     return {"weights": folder.weights_in(WEIGHTS).digest, "config": sha256_json(config)}
 
 

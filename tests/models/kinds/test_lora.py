@@ -11,6 +11,7 @@ from helpers.malformed_files import cut, linked, replaced
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from safetensors.torch import load_file, save_file
 
+from qwen3nb.models.kinds.lora import adapter_fingerprint
 from qwen3nb.models.kinds.resolve import adapter_source, find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
@@ -77,6 +78,15 @@ def test_an_adapter_changes_scores_and_identity_and_finds_its_base(folder, adapt
     shutil.copytree(folder, tmp_path / "tiny-base")
     near = copy(adapter, tmp_path / "runs" / "final", base_model_name_or_path="tiny-base")
     assert find_source(str(near)).base.folder.path == tmp_path / "tiny-base"
+
+
+def test_the_order_in_which_peft_wrote_a_set_is_no_part_of_the_identity(adapter, tmp_path):
+    modules = [["q_proj", "down_proj"], ["down_proj", "q_proj"], ["q_proj"]]
+    first, other_order, fewer = (
+        adapter_fingerprint(copy(adapter, tmp_path / str(number), target_modules=each))
+        for number, each in enumerate(modules)
+    )
+    assert first == other_order != fewer
 
 
 def test_an_adapter_by_its_hub_id_embeds_as_one_in_a_folder(adapter, tmp_path, monkeypatch):
