@@ -103,7 +103,8 @@ class _Seq2Seq(_Transformer):
         folder = source.model_folder
         folder.check_whole()
         check_settings(folder)
-        check_encoder(folder, encoder_tensors(folder))
+        # Of copies of the embedding, any: they are read and compared when the model is loaded.
+        check_encoder(folder, encoder_tensors(folder, allow=("untied",)))
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         return {"pooling": "mean", "normalize": True}
