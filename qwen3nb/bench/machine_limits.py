@@ -1,4 +1,4 @@
-"""What a machine could do at best, and where the time of a forward pass goes.
+"""The limits of a machine, and where the time of a forward pass goes.
 
 The limit of encoding, reranking and exact search is the matrix peak: the rate at which the same
 matrix products run alone, in the same shapes and precision, with the same threads. It is

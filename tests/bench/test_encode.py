@@ -4,9 +4,9 @@ import pytest
 import torch
 from helpers import TEXTS
 
+from benchmarks.evaluation import bench_evaluation
 from qwen3nb.bench import encode
 from qwen3nb.bench.encode import bench_encode, bench_precision, bench_texts, cpu_features
-from qwen3nb.bench.evaluation import bench_evaluation
 from qwen3nb.bench.machine_limits import MatrixWork
 from qwen3nb.bench.random_models import SHAPE, qwen3_shape, write_random_encoder
 from qwen3nb.bench.rerank import RerankBench, bench_rerank

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from qwen3nb.bench import evaluation
-from qwen3nb.bench.evaluation import EvaluationTiming
+from benchmarks import evaluation
+from benchmarks.evaluation import EvaluationTiming, bench_evaluation
+from qwen3nb.utils.format import json_text
 
 TASK = "AuthorSTS"
 
@@ -40,7 +41,7 @@ def test_a_part_is_timed_without_the_parts_within_it():
     assert wall["searching"] < wall["writing records"]
 
 
-def test_the_command_compares_each_run_with_the_peers(cli, monkeypatch, encoder_folder):
+def test_each_run_is_compared_with_the_peers(monkeypatch, encoder_folder):
     def answer(arguments, environment):
         assert environment["QWEN3NB_CACHE"].startswith(tempfile.gettempdir())
         assert ("QWEN3NB_HOME" in environment) == (arguments[3] != "new")
@@ -54,15 +55,11 @@ def test_the_command_compares_each_run_with_the_peers(cli, monkeypatch, encoder_
     usage = lambda _: SimpleNamespace(ru_utime=next(clock), ru_stime=0.0)  # noqa: E731
     monkeypatch.setattr(evaluation.resource, "getrusage", usage)
     monkeypatch.setattr(evaluation, "finished", answer)
-    done = cli("bench", "eval", "--model", encoder_folder, "--task", TASK)
-    assert done.exit_code == 0, done.output
-    assert "q.evaluate: first run, nothing is kept" in done.output
-    assert "qwen3nb eval: its first page" in done.output
-    assert "equal, largest difference 4e-05" in done.output
-    assert "end of Python" in done.output
-    assert "limit: encoding" in done.output
-    done = cli("bench", "eval", "--model", encoder_folder, "--task", TASK, "--json", "--no-page")
-    timings = json.loads(done.stdout)["results"]["timings"]
+    shown = bench_evaluation(model=str(encoder_folder), tasks=(TASK,)).table()
+    assert "equal, largest difference 4e-05" in shown
+    assert "end of Python" in shown
+    done = bench_evaluation(model=str(encoder_folder), tasks=(TASK,), page=False)
+    timings = json.loads(json_text(done))["timings"]
     ways = [each["way"] for each in timings]
     assert (ways.count(evaluation.PEER), ways.count(evaluation.PAGE)) == (3, 0)
 

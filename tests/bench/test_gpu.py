@@ -1,12 +1,13 @@
-"""`bench gpu`, rehearsed on the CPU: nothing here says how fast anything is."""
+"""The benchmark of GPUs, rehearsed on the CPU: nothing here says how fast anything is."""
 
 import json
 
 import pytest
 import torch
 
-from qwen3nb.bench import gpu
-from qwen3nb.bench.gpu import GpuBench, bench_gpu
+from benchmarks import gpu
+from benchmarks.gpu import GpuBench, bench_gpu, shown
+from qwen3nb.utils.format import json_text
 
 EQUAL = gpu._equality("MiniLM", "vectors", "varlen", 64, 0.9999, 0.99999, equal=True)
 SPEED = {"model": "MiniLM", "what": "encode", "tokens": 51.0, "texts": 2000, "ours": 9000.0}
@@ -14,13 +15,9 @@ SPEED |= {"peer": 3000.0, "method": "sdpa, batch 256", "share": 0.4}
 
 
 @pytest.mark.integration
-def test_a_rehearsal_measures_equality_then_speed(tmp_path, cli):
-    out = tmp_path / "gpu.json"
-    command = ["bench", "gpu", "--device", "cpu", "--shape", "tiny", "--lengths", "12"]
-    done = cli(*command, "--minutes", "0.01", "--json", "--out", out)
-    assert done.exit_code == 0, done.output
-    printed = json.loads(done.stdout)["results"]
-    assert printed == json.loads(out.read_text())
+def test_a_rehearsal_measures_equality_then_speed():
+    done = bench_gpu(device="cpu", shapes=("tiny",), lengths=(12,), minutes=0.05)
+    printed = json.loads(json_text(done))
     equality = [(each["what"], each["equal"]) for each in printed["equality"]]
     assert equality == [("vectors", True), ("scores", True)]
     assert [each["what"] for each in printed["speed"]] == ["encode", "rerank"]
@@ -44,28 +41,24 @@ def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB\nand more")
 
     monkeypatch.setattr(gpu._Subject, "measure", measured)
-    options = {"device": "cpu", "say": lambda line: None}
-    bench = bench_gpu(shapes=["tiny", "MiniLM"], **options)
+    bench = bench_gpu(shapes=("tiny", "MiniLM"), device="cpu")
     assert bench.equality == (EQUAL, EQUAL) and bench.speed == ()  # noqa: PT018
     assert bench.left_out[0] == "tiny, in part: CUDA out of memory. Tried 2 GiB"
-    assert bench_gpu(shapes=["tiny"], minutes=1e-9, **options).left_out == (
+    assert bench_gpu(shapes=("tiny",), minutes=1e-9, device="cpu").left_out == (
         "tiny: 1e-09 minutes were over",
     )
 
 
-def test_results_that_differ_end_with_1(monkeypatch, cli):
-    done = GpuBench("H", "m", "bfloat16", 5e14, ({**EQUAL, "equal": False},), (), ())
-    monkeypatch.setattr(gpu, "bench_gpu", lambda **_: done)
-    done = cli("bench", "gpu")
-    assert done.exit_code == 1
-    assert done.stdout.splitlines()[5].endswith("NO")
+def test_results_that_differ_end_with_1(capsys):
+    with pytest.raises(SystemExit, match="1"):
+        shown(GpuBench("H", "m", "bfloat16", 5e14, ({**EQUAL, "equal": False},), (), ()))
+    assert capsys.readouterr().out.splitlines()[5].endswith("NO")
 
 
-def test_what_cannot_be_measured_is_refused_in_a_line(monkeypatch, cli):
+def test_what_cannot_be_measured_is_refused_in_a_line(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    done = cli("bench", "gpu")
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    assert "expected a GPU, and PyTorch finds none here" in done.stderr
+    with pytest.raises(ValueError, match="expected a GPU, and PyTorch finds none here"):
+        bench_gpu()
     for options in ({"shapes": ["7B"]}, {"lengths": [2000]}, {"minutes": 0}, {"dtype": "float32"}):
         with pytest.raises(ValueError, match=r"unknown|expected lengths"):
             bench_gpu(device="cpu", **options)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.options import command
 from qwen3nb.bench.encode import neural_encoder
 from qwen3nb.bench.harness import in_turn, machine, table, timed
 from qwen3nb.bench.machine_limits import MatrixPeak, encoder_work
@@ -42,7 +44,6 @@ from qwen3nb.bench.rerank import SHAPES as RERANKERS
 from qwen3nb.models.inference.token_budget import is_out_of_memory
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.choices import one_of
 
 # hidden, intermediate, layers, heads, and of a Qwen3 (another is a BERT) key heads and head size
@@ -111,15 +112,13 @@ class GpuBench:
 
 def bench_gpu(
     *,
-    shapes: Sequence[str] = tuple(SHAPES)[1:],
-    lengths: Sequence[int] = LENGTHS,
+    shapes: tuple[str, ...] = tuple(SHAPES)[1:],
+    lengths: tuple[int, ...] = LENGTHS,
     minutes: float = 10.0,
     device: str = "cuda",
     dtype: str = "bfloat16",
-    out: Path | None = None,
-    say: Callable[[str], Any] = print,
 ) -> GpuBench:
-    """Measure equality, then speed.
+    """Encode and rerank on a GPU beside sentence-transformers; exits with 1 if results differ.
 
     Args:
         shapes: keys of `SHAPES`.
@@ -127,8 +126,6 @@ def bench_gpu(
         minutes: when to stop; models that have not been started by then are left out.
         device: ``cuda`` or ``cuda:1``; ``cpu`` to rehearse.
         dtype: ``bfloat16`` or ``float16``.
-        out: JSON file to write.
-        say: called with a line per step.
 
     Raises:
         ValueError: no such device, shape or dtype, or a length out of bounds.
@@ -136,7 +133,7 @@ def bench_gpu(
     if device != "cpu" and not torch.cuda.is_available():
         raise ValueError(
             "expected a GPU, and PyTorch finds none here; to rehearse without one: "
-            "--device cpu --shape tiny"
+            "--device cpu --shapes tiny"
         )
     for name in shapes:
         one_of("shape", name, SHAPES)
@@ -157,7 +154,7 @@ def bench_gpu(
         if time.monotonic() > end:
             left_out.append(f"{name}: {minutes:g} minutes were over")
             continue
-        say(f"{name}: a random model is written, loaded and compared with float32")
+        print(f"{name}: a random model is compared with float32", file=sys.stderr)
         try:
             measured.extend(subject.measure(name, lengths))
         except RuntimeError as error:
@@ -165,7 +162,7 @@ def bench_gpu(
                 raise
             left_out.append(f"{name}, in part: {str(error).splitlines()[0]}")
         gc.collect()  # models hold each other in cycles
-    bench = GpuBench(
+    return GpuBench(
         device=torch.cuda.get_device_name(device) if device != "cpu" else "cpu",
         machine=machine(),
         dtype=dtype,
@@ -174,9 +171,6 @@ def bench_gpu(
         speed=tuple(each for each in measured if "ours" in each),
         left_out=tuple(left_out),
     )
-    if out is not None:
-        write_json(out, asdict(bench))
-    return bench
 
 
 class _Texts:
@@ -317,3 +311,13 @@ def _equality(
 ) -> dict[str, Any]:
     row = {"model": model, "what": what, "way": way, "sample": sample}
     return {**row, "to_float32": far, "across_batches": apart, "equal": equal}
+
+
+def shown(bench: GpuBench) -> str:
+    """Return the tables; they end the program with 1 if results differ."""
+    print(bench.table())
+    raise SystemExit(int(not all(each["equal"] for each in bench.equality)))
+
+
+if __name__ == "__main__":
+    command(bench_gpu, shown)

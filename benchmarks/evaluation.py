@@ -31,6 +31,7 @@ from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.options import command
 from qwen3nb import paths
 from qwen3nb.bench.harness import PYTHON, finished, table
 from qwen3nb.models.kinds.resolve import find_source
@@ -131,11 +132,10 @@ class EvaluationBench:
 def bench_evaluation(
     *,
     model: str = "all-MiniLM-L6-v2",
-    tasks: Sequence[str] = ("PyDocsRetrieval",),
+    tasks: tuple[str, ...] = ("PyDocsRetrieval",),
     page: bool = True,
-    say: Callable[[str], None] = print,
 ) -> EvaluationBench:
-    """Measure first and second runs of both.
+    """Run whole evaluations, first and second, here and in plain MTEB.
 
     Raises:
         ValueError: the model is not on this machine, or a process failed.
@@ -152,7 +152,7 @@ def bench_evaluation(
         own = dict(os.environ) | {"QWEN3NB_HOME": str(study), "QWEN3NB_CACHE": str(cache)}
         for each in ("RESULTS", "RUNS", "BOOK"):
             own.pop(f"QWEN3NB_{each}", None)
-        say("preparing a study and the data")
+        print("preparing a study and the data", file=sys.stderr)
         elsewhere = {each: own[each] for each in own if each != "QWEN3NB_HOME"}
         finished([PYTHON, "-m", _CLI, "new", str(study)], elsewhere)
         if (paths.cache() / "pydocs").is_dir():
@@ -161,7 +161,7 @@ def bench_evaluation(
         timings = []
         for way, run in plan:
             if page or way != PAGE:
-                say(f"{way}: {run}")
+                print(f"{way}: {run}", file=sys.stderr)
                 timings.append(_process(way, run, folder if way == PEER else spec, tasks, own))
     return EvaluationBench(model=source.label, tasks=tuple(tasks), timings=tuple(timings))
 
@@ -171,7 +171,7 @@ def _process(
 ) -> EvaluationTiming:
     """Measure one run in a process of its own."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    arguments = ["-m", "qwen3nb.bench.evaluation", way, run, model, ",".join(tasks)]
+    arguments = ["-m", "benchmarks.evaluation", way, run, model, ",".join(tasks)]
     if way == PAGE:
         arguments = ["-m", _CLI, "eval", "--model", model, "--tasks", ",".join(tasks)]
     else:
@@ -269,10 +269,11 @@ def _peer(run: str, model: str, tasks: list[str]) -> dict[str, Any]:
     return {"scores": {each.task_name: float(each.get_score()) for each in done.task_results}}
 
 
-if __name__ == "__main__":  # in a process of its own: do one run, and print scores and parts
-    way, run, model, listed, started = sys.argv[1:]
-    if way == PEER:
-        answer = _peer(run, model, listed.split(","))
+if __name__ == "__main__":
+    if sys.argv[1:2] in ([OURS], [PEER]):  # a process of one run, which prints scores and parts
+        way, run, model, listed, started = sys.argv[1:]
+        clock = _Clock(started=float(started))
+        given = (run, model, listed.split(","))
+        print(json.dumps(_peer(*given) if way == PEER else _ours(*given, clock)))
     else:
-        answer = _ours(run, model, listed.split(","), _Clock(started=float(started)))
-    print(json.dumps(answer))
+        command(bench_evaluation, EvaluationBench.table)
