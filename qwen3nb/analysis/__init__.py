@@ -1,1 +1,1 @@
-"""What records mean: statistics, comparisons, score files, trainings; loads no model."""
+"""Analysis of records: statistics, comparisons, score files, trainings; loads no model."""

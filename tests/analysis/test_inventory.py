@@ -20,18 +20,15 @@ from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingStep,
     training_step,
     trajectories,
-    trajectory_curve,
 )
 from qwen3nb.datasets.training_files import json_lines
 from qwen3nb.report.training.trainings import (
-    best_table,
     conflict_figure,
-    logs_table,
-    loss_correlation_table,
+    gains_table,
     loss_figure,
     read_trainings,
+    training_conclusion,
     trajectory_figure,
-    variance_table,
 )
 
 QUERIES = {str(i): 0.1 * (i % 7) for i in range(20)}
@@ -383,45 +380,16 @@ def test_records_of_one_training_are_a_trajectory():
     amend(results[0], "task", revision="another")
     (only, _) = trajectories(results, tasks=[TASK])
     assert only.steps == (200,)
-    with pytest.raises(ValueError, match="at least one step"):
-        trajectory_curve({}, metric="nDCG@10")
 
 
-def test_a_correlations_trajectory_has_the_records_intervals():
-    results = {step: make("m", metric="Spearman") for step in (1, 2)}
-    for result in results.values():
-        result.per_query.clear()
-    curve = trajectory_curve(results, metric="Spearman")
-    value = results[1].main
-    assert [point.interval for point in curve.points] == [(value.low, value.high)] * 2
-    assert curve.points[1].change == 0
-
-
-def test_the_page_names_the_best_only_where_it_differs(outputs):
-    results = [*steps_of("clear", 0.1, 0.6), *steps_of("tied", 0.4, 0.4)]
+def test_figures_and_words_of_trainings(outputs):
+    results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.4, 0.4)]
     trainings = read_trainings(results, tier="smoke", outputs=outputs)
-    clear, tied = best_table(trainings).rows
-    assert (clear[2].text, clear[4].text) == ("200", "yes")
-    assert (tied[2].text, tied[4].text) == ("100", "no")
-    assert "not significantly different from step 200" in tied[5].text
-    assert "With one seed: clear, tied" in variance_table(trainings).note
-    assert "No training has two checkpoints" in loss_correlation_table(trainings).note
-    rows = logs_table(trainings).rows
-    assert [row[0].text for row in rows] == ["joint_r4 (seed 7)", "rank_only_r4 (seed 7)", "–"]
-    assert "truncated" in rows[2][2].detail
-
-
-def test_variance_is_split_between_seeds_and_queries(outputs):
-    results = [*steps_of("a", 0.2, seed="-seed_1"), *steps_of("a", 0.6, seed="-seed_2")]
-    (row,) = variance_table(read_trainings(results, tier="smoke", outputs=outputs)).rows
-    assert (row[1].text, row[1].detail) == ("a", "step 100, 2 seeds")
-    # The queries are the same for both seeds and vary little: the seeds make the error.
-    assert int(row[-1].text.split(" %")[0]) > 90
-
-
-def test_figures_of_trainings(outputs):
-    results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.2, 0.3)]
-    trainings = read_trainings(results, tier="smoke", outputs=outputs)
+    assert [row[-1].text for row in gains_table(trainings).rows] == ["200", "100"]
+    text = training_conclusion(trainings).text
+    assert "Step 200 scores best, and that is more than noise" in text
+    assert "Step 100 scores best, but that is not more than noise" in text
+    assert text.endswith("truncated, left out.")
     (legend,) = trajectory_figure(trainings).figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
     titles = [axis.get_title() for axis in loss_figure(trainings).axes]
@@ -438,28 +406,9 @@ def test_tables_and_figures_without_any_training(tmp_path):
     assert (
         trajectory_figure(trainings) is loss_figure(trainings) is conflict_figure(trainings) is None
     )
-    assert "No training has two or more" in best_table(trainings).note
-    assert logs_table(trainings).note == "No log of a training was found."
+    assert "No training has two or more" in gains_table(trainings).note
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         read_trainings([], tier="smoke", outputs=tmp_path / "nowhere")
-
-
-def test_losses_of_checkpoints_go_with_their_scores(home, tmp_path):
-    """The provenance of the export names the training of a model."""
-    training = home / "runs" / "ul2"
-    losses = {100: 2.0, 200: 1.0, 300: 0.5, 400: 0.4}
-    results = steps_of("ul2", 0.1, 0.2, 0.3, 0.4)
-    for step, result in zip(losses, results, strict=True):
-        checkpoint, export = training / f"checkpoint-{step}", home / "runs" / "e" / str(step)
-        checkpoint.mkdir(parents=True)
-        export.mkdir(parents=True)
-        log = [{"step": s, "eval_loss": value} for s, value in losses.items() if s <= step]
-        (checkpoint / "trainer_state.json").write_text(json.dumps({"log_history": log}))
-        provenance = {"source": {"folder": f"runs/ul2/checkpoint-{step}"}, "schema": "x"}
-        (export / "qwen3nb.json").write_text(json.dumps(provenance))
-        amend(result, "model", spec=f"runs/e/{step}")
-    (row,) = loss_correlation_table(read_trainings(results, tier="smoke")).rows
-    assert (row[2].text, row[3].text) == ("-1.00", "4")
 
 
 def test_a_real_training(fixtures):

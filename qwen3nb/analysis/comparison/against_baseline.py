@@ -1,26 +1,23 @@
 """One model's scores, task by task, each next to the paired difference from a baseline.
 
-The baseline is bm25, else the best of the registry's models that can be paired with the model on a
-task, else random vectors, which are a floor. Differences come from a `Comparison` of all models, so
-that they are those of every other page.
+Baselines are those of `qwen3nb.analysis.comparison.baseline`. Differences come from a `Comparison`
+of all models, so that they are those of every other page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from qwen3nb.analysis.comparison.baseline import baselines, in_words
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
 from qwen3nb.metrics.intervals import Interval
-from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.choices import one_of
-
-FLOOR = "random"
+from qwen3nb.utils.book_settings import book_settings
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,8 @@ class AgainstBaseline:
 
     @property
     def reference(self) -> str:
-        """The baseline in words: random vectors are called a floor."""
-        return f"{self.baseline} (a floor)" if self.baseline == FLOOR else self.baseline
+        """The baseline in words: random vectors are called the floor."""
+        return in_words(self.baseline)
 
     @property
     def verdict(self) -> str:
@@ -59,16 +56,6 @@ class AgainstBaseline:
         if not self.significant:
             return "not shown"
         return "better" if self.difference > 0 else "worse"
-
-
-def known_baseline(results: Iterable[Result], baseline: str) -> str:
-    """Return ``baseline`` if it is empty or the label of a record's model.
-
-    Raises:
-        ValueError: no record has this label; lists those there are.
-    """
-    labels = sorted({result.model.label for result in results})
-    return one_of("baseline", baseline, labels) if baseline else ""
 
 
 def against_baseline(
@@ -86,7 +73,7 @@ def against_baseline(
     Args:
         results: records of one model.
         others: records of any models; its own are ignored.
-        baseline: label of the baseline; by default as above.
+        baseline: label of the baseline; by default that of ``_config.yml`` or of the rule.
         tier: the tier that was run as a whole; empty for other tasks.
         seed: of the sign flips.
     """
@@ -101,34 +88,37 @@ def against_baseline(
     compared = compare(every, baseline=own[0].model.label, tier=tier, seed=seed)
     means = compared.means[0].records(compared.records) if compared.means else []
     own = [*(each for each in reversed(means) if each.model.identity in identities), *own]
+    tasks = {each.task.key for each in own}
     candidates = [
         each
         for each in (*every, *means)
         if each.model.label not in labels and each.model.identity not in identities
+        if each.task.key in tasks
     ]
-    return [_against(each, candidates, compared, baseline) for each in own]
+    wanted = baseline or book_settings().baseline
+    named = next((compared.name(r) for r in candidates if r.model.label == wanted), "")
+    order = baselines(candidates, compared.names, named=named)
+    return [_against(each, candidates, compared, order) for each in own]
 
 
 def _against(
-    result: Result, candidates: Iterable[Result], compared: Comparison, baseline: str
+    result: Result, candidates: Iterable[Result], compared: Comparison, order: Sequence[str]
 ) -> AgainstBaseline:
     task, column = result.task, "cosine" if "gold" in result.per_query else result.task.main_metric
     alone = AgainstBaseline(
         result.model.label, task.key, str(task.type), task.main_metric, task.unit, result.main
     )
-    usable = [
-        each
+    usable = {
+        compared.name(each): each
         for each in candidates
         if (each.task.key, each.task.revision) == (task.key, task.revision)
         and each.main.value is not None
         and column in result.per_query
         and column in each.per_query
-    ]
-    preferred = [[baseline]] if baseline else (["bm25"], registry(), [FLOOR])
-    named = ([each for each in usable if each.model.label in names] for names in preferred)
-    best = next(filter(None, named), [])
-    if not best:
-        why = f"no record of {baseline or 'a baseline'}"
+    }
+    other = next((usable[name] for name in order if name in usable), None)
+    if other is None:
+        why = "no record of a reference model"
         if task.unit == "draws":
             why = "its draws are not paired"
         elif result.main.how == REPORTED or column not in result.per_query:
@@ -136,7 +126,6 @@ def _against(
         return replace(alone, why=why)
     if result.parts:
         return replace(alone, why="its subsets are paired one by one")
-    other = max(best, key=lambda each: (each.main.value or 0.0, each.finished))
     paired = compared.between(result, other)
     return replace(
         alone,

@@ -278,7 +278,7 @@ def mean_comparisons(
     results: Sequence[Result],
     tier: str,
     *,
-    baseline: str,
+    baselines: Sequence[str],
     names: Names,
     procedure: Procedure,
 ) -> tuple[MeanComparison, ...]:
@@ -305,7 +305,7 @@ def mean_comparisons(
             MeanComparison(
                 title,
                 f"mean {column.measure} of {tasks}",
-                baseline if baseline in columns else "",
+                next((name for name in baselines if name in columns), ""),
                 columns,
                 procedure,
                 tuple(left_out),

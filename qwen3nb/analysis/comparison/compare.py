@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ from qwen3nb.analysis.comparison.alignment import (
     score_columns,
     system_names,
 )
+from qwen3nb.analysis.comparison.baseline import baselines
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
@@ -44,6 +46,7 @@ from qwen3nb.metrics.intervals import correlation_influence
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 from qwen3nb.utils.markdown import markdown_table
@@ -51,6 +54,11 @@ from qwen3nb.utils.markdown import markdown_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# Of a data frame of differences: first - second, the baseline.
+_COLUMNS = """
+    task metric first second n value baseline difference low high p_value corrected family d_z won
+    tied lost unpaired
+""".split()  # noqa: SIM905 - a list of words reads better as a line
 _FEWEST_PAIRS = 4  # of a correlation that has an interval
 
 
@@ -58,7 +66,9 @@ _FEWEST_PAIRS = 4  # of a correlation that has an interval
 class Comparison:
     """Systems compared with a baseline and with one another, task by task."""
 
-    baseline: str  # name of the system that the others are compared with; empty if there is none
+    # name of the system that the others are compared with, on most tasks (see `baseline`); empty
+    # if there is none
+    baseline: str
     tasks: tuple[TaskComparison, ...]  # one comparison per task and metric
     # the records behind them, by task and name of the system
     records: Mapping[tuple[str, str], Result]
@@ -79,7 +89,8 @@ class Comparison:
 
     def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
         """Every system against the baseline on some tasks or means; the others are not computed."""
-        shown = [task for task in (*self.tasks, *self.means) if task.task in tasks]
+        every = (*self.tasks, *self.correlations, *self.means)
+        shown = [task for task in every if task.task in tasks]
         return tuple(each for task in shown for each in task.with_baseline)
 
     def leaders(self, most: int) -> tuple[str, ...]:
@@ -110,6 +121,10 @@ class Comparison:
         """What is not compared with the baseline, and why."""
         notes = [note for task in self.tasks for note in task.notes]
         return tuple(dict.fromkeys([*self.left_out, *notes]))
+
+    def name(self, result: Result) -> str:
+        """Name of the system that a record is of."""
+        return self.names[result.model.identity, result.seed]
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
         """The comparison on one task (and metric); None if no system has scores on it."""
@@ -201,12 +216,20 @@ class Comparison:
         return too_few_draws(largest, draws=how.draws, alpha=how.alpha, how=how.correction)
 
     def to_frame(self) -> DataFrame:
-        """The differences from the baseline as a pandas data frame, one row each."""
+        """The differences from the baseline as a pandas data frame of numbers, one row each."""
         import pandas as pd
 
-        names = [each.name for each in fields(PairedDifference)]
-        rows = [[getattr(each, name) for name in names] for each in self.differences]
-        return pd.DataFrame(rows, columns=names)
+        rows = []
+        for each in self.differences:
+            row = {part.name: getattr(each, part.name) for part in fields(PairedDifference)}
+            row["value"], row["baseline"] = row.pop("means")
+            row["low"], row["high"] = row.pop("interval") or (None, None)
+            rows.append({name: row[name] for name in _COLUMNS})
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def _repr_html_(self) -> str:
+        table = self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format)
+        return f"<p>{escape(repr(self))}</p>{table}"
 
     def __repr__(self) -> str:
         models, tasks = {name for _, name in self.records}, {each.task for each in self.tasks}
@@ -235,8 +258,8 @@ class Comparison:
 
 
 def compare(
-    results: Iterable[Result],
-    *,
+    results: Iterable[Result] | str,
+    *more: str,
     baseline: str = "",
     metric: str | Sequence[str] = "",
     tier: str = "",
@@ -251,8 +274,10 @@ def compare(
 
     Args:
         results: any records; the newest of each model and task is used.
-        baseline: label or name of a model; by default the best on the first task, among the
-            models with scores on most tasks.
+        more: nothing: names of models in place of records are refused with what to write.
+        baseline: label or name of a model; by default that of ``_config.yml``, or a reference
+            model (see `qwen3nb.analysis.comparison.baseline`). Without one of these, the first
+            by name of the models with most tasks.
         metric: one or several per-query metrics; by default each task's main metric.
         tier: name of the tier whose tasks are compared.
         tasks: task names, or a comma-separated string, in place of a tier's; by default
@@ -266,7 +291,14 @@ def compare(
     Raises:
         ValueError: an unknown tier or correction, or a baseline or a metric without records; lists
             those available.
+        TypeError: names of models in place of records; says what to write.
     """
+    if isinstance(results, str) or more:
+        models = [each for each in (results, *more) if isinstance(each, str)]
+        raise TypeError(
+            f"expected records, got {', '.join(map(repr, models))}; write "
+            f"q.load_results().filter(model={models!r}).compare(baseline={models[0]!r})"
+        )
     one_of("correction", correction, CORRECTIONS)
     given = latest(results)
     wanted = split_names(tasks) if isinstance(tasks, str) else list(tasks)
@@ -281,21 +313,24 @@ def compare(
     labels: dict[str, str] = {}
     for each in given:  # of several systems with one label, the first
         labels.setdefault(each.model.label, names[each.model.identity, each.seed])
+    own = book_settings().baseline
+    if own and not baseline and (own in labels or own in names.values()):
+        baseline = own
     if baseline and baseline not in names.values():
         if baseline not in labels:
             known = ", ".join(sorted(labels)) or "no results"
             raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
         baseline = labels[baseline]
-    reference = baseline or _best(newest, names, metrics[0])
+    order = _in_order(newest, names, metrics, baseline)
     procedure = Procedure(alpha, minimum, correction, draws, seed=seed)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
     compared = [
-        _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)
+        _on_task([r for r in newest if r.task.key == task], names, each, order, baseline, procedure)
         for task in _tasks(newest)
         for each in metrics
     ]
     return Comparison(
-        baseline=reference,
+        baseline=next(iter(order), ""),
         tasks=tuple(each for each in compared if each.task not in by_correlation),
         records={(r.task.key, names[r.model.identity, r.seed]): r for r in newest},
         procedure=procedure,
@@ -303,7 +338,7 @@ def compare(
         left_out=tuple(replaced),
         labels=labels,
         correlations=tuple(each for each in compared if each.task in by_correlation),
-        means=mean_comparisons(newest, tier, baseline=reference, names=names, procedure=procedure)
+        means=mean_comparisons(newest, tier, baselines=order, names=names, procedure=procedure)
         if tier and not tasks and not any(metrics)
         else (),
     )
@@ -326,35 +361,40 @@ def _check_metrics(results: Sequence[Result], metrics: Iterable[str]) -> None:
             raise ValueError(f"no result has {metric!r} per query; available: {known}")
 
 
-def _best(results: Iterable[Result], names: Names, metric: str) -> str:
-    """Name of the best system on the first task among those with most tasks; or empty."""
-    scores: dict[str, dict[str, Mapping[str, float]]] = {}
-    for each in results:
-        if values := each.per_query.get(metric or each.task.main_metric):
-            scores.setdefault(each.task.key, {})[names[each.model.identity, each.seed]] = values
-    counts = Counter(name for own in scores.values() for name in own)
-    first = next((own for own in scores.values() if len(own) > 1), {})
-    means = {name: float(np.mean(list(values.values()))) for name, values in first.items()}
-    return max(means, key=lambda name: (counts[name], means[name]), default="")
+def _in_order(
+    results: Iterable[Result], names: Names, metrics: Sequence[str], named: str
+) -> list[str]:
+    """Names of the systems that tasks may be compared with, the first choice first."""
+    scored = [
+        each
+        for each in results
+        if "gold" in each.per_query
+        or any((metric or each.task.main_metric) in each.per_query for metric in metrics)
+    ]
+    counts = Counter(names[each.model.identity, each.seed] for each in scored)
+    others = sorted(counts, key=lambda name: (-counts[name], name))
+    return baselines(scored, names, named=named) or others
 
 
 def _on_task(
     records: Sequence[Result],
     names: Names,
     metric: str,
-    baseline: str,
+    baselines: Sequence[str],
+    named: str,
     procedure: Procedure,
 ) -> TaskComparison:
-    """Compare on one task, using the baseline's revision of the data if it has a record."""
+    """Compare on one task, on the revision of the data of the baseline that is ``named``."""
     records = [_as_means(each) for each in records]
     task, metric = records[0].task.key, metric or records[0].task.main_metric
     ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
-    reference = [r for r in ordered if names[r.model.identity, r.seed] == baseline]
-    revision = str(reference[0].task.revision) if reference else common_revision(ordered)
+    own = [str(r.task.revision) for r in ordered if names[r.model.identity, r.seed] == named]
+    revision = own[0] if own else common_revision(ordered)
     columns, left_out = score_columns(task, ordered, names, metric, revision)
-    if baseline and not reference:
-        left_out.append(f"{task}: no record of {baseline}")
-    present = baseline if baseline in columns else ""
+    present = next((name for name in baselines if name in columns), "")
+    if columns and baselines and present != baselines[0]:
+        instead = f"; compared with {present}" if present else ""
+        left_out.append(f"{task}: no record of {baselines[0]}{instead}")
     return TaskComparison(task, metric, present, columns, procedure, tuple(left_out))
 
 

@@ -273,8 +273,12 @@ class TaskComparison:
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
         """Every system against the baseline, largest difference first."""
-        others = [name for name in self.columns if name != self.baseline and self.baseline]
-        differences = self._described([(name, self.baseline) for name in others])
+        return self.against(self.baseline)
+
+    def against(self, baseline: str) -> tuple[PairedDifference, ...]:
+        """Every other system against one of them, largest first; none if it has no scores."""
+        others = [name for name in self.columns if name != baseline in self.columns]
+        differences = self._described([(name, baseline) for name in others])
         return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
     @property

@@ -58,7 +58,7 @@ _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-_QUERIES = 10  # this many equal per-query scores, unless constant, are no coincidence
+_QUERIES = 10  # this many equal per-query scores, unless constant, are not a coincidence
 _TASKS = 2  # nor are equal means on this many tasks
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")

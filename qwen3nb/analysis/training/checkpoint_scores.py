@@ -24,16 +24,12 @@ from qwen3nb.analysis.comparison.alignment import common_revision
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.learning_curve import (
     BestCheckpoint,
-    Curve,
     Gain,
-    Point,
     best_checkpoint,
-    curve,
     gain,
 )
 from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import read_json
 
@@ -127,32 +123,6 @@ def trajectories(
     return ordered
 
 
-def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:
-    """Learning curve of one seed.
-
-    For a metric without per-query scores (a correlation), the intervals are those of the
-    records, and changes have no interval.
-
-    Raises:
-        ValueError: no step, or no query shared by all steps.
-    """
-    if not steps:
-        raise ValueError("expected at least one step; got none")
-    if len(steps) > 1 and all(metric in result.per_query for result in steps.values()):
-        scores = {step: result.per_query[metric] for step, result in steps.items()}
-        return curve(scores)
-    points: list[Point] = []
-    for step in sorted(steps):
-        value = steps[step].metrics[metric]
-        ends = None if value.low is None or value.high is None else (value.low, value.high)
-        if value.value is not None:
-            change = value.value - points[-1].mean if points else None
-            points.append(Point(step, value.value, ends, change, None))
-    n = min(result.metrics[metric].n for result in steps.values())
-    methods = (result.metrics[metric].interval for result in steps.values())
-    return Curve(tuple(points), n, (), interval_words(methods))
-
-
 @dataclass(frozen=True)
 class TrainingSummary:
     """What one training changed on one task."""
@@ -207,8 +177,10 @@ def training_folder(results: Iterable[Result]) -> Path | None:
 
 def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
     """The record of the checkpoint that the training in a folder started from, or None."""
-    start = _about(training).get("start")
-    if start is None:
+    file = training / "training.json"
+    about: Any = read_json(file) if file.is_file() else {}
+    start = about.get("start") if isinstance(about, dict) else None
+    if not start or not isinstance(start, str):
         return None
     bases = (paths.root(), training, training.parent)
     folder = next((base / start for base in bases if (base / start).is_dir()), None)
@@ -219,18 +191,3 @@ def starting_record(training: Path, results: Iterable[Result]) -> Result | None:
         if folder.resolve() in {each.resolve() for each in (own, checkpoint_of(result)) if each}:
             return result
     return None
-
-
-def objective_of(training: Path) -> str:
-    """What a training did, and the checkpoint it started from, if its folder says so."""
-    about = _about(training)
-    start = f"started from {about['start']}" if "start" in about else ""
-    return ", ".join(filter(None, (about.get("objective", ""), start)))
-
-
-def _about(training: Path) -> dict[str, str]:
-    """The texts in the training's own description of itself."""
-    file = training / "training.json"
-    value: Any = read_json(file) if file.is_file() else {}
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {name: text for name, text in pairs if isinstance(text, str) and text}

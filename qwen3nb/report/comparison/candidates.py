@@ -35,6 +35,7 @@ from qwen3nb.report.comparison.compare import difference_by_category, difference
 from qwen3nb.report.comparison.explorer import query_text, top_documents
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.format import cut
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import (
     duration_text,
@@ -46,6 +47,7 @@ from qwen3nb.utils.format import (
 from qwen3nb.utils.markdown import escaped
 
 _BEST = 5  # documents listed of a ranking
+_LARGEST = 3  # changes that a terminal shows
 _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
 
 
@@ -203,6 +205,35 @@ class CandidateReport:
             "Earlier runs": self._trend(),
         }
         return {title: table for title, table in tables.items() if table.rows}
+
+    def summary(self) -> tuple[Table, Table]:
+        """Return what a terminal shows: a row per candidate, and the three largest changes."""
+        how = self.comparison.procedure
+        verdicts = (
+            {
+                f"against {self.current}": each.first,
+                "verdict": Cell(advice.verdict, strong=advice.matters),
+                f"Δ {each.metric}": number_text(each.difference, sign=True),
+                "95 % interval": interval_text(each.interval),
+                "p": p_cell(each.corrected, each.interval, alpha=how.alpha),
+                "queries": each.n,
+            }
+            for each, advice in zip(self.differences, self.recommendations, strict=True)
+        )
+        largest = sorted(self.changes, key=lambda each: -abs(each.difference))[:_LARGEST]
+        texts = {each.query: query_text(self.records[self.current], each.query) for each in largest}
+        changes = (
+            {
+                "largest changes": each.model,
+                "query": (
+                    each.query,
+                    cut(texts[each.query], 60) * (texts[each.query] != each.query),
+                ),
+                f"Δ {self.tested[0]}": number_text(each.difference, sign=True),
+            }
+            for each in largest
+        )
+        return Table.of(verdicts, note=self.caution), Table.of(changes)
 
     def _recommendations(self) -> Table:
         rows = (

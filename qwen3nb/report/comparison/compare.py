@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.baseline import in_words
 from qwen3nb.analysis.comparison.candidates import enough_queries
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
@@ -42,7 +45,7 @@ from qwen3nb.report.render.figure import (
     plain,
 )
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import cut, not_shown, short_task
+from qwen3nb.report.render.format import cut, not_shown, plural, short_task
 from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
@@ -54,8 +57,8 @@ if TYPE_CHECKING:
 
 _SINGLE = "a single query"
 _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
-_MOST_ROWS = 1000  # of the tables of a page
-_NEAREST, _CHANGES, _BEST = 4, 3, 5  # models, queries of each, documents of both that are listed
+_MOST_COLUMNS = 5  # of differences with their intervals, which fit a page
+_NEAREST, _CHANGES, _BEST = 3, 3, 5  # models, queries of each, documents of both that are listed
 _MOST_BEHIND = 8  # models in the figure of the landing page, beside the best
 # Has a contrast of 5 with the colours of the bars, where white has 3.5. Not pure black, which
 # matplotlib omits from an SVG, so that the page would apply its own text colour.
@@ -84,51 +87,47 @@ def _named(each: PairedDifference) -> tuple[str, str]:
     return each.first, f"{short_task(each.task)}, {each.metric}"
 
 
-def _selected(
-    comparison: Comparison, tasks: Sequence[str], models: Collection[str]
-) -> tuple[list[PairedDifference], str]:
-    """Return the differences on some tasks, or all, of some models, or all; and who is left out."""
-    every = comparison.differences_on(*tasks) if tasks else comparison.differences
-    shown = [each for each in every if not models or each.first in models]
-    names = {each.first for each in every} - {each.first for each in shown}
-    return shown, not_shown(len(names))
+def baseline_text(differences: Iterable[PairedDifference]) -> str:
+    """Name what models are compared with, and on which tasks it is another one."""
+    tasks: dict[str, dict[str, None]] = {}
+    for each in differences:
+        tasks.setdefault(each.second, {})[short_task(each.task)] = None
+    first, *others = sorted(tasks, key=lambda name: -len(tasks[name])) or ["no baseline"]
+    instead = "; ".join(f"on {', '.join(tasks[name])}: {in_words(name)}" for name in others)
+    return in_words(first) + (f" ({instead})" if instead else "")
 
 
 def differences_table(
-    comparison: Comparison,
-    *,
-    task: str = "",
-    tasks: Sequence[str] = (),
-    models: Collection[str] = (),
+    comparison: Comparison, *, task: str = "", tasks: Sequence[str] = ()
 ) -> Table:
     """Compare every model with the baseline: difference, interval, p, effect size, queries won.
 
-    On one ``task``, on several ``tasks``, or on all; of all ``models`` or those that are named.
+    On one ``task``, on several ``tasks``, or on all.
     """
     wanted = [task] if task else list(tasks)
-    shown, left_out = _selected(comparison, wanted, models)
-    rows = []
+    shown = comparison.differences_on(*wanted) if wanted else comparison.differences
+    rows, named = [], baseline_text(shown)
     for each in shown:
         won = f"{each.won} / {each.tied} / {each.lost}"
         unpaired = f"{each.unpaired} unpaired" if each.unpaired else ""
         d_z = number_text(each.d_z, sign=True, digits=2)
         cells = difference_cells(each, alpha=comparison.procedure.alpha)
         rows.append((_named(each), *cells, d_z, won, (each.n, unpaired)))
-    if left_out:
-        left_out += " `qwen3nb tables` writes the rows of all."
     heads = ("p\ncorrected", "d_z", "won / tied / lost", "queries")
     return Table.of(
         rows,
-        ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", *heads),
-        note=_note(comparison, wanted, bool(rows or left_out)) + left_out,
+        ("model\ntask", f"Δ to {named}\n95 % interval", *heads),
+        note=_note(comparison, wanted, bool(rows)),
         name=f"differences-{task}" if task else "paired-differences",
-        caption=f"Paired differences from {comparison.baseline}"
+        caption=f"Paired differences from {named}"
         + (f" on {short_task(task)}" if task else "")
         + ", with 95 % intervals and corrected p-values.",
     )
 
 
-def _note(comparison: Comparison, tasks: Sequence[str], compared: bool) -> str:
+def _note(
+    comparison: Comparison, tasks: Sequence[str], compared: bool, *, p_values: bool = True
+) -> str:
     """Say how differences are tested and what is not paired; merge lines but for the model."""
     groups: dict[str, list[str]] = {}
     for note in comparison.notes:
@@ -137,7 +136,10 @@ def _note(comparison: Comparison, tasks: Sequence[str], compared: bool) -> str:
             key = f"{match[1]}: no {match[3]}" if match else note
             groups.setdefault(key, []).append(match[2] if match else "")
     left_out = "; ".join(
-        f"{key} of {', '.join(names)}" if all(names) else key for key, names in groups.items()
+        f"{short_task(key)} of {', '.join(names) if len(names) < 4 else f'{len(names)} models'}"
+        if all(names)
+        else key
+        for key, names in groups.items()
     )
     if not compared:
         what = f"on {short_task(tasks[0])}" if len(tasks) == 1 else "on the same task"
@@ -150,63 +152,150 @@ def _note(comparison: Comparison, tasks: Sequence[str], compared: bool) -> str:
     draws = max(each.draws for each in every if not tasks or each.task in tasks)
     return (
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
-        f"permutation test with {draws:,} draws; p corrected by {family}, below it the "
-        f"raw p-value; in bold where the difference is significant: corrected p < {how.alpha:g}, "
-        "and the interval leaves out 0."
+        f"permutation test with {draws:,} draws; p corrected by {family}"
+        + ", below it the raw p-value"
+        * p_values
+        + f"; in bold where the difference is significant: corrected p < {how.alpha:g}, and the "
+        "interval leaves out 0."
         + (comparison.given(tasks[0]) if tasks else "")
         + comparison.caution
         + (f" Not paired: {left_out}." if left_out else "")
     )
 
 
-def power_table(
-    comparison: Comparison, *, tasks: Sequence[str] = (), models: Collection[str] = ()
-) -> Table:
-    """Return what these queries show, and what they could: verdicts and detectable effects.
+def compared_tables(comparison: Comparison) -> Table | Sections:
+    """Show the differences from the baseline: a row per model, a column per task.
 
-    On all ``tasks`` and of all ``models``, or those that are named.
+    Of a tier with benchmarks, a column per mean; of many columns, a row each and a column per
+    model. Many tasks follow in a folded table per type. A model none of whose differences is
+    significant or larger than the smallest that matters is counted below the table.
     """
-    how, rows = comparison.procedure, []
-    shown, left_out = _selected(comparison, tasks, models)
-    for each in shown:
-        least = comparison.detectable(each)
-        turns = each.significant(how.alpha) and comparison.could_turn(each)
-        shares = (100 * (count / each.n) for count in (each.won, each.tied, each.lost))
-        rows.append(
-            (
-                _named(each),
-                (comparison.verdict(each), "could turn" * turns),
-                Cell(number_text(least), strong=least is not None and least > how.minimum),
-                " / ".join(f"{share:.0f}" for share in shares),
-                number(comparison.queries_needed(each) or None, ",d"),
-                each.n,
-            )
+    tasks = [each for each in (*comparison.tasks, *comparison.correlations) if each.with_baseline]
+    if len(tasks) <= MANY:
+        return _compared(comparison, comparison.means or tasks, name="differences")
+    tables = []
+    if comparison.means:
+        table = _compared(comparison, comparison.means, name="differences")
+        tables.append(("Means", table))
+    for kind, every in tasks_by_type(comparison).items():
+        own = [each for each in every if each.with_baseline]
+        title = f"{kind} ({plural(len(own), 'task')})"
+        tables.append((title, _compared(comparison, own, name=f"differences-{kind}")))
+    return Sections(tuple(tables), unfolded=1)
+
+
+def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: str) -> Table:
+    how = comparison.procedure
+    columns = [each for each in tasks if each.with_baseline]
+    cells: dict[tuple[str, int], PairedDifference] = {
+        (each.first, i): each for i, task in enumerate(columns) for each in task.with_baseline
+    }
+    models = {name: [each for (own, _), each in cells.items() if own == name] for name, _ in cells}
+    trivial = [
+        name
+        for name, own in models.items()
+        if not any(
+            each.significant(how.alpha) or abs(each.difference) > how.minimum for each in own
         )
-    note = (
-        f"Better or worse than {comparison.baseline}: significant, as in the table of differences. "
-        f"Equivalent: the interval of the difference lies within ±{how.minimum:g}, as it would on "
-        f"so many queries like these as stated; no worse: it ends above −{how.minimum:g}. "
-        "Detectable: the smallest true difference that is significant in 80 % of such samples, by "
-        f"a paired t-test at {how.alpha:g} over the number of pairs and by the interval; in bold "
-        f"above {how.minimum:g}: these queries may then miss differences that matter. Could turn: "
-        "rare queries that are not among these could turn the sign of the difference."
+    ]
+    order = sorted(
+        (name for name in models if name not in trivial),
+        key=lambda name: (-len(models[name]), -fmean(e.difference for e in models[name])),
     )
-    heads = (
-        "model\ntask",
-        f"verdict\nmargin {how.minimum:g}",
-        "detectable\npower 0.8",
-        "won / tied / lost\nin %",
-        "queries\nto be equivalent",
-        "queries",
-    )
-    caption = f"What these queries show of the differences from {comparison.baseline}, and the "
+    wide = len(columns) > _MOST_COLUMNS
+    kept = order[: _MOST_COLUMNS if wide else MANY]
+    named = baseline_text(cells.values())
+    several = len({each.second for each in cells.values()}) > 1
+
+    def head(task: TaskComparison) -> tuple[str, str]:
+        n = max(each.n for each in task.with_baseline)
+        to = f", to {in_words(task.baseline)}" if several else ""
+        return short_task(task.task), f"{task.metric}, n = {n:,}{to}"
+
+    def cell(model: str, i: int) -> Cell:
+        each = cells.get((model, i))
+        if each is None:
+            return Cell("baseline" if model == columns[i].baseline else "–")
+        strong = each.significant(how.alpha)
+        return number(each.difference, "+.3f", interval=each.interval, strong=strong)
+
+    heads: list[Any] = [head(task) for task in columns]
+    if wide:
+        rows = [(heads[i], *(cell(name, i) for name in kept)) for i in range(len(columns))]
+        titles = ("mean" if columns[0] in comparison.means else "task", *kept)
+    else:
+        rows = [(name, *(cell(name, i) for i in range(len(columns)))) for name in kept]
+        titles = ("model", *map("\n".join, heads))
+    wanted = [task.task for task in columns] if name != "differences" or comparison.means else []
+    note = _note(comparison, wanted, bool(cells), p_values=False)
+    if trivial:
+        most = max(abs(each.difference) for name in trivial for each in models[name])
+        note += (
+            f" {plural(len(trivial), 'more model')}: no difference larger than {most:.3f}, none "
+            f"significant ({', '.join(trivial)})."
+        )
     return Table.of(
         rows,
-        heads,
-        note=note + left_out,
+        titles if rows else (),
+        note=note + not_shown(len(order) - len(kept)),
+        name=name,
+        caption=f"Difference of each model from {named}, with its 95 % interval.",
+    )
+
+
+def power_table(comparison: Comparison) -> Table:
+    """Say what the queries of each task, or of many the tasks of each type, can show.
+
+    A row counts the verdicts on all models and has the range of the smallest differences that these
+    queries detect.
+    """
+    how, rows = comparison.procedure, []
+    types = tasks_by_type(comparison)
+    if sum(map(len, types.values())) <= MANY:
+        types = {short_task(each.task): [each] for own in types.values() for each in own}
+    every = [each for tasks in types.values() for task in tasks for each in task.with_baseline]
+    for kind, tasks in types.items():
+        own = [each for task in tasks for each in task.with_baseline]
+        if not own:
+            continue
+        words = Counter(comparison.verdict(each).split(",")[0] for each in own)
+        least = [e for each in own if (e := comparison.detectable(each)) is not None]
+        needed = [n for each in own if (n := comparison.queries_needed(each))]
+        ends = dict.fromkeys(number_text(end(least)) for end in (min, max) if least)
+        size = f"{len(tasks)} tasks" if len(tasks) > 1 else tasks[0].metric
+        sizes = sorted({min(each.n for each in own), max(each.n for each in own)})
+        rows.append(
+            (
+                (kind, size),
+                " / ".join(str(words[word]) for word in ("better", "worse")),
+                " / ".join(str(words[word]) for word in ("equivalent", "no worse", "not shown")),
+                Cell(" to ".join(ends) or "–", strong=max(least, default=0) > how.minimum),
+                number(max(needed, default=None), ",d"),
+                " to ".join(f"{n:,}" for n in sizes),
+            )
+        )
+    named = baseline_text(every)
+    return Table.of(
+        rows,
+        (
+            "task\nmetric",
+            "better / worse",
+            "equivalent / no worse / not shown",
+            "detectable\npower 0.8",
+            "queries\nto be equivalent",
+            "queries",
+        ),
+        note=f"Models by what is shown of their difference from {named}. Better, worse: "
+        f"significant. Equivalent: the interval lies within ±{how.minimum:g}, as it would on so "
+        f"many queries like these as stated; no worse: it ends above −{how.minimum:g}. Detectable: "
+        "the smallest true difference that is significant in 80 % of such samples, from the least "
+        "to the most variable pair (by a paired t-test at "
+        f"{how.alpha:g} over the number of pairs, and by the interval); in bold above "
+        f"{how.minimum:g}: these queries may then miss differences that matter.",
         empty="Nothing was compared.",
         name="power",
-        caption=f"{caption}smallest that they can detect.",
+        caption=f"What these queries show of the differences from {named}, and the smallest that "
+        "they can detect.",
     )
 
 
@@ -226,129 +315,14 @@ def difference_by_category(comparison: Comparison, difference: PairedDifference)
     )
 
 
-def breakdown_table(comparison: Comparison) -> Table | None:
-    """Compare every model with the baseline within each category; None without categories."""
-    parts = [
-        (short_task(each.task), difference_by_category(comparison, each))
-        for each in comparison.differences
-        if comparison.records[each.task, each.first].task.categories
-    ]
-    rows = [
-        {
-            "model": (each.first, task),
-            "category": row.category,
-            f"Δ to {comparison.baseline}\n95 % interval": (
-                f"{row.difference:+.3f}",
-                interval_text(row.interval, absent=_SINGLE),
-            ),
-            "p\ncorrected": p_cell(row.p_value, row.interval, alpha=comparison.procedure.alpha),
-            "queries": row.n,
-        }
-        for task, each in parts
-        for row in each.rows
-    ]
-    if not rows:
-        return None
-    reversals = [f"{b.first} on {task}: {each.text}." for task, b in parts for each in b.reversals]
-    note = "p: Holm over the categories of a model. Reversals: " + (" ".join(reversals) or "none.")
-    caption = f"Paired differences from {comparison.baseline} within each category of queries."
-    return Table.of(rows, note=note, name="categories", caption=caption)
-
-
-def correlations_table(comparison: Comparison) -> Table | None:
-    """Compare every model with the baseline on tasks scored by a correlation, such as STS.
-
-    None if no other model has such a score.
-    """
-    rows = [
-        (_named(each), *difference_cells(each, alpha=comparison.procedure.alpha), each.n)
-        for task in comparison.correlations
-        for each in task.with_baseline
-    ]
-    if not rows:
-        return None
-    return Table.of(
-        rows,
-        ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs"),
-        note="Difference of the correlations with the gold scores, paired by what each pair of "
-        f"texts adds to them: interval ({interval_words(['paired'])}) and permutation test of its "
-        f"mean; p corrected by {NAMES[comparison.procedure.correction]} over all pairs of the "
-        "models compared on each task.",
-        name="correlations",
-        caption=f"Differences of correlations from {comparison.baseline}, paired over the same "
-        "pairs.",
-    )
-
-
 def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
     """Return the tasks on which models were compared, by type."""
     kinds = {task: str(record.task.type) for (task, _), record in comparison.records.items()}
     types: dict[str, list[TaskComparison]] = {}
-    for task in comparison.tasks:
+    for task in (*comparison.tasks, *comparison.correlations):
         if task.outcomes:
             types.setdefault(kinds[task.task], []).append(task)
     return dict(sorted(types.items()))
-
-
-def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table | Sections:
-    """Return a table of a comparison, or of many tasks one per type; of many models the best.
-
-    It is made by `differences_table` or `power_table`.
-    """
-    types = tasks_by_type(comparison)
-    count = sum(map(len, types.values()))
-    models = comparison.leaders(max(MANY, _MOST_ROWS // (count or 1)))
-    if count <= MANY:
-        return make(comparison, models=models)
-    tables = []
-    for kind, tasks in types.items():
-        if keys := [each.task for each in tasks if each.with_baseline]:
-            table = make(comparison, tasks=keys, models=models)
-            name = "-".join([table.name, *kind.lower().split()])
-            tables.append((f"{kind} ({len(keys)} tasks)", replace(table, name=name)))
-    return Sections(tuple(tables))
-
-
-def overview_table(comparison: Comparison, *, most: int = MOST_MODELS) -> Table:
-    """Count the tasks of each type on which a model is better or worse than the baseline.
-
-    If no type has several tasks, all are counted together. Of more models than ``most``, the best.
-    """
-    how, models = comparison.procedure, comparison.leaders(most)
-    types = tasks_by_type(comparison)
-    if len(types) > 1 and all(len(tasks) == 1 for tasks in types.values()):
-        types = {"all types": [task for tasks in types.values() for task in tasks]}
-    rows = []
-    for kind, tasks in types.items():
-        own: dict[str, list[PairedDifference]] = {}
-        for each in (each for task in tasks for each in task.with_baseline if each.first in models):
-            own.setdefault(each.first, []).append(each)
-        for model, differences in own.items():
-            gains = [each.difference for each in differences if each.significant(how.alpha)]
-            better = sum(gain > 0 for gain in gains)
-            counts = f"{better} / {len(differences) - len(gains)} / {len(gains) - better}"
-            rows.append(((model, kind), number(len(differences), "d"), counts))
-    counted = {each.task for each in comparison.differences}
-    others = list(dict.fromkeys(task for task, _ in comparison.records if task not in counted))
-    note = (
-        f"Tasks on which a model is significantly better or worse than {comparison.baseline}: "
-        f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}, and the "
-        "interval leaves out 0. p is corrected over all pairs of models on each task, so that of "
-        f"many tasks some differences are significant by chance.{comparison.caution}"
-    )
-    if others:
-        note += (
-            " Not counted, since their score is not a mean over queries or only one model has it "
-            f"(for STS see the correlations): {', '.join(map(short_task, others))}."
-        )
-    return Table.of(
-        rows,
-        ("model\ntype of task", "tasks", "better / no difference / worse"),
-        note=note + not_shown(len({each.first for each in comparison.differences}) - len(models)),
-        empty="Nothing was compared.",
-        name="overview",
-        caption=f"Tasks on which a model is better or worse than {comparison.baseline}, by type.",
-    )
 
 
 def changes_table(
@@ -360,11 +334,12 @@ def changes_table(
     and there is no link to the explorer, whose page shows them with their texts if it is of this
     task. The texts of the task are by default read, if its data are at hand.
     """
-    task = next((each.task for each in comparison.tasks if each.with_baseline), "")
+    shown = next((each for each in comparison.tasks if each.with_baseline), None)
+    task, baseline = (shown.task, shown.baseline) if shown else ("", "")
     by_size = sorted(comparison.differences_on(task), key=lambda each: abs(each.difference))
     nearest, why = by_size[:_NEAREST], ""
     if texts is None and nearest:
-        texts, why = texts_at_hand(comparison.records[task, comparison.baseline])
+        texts, why = texts_at_hand(comparison.records[task, baseline])
     page = "explorer.html" if explorer == task else ""
     rows: list[tuple[Any, ...]] = []
     for matrix in map(comparison.matrix, nearest):
@@ -383,14 +358,19 @@ def changes_table(
                         *(", ".join(top_documents(each, query)[:_BEST]) for each in records),
                     )
                 )
-    heads = ["model", "query", "Δ\nmodel, baseline", f"top {_BEST}\nmodel", "baseline"]
+    heads = [
+        "model",
+        "query",
+        f"Δ\nto {in_words(baseline)}",
+        f"top {_BEST}\nmodel",
+        f"top {_BEST}\n{baseline}",
+    ]
     # Without a document in any record, or where a link leads to all of them.
     if page or not any(row[3] for row in rows):
         rows, heads = [row[:3] for row in rows], heads[:3]
     caption = (
         f"{short_task(task)}: the queries on which the {len(nearest)} models nearest to "
-        f"{comparison.baseline} and {comparison.baseline} itself differ most, at most {_CHANGES} "
-        "each."
+        f"{in_words(baseline)} and {baseline} itself differ most, at most {_CHANGES} each."
     )
     return Table.of(
         rows,
@@ -427,7 +407,8 @@ def differences_figure(comparison: Comparison) -> Figure | None:
     return Figure(
         name="differences",
         draw=lambda width: _draw_differences(comparison, models, width),
-        caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
+        caption=f"Difference of each model's mean from that of "
+        f"{baseline_text(comparison.differences)}, paired over "
         f"{'the same queries' if many else 'the n queries below each panel'}, with "
         f"95 % intervals ({interval_words(['paired'])}). "
         "Filled: significantly different by the two-sided paired permutation test, corrected p < "
@@ -449,7 +430,7 @@ def _draw_differences(comparison: Comparison, models: Sequence[str], width: floa
         kinds = [(kind, each) for kind, own in types for each in own if each.with_baseline]
         rows = {(each.task, each.metric): i for i, (_, each) in enumerate(reversed(kinds))}
         names = [plain(short_task(each.task), most=30) for _, each in reversed(kinds)]
-        label, look = f"Δ to {plain(comparison.baseline, most=20)}", {"linewidth": 1.3, "size": 3}
+        label, look = "Δ to the baseline", {"linewidth": 1.3, "size": 3}
         drawn = [
             (
                 plain(model, most=26),
@@ -506,85 +487,50 @@ def _divide(axis: Axes, kinds: Sequence[str], *, named: bool) -> None:
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:
-    """Draw every pair of models, a panel per task: row minus column; a dot is not significant.
+    """Draw every pair of models: on how many tasks the row is significantly above the column.
 
-    Of more than `MANY` tasks, a panel per type with the number of tasks on which the row is
-    significantly above the column. None if nothing was compared.
+    None if nothing was compared.
     """
-    tasks = [task for task in comparison.tasks if task.outcomes]
+    tasks = [each for own in tasks_by_type(comparison).values() for each in own]
     if not tasks:
         return None
-    how = comparison.procedure
-    test = f"{NAMES[how.correction]} over these pairs on each task"
-    if len(tasks) > MANY:
-        return Figure(
-            name="pairs",
-            draw=lambda width: _draw_wins_by_type(comparison, width),
-            caption="Every pair of models by type of task: on how many tasks the row is "
-            "significantly above the column, paired over the queries that both answered (two-sided "
-            f"paired permutation test, corrected p < {how.alpha:g}, {test}, and an interval that "
-            "leaves out 0)."
-            + comparison.caution
-            + not_shown(len({name for _, name in comparison.records}) - MOST_MODELS),
-            alt="A matrix of counts per type of task; the same differences are in the tables.",
-        )
     pairs = [each for task in tasks for each in task.outcomes]
     undecided = sum(not each.significant for each in pairs)
+    how, count = comparison.procedure, plural(len(tasks), "task")
+    test = f"{NAMES[how.correction]} over these pairs on each task"
     return Figure(
         name="pairs",
-        draw=lambda width: _draw_pairs(tasks, width),
-        caption="Every pair of models, row minus column, best first, paired over the queries that "
-        "both answered. Dot: not significantly different (two-sided paired permutation test, "
-        f"corrected p ≥ {how.alpha:g}, {test}, or an interval that holds 0)."
+        draw=lambda width: _draw_pairs(pairs, width, tasks=len(tasks)),
+        caption=f"Every pair of models: on how many of {count} the row is significantly above the "
+        "column, paired over the queries that both answered (two-sided paired permutation test, "
+        f"corrected p < {how.alpha:g}, {test}, and an interval that leaves out 0)."
         + comparison.caution
-        + not_shown(max(len(task.columns) for task in tasks) - MOST_MODELS),
-        alt="A matrix of differences per task. "
+        + not_shown(len({name for each in tasks for name in each.columns}) - MOST_MODELS),
+        alt=f"A matrix of counts of {count}. "
         f"{undecided} of {len(pairs)} pairs are not significantly different.",
     )
 
 
-def _draw_pairs(tasks: Sequence[TaskComparison], width: float) -> MplFigure:
-    largest = max(abs(each.difference) for task in tasks for each in task.outcomes) or 1.0
-    figure, axes, _ = panels(len(tasks), width, aspect=0.95, most=2)
-    image: Any = None
-    for axis, task in zip(axes, tasks, strict=True):
-        total = _totals((each, each.difference) for each in task.outcomes)
-        names = sorted(total, key=lambda name: -total[name])[:MOST_MODELS]
-        table = np.full((len(names), len(names)), np.nan)
-        for pair, i, j in _within(task.outcomes, names):
-            table[i, j], table[j, i] = pair.difference, -pair.difference
-            if not pair.significant:
-                axis.plot([j, i], [i, j], "o", color="#24292f", markersize=2.5)
-        _label_matrix(axis, [plain(name, most=26) for name in names])
-        image = axis.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest)
-        axis.set_title(plain(short_task(task.task), most=24))
-    figure.colorbar(image, ax=axes, label="row − column", shrink=0.7)
-    return figure
+def _draw_pairs(pairs: Sequence[PairOutcome], width: float, *, tasks: int) -> MplFigure:
+    """Draw a matrix of the numbers of tasks; of more than `MOST_MODELS`, those that win most."""
+    import matplotlib.pyplot as plt
 
-
-def _draw_wins_by_type(comparison: Comparison, width: float) -> MplFigure:
-    """Draw a matrix per type: on how many tasks the row is significantly above the column.
-
-    Of more than `MOST_MODELS`, those with most significant wins.
-    """
-    types = tasks_by_type(comparison)
-    every = [each for task in comparison.tasks for each in task.outcomes]
-    won = _totals((each, float(np.sign(each.difference)) * each.significant) for each in every)
+    won = _totals((each, float(np.sign(each.difference)) * each.significant) for each in pairs)
     names = sorted(won, key=lambda name: (-won[name], name))[:MOST_MODELS]
-    figure, axes, _ = panels(len(types), width, height=1.2, aspect=0.85, sharex=True, sharey=True)
-    for axis, (kind, tasks) in zip(axes, types.items(), strict=True):
-        table = np.full((len(names), len(names)), np.nan)
-        for each, i, j in _within((pair for task in tasks for pair in task.outcomes), names):
-            for row, column, sign in ((i, j, 1), (j, i, -1)):
-                above = each.significant and sign * each.difference > 0
-                table[row, column] = np.nan_to_num(table[row, column]) + above
-        axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * len(tasks))
-        for (i, j), value in np.ndenumerate(table):
-            if not np.isnan(value):
-                _write(axis, f"{value:.0f}", j, i).set_color(_ON_COLOR)
-        _label_matrix(axis, [plain(name, most=18) for name in names])
-        axis.set_title(f"{kind}, {len(tasks)} task{'s' if len(tasks) > 1 else ''}")
-        axis.tick_params(labelbottom=True)
+    figure, axis = plt.subplots(figsize=(width, 0.19 * len(names) + 1.4))
+    table = np.full((len(names), len(names)), np.nan)
+    for each, i, j in _within(pairs, names):
+        for row, column, sign in ((i, j, 1), (j, i, -1)):
+            above = each.significant and sign * each.difference > 0
+            table[row, column] = np.nan_to_num(table[row, column]) + above
+    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * tasks)
+    for (i, j), value in np.ndenumerate(table):
+        if not np.isnan(value):
+            _write(axis, f"{value:.0f}", j, i).set_color(_ON_COLOR)
+    labels = [plain(name, most=26) for name in names]
+    axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=SMALL)
+    axis.set_yticks(range(len(labels)), labels, fontsize=SMALL)
+    axis.tick_params(length=0)
     return figure
 
 
@@ -607,19 +553,13 @@ def _within(
             yield pair, rows[pair.first], rows[pair.second]
 
 
-def _label_matrix(axis: Axes, labels: Sequence[str]) -> None:
-    axis.set_xticks(range(len(labels)), labels, rotation=90, fontsize=SMALL)
-    axis.set_yticks(range(len(labels)), labels, fontsize=SMALL)
-    axis.tick_params(length=0)
-
-
 def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | None:
     """Draw a forest plot of every model's difference from the baseline; None without any."""
     every = comparison.differences_on(task)
     differences = every[:MOST_MODELS]
     if not differences:
         return None
-    baseline, metric = comparison.baseline, differences[0].metric
+    baseline, metric = in_words(differences[0].second), differences[0].metric
     styles = model_styles([each.first for each in differences])
     sizes = [each.n for each in differences]
     n = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
@@ -647,7 +587,7 @@ def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
     words = "; ".join(
         f"{each.first}: {each.won} won, {each.tied} tied, {each.lost} lost" for each in counts[::-1]
     )
-    reference, metric = comparison.baseline, counts[0].metric
+    reference, metric = in_words(counts[0].second), counts[0].metric
     return Figure(
         name=f"wins-{task}",
         draw=lambda width: _draw_wins(counts, width),
@@ -740,17 +680,24 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
 
     On the mean of a tier that has one first, then task by task.
     """
-    every = comparison.differences
+    every = [
+        each
+        for task in (*comparison.tasks, *comparison.correlations)
+        for each in task.with_baseline
+    ]
     if not every:
         return Conclusion(
             "Nothing was compared: no two models have scores on the same queries of these tasks."
         )
     alpha, parts = comparison.procedure.alpha, []
-    for differences in (*(mean.with_baseline for mean in comparison.means[:1]), every):
-        if differences:
-            shown = [each for each in differences if each.significant(alpha)]
-            parts += [_count(comparison, differences, shown), _largest(comparison, shown)]
-    parts.append(_open(comparison, [each for each in every if not each.significant(alpha)]))
+    means = [each.with_baseline for each in comparison.means[:1] if each.with_baseline]
+    for differences in (*means, every):
+        shown = [each for each in differences if each.significant(alpha)]
+        parts.append(_count(comparison, differences, shown))
+        if differences is not every or not means:
+            parts.append(_largest(comparison, shown))
+    rest = [each for each in every if not each.significant(alpha)]
+    parts.append(_open(comparison, rest, other=len(rest) < len(every)))
     parts.append(comparison.caution.strip())
     return Conclusion(" ".join(part for part in parts if part))
 
@@ -761,7 +708,7 @@ def _count(
     """Say how many differences are shown, and in which direction."""
     total, tasks = len(every), len({each.task for each in every})
     over = f"{tasks} tasks" if tasks > 1 else short_task(every[0].task)
-    of = f"difference{'s' if total > 1 else ''} from {comparison.baseline} on {over}"
+    of = f"difference{'s' if total > 1 else ''} from {baseline_text(every)} on {over}"
     method = NAMES[comparison.procedure.correction]
     corrected = f"after correction ({method} over all pairs of models on each task)"
     if comparison.procedure.correction == "none":
@@ -802,18 +749,18 @@ def _ends(each: PairedDifference, *, sign: bool = True) -> str:
     return interval_text(each.interval, sign=sign, absent="(a single query)")
 
 
-def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> str:
+def _open(comparison: Comparison, differences: Sequence[PairedDifference], *, other: bool) -> str:
     """Say what is shown of the differences that are not significant, and what would show more."""
     if not differences:
         return ""
     verdicts = [comparison.verdict(each) for each in differences]
     margin = f"{comparison.procedure.minimum:g}"
-    other = "other " * (len(differences) < len(comparison.differences))
+    others = "other " * other
     if len(verdicts) == 1:
         text = {
-            "equivalent": f"The {other}difference is within ±{margin}: equivalent",
-            "no worse": f"The {other}difference is above −{margin}: no worse",
-            "not shown": f"Whether the {other}difference is within ±{margin} is not shown",
+            "equivalent": f"The {others}difference is within ±{margin}: equivalent",
+            "no worse": f"The {others}difference is above −{margin}: no worse",
+            "not shown": f"Whether the {others}difference is within ±{margin} is not shown",
         }[verdicts[0]]
     else:
         words = {
@@ -823,7 +770,7 @@ def _open(comparison: Comparison, differences: Sequence[PairedDifference]) -> st
         }
         counts = ((verdicts.count(verdict), word) for verdict, word in words.items())
         listed = ", ".join(f"{count} {word}" for count, word in counts if count)
-        text = f"Of the {other}{len(verdicts)}: {listed}"
+        text = f"Of the {others}{len(verdicts)}: {listed}"
     pairs = zip(differences, verdicts, strict=True)
     undecided = [each for each, word in pairs if word != "equivalent"]
     effects = [comparison.detectable(each) for each in undecided]
@@ -883,7 +830,10 @@ def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
     """
     best = find_best(comparison, task=task)
     if best is None:
-        return Conclusion("No results yet; run `make demo` to make some.")
+        return Conclusion(
+            "No results yet on whole tasks: `qwen3nb eval` makes some. A run with `--limit` has a "
+            "page of its own."
+        )
     where = short_task(best.record.task.key)
     ends = interval_text(number(best.record.main).interval, sign=False, absent="")
     score = f"{where}: {best.score} {ends}".strip()

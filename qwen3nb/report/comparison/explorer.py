@@ -42,7 +42,7 @@ from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.sections import MOST_MODELS
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import interval_text
+from qwen3nb.utils.format import interval_text, number_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,7 +178,7 @@ class Explorer:
             rows.append(((row.title or name, cut(row.text, _LONGEST)), grade, *ranks))
         return Table.of(
             rows,
-            ("document", "grade", *(f"{name}\nrank" for name in models)),
+            ("document", "grade", *(f"rank\n{name}" for name in models)),
             note=self.note,
             empty=self.note or "No document is judged, and these records keep no rankings.",
             kind="words",
@@ -212,17 +212,17 @@ class Explorer:
             query = self.matrix.queries[i]
             text, link = self.text(query), explorer_link(query, across, up)
             cell = Cell(cut(text, _LONGEST), "" if text == query else query, link=link)
-            delta = number(float(first[i] - second[i]), "+.3f")
-            rows.append((cell, float(first[i]), float(second[i]), delta))
+            scores = f"{number_text(first[i])}, {number_text(second[i])}"
+            rows.append((cell, number(float(first[i] - second[i]), "+.3f", detail=scores)))
         metric, n = self.matrix.metric, len(first)
         return Table.of(
             rows,
-            ("query", f"{across}\n{metric}", f"{up}\n{metric}", "Δ"),
+            ("query", f"Δ {metric}\nboth scores"),
             note="Selected by their difference, they say nothing about the mean.",
             kind="words",
             name="largest-differences",
             caption=f"{short_task(self.matrix.task)}: the {len(rows)} queries of {n} on "
-            "which the two models with the best means differ most.",
+            f"which the two models with the best means, {across} and {up}, differ most.",
         )
 
     def _data(self) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class Explorer:
 
 @dataclass(frozen=True)
 class NoExplorer:
-    """The reason why there is no explorer, shown in its stead."""
+    """The reason why there is no explorer, shown instead."""
 
     why: str
 
@@ -290,7 +290,9 @@ class NoExplorer:
 
     def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
         """Return an empty data frame."""
-        return self.table().to_frame()
+        import pandas as pd
+
+        return pd.DataFrame({"text": [], "difference": []})
 
     def _repr_html_(self) -> str:
         return _note(self.why)

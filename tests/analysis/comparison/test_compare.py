@@ -20,18 +20,44 @@ from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Part
 from qwen3nb.utils.format import json_text
 
+BOTH = (RETRIEVAL, RERANKING)
+OWN = [make("toy", task=task, scores=noisy(0.9)) for task in BOTH]
 
-def test_the_baseline_is_the_best_of_those_with_most_tasks():
-    results = [make("few", scores=noisy(0.9))] + [
-        make(name, task=task, scores=noisy(mean))
-        for name, mean in (("all", 0.6), ("worse", 0.5))
-        for task in (RETRIEVAL, RERANKING)
+
+@pytest.mark.parametrize(
+    ("models", "options", "baselines"),
+    [
+        # The reference model with most tasks, if tied bm25; never what was trained here.
+        ({"e5-base-v2": BOTH, "bm25": BOTH}, {}, ("bm25", "bm25")),
+        ({"e5-base-v2": BOTH, "bm25": BOTH[:1]}, {}, ("e5-base-v2", "e5-base-v2")),
+        ({"e5-base-v2": BOTH, "all-MiniLM-L6-v2": BOTH}, {}, ("all-MiniLM-L6-v2",) * 2),
+        # A task that it lacks takes the next, and random only if there is none.
+        ({"bm25": BOTH[:1], "e5-base-v2": BOTH[1:], "random": BOTH}, {}, ("bm25", "e5-base-v2")),
+        ({"bm25": BOTH[:1], "random": BOTH}, {}, ("bm25", "random")),
+        ({"bm25": BOTH[:1], "random": BOTH}, {"baseline": "toy"}, ("toy", "toy")),
+        ({"a": BOTH[:1], "random": BOTH}, {"baseline": "a"}, ("a", "random")),
+        # Without any of them, the first by name of those with most tasks.
+        ({"a": BOTH[:1], "b": BOTH}, {}, ("b", "b")),
+    ],
+)
+def test_the_baseline_rule(models, options, baselines):
+    others = [
+        make(m, task=task, scores=noisy(0.5)) for m, tasks in models.items() for task in tasks
     ]
-    comparison = compare(results, tier="smoke")
-    assert comparison.baseline == "all"
-    assert [each.task for each in comparison.tasks] == [RETRIEVAL, RERANKING]
-    with pytest.raises(ValueError, match="'nope'; available: all, few, worse"):
-        compare(results, tier="smoke", baseline="nope")
+    compared = compare([*OWN, *others], tier="smoke", draws=50, **options)
+    assert tuple(each.baseline for each in compared.tasks) == baselines
+    assert compared.baseline == baselines[0]
+    assert [each.second for each in compared.differences_on(RERANKING)][:1] == [baselines[1]]
+
+
+def test_the_book_names_a_baseline_that_a_parameter_replaces(home):
+    (home / "_config.yml").write_text("qwen3nb:\n  baseline: toy\n")
+    records = [*OWN, *(make("bm25", task=task) for task in BOTH)]
+    assert compare(records).baseline == "toy"
+    assert compare(records, baseline="bm25").baseline == "bm25"
+    assert compare(records[2:]).baseline == "bm25"  # without records, it is not there
+    with pytest.raises(ValueError, match="'nope'; available: bm25, toy"):
+        compare(records, baseline="nope")
 
 
 def test_a_task_with_several_subsets_is_compared_within_each():

@@ -171,7 +171,11 @@ def test_compare_from_the_command_line(cli, saved, tmp_path):
     assert "better" in done.output
     assert json.loads((tmp_path / "c.json").read_text())["task"] == "mine-1a"
     assert (tmp_path / "c.md").read_text().startswith("# Take new instead of now\n")
-    assert done.stdout.splitlines()[-1].startswith("Take new instead of now: MRR@10 ")
+    assert done.stdout.startswith("Take new instead of now: MRR@10 ")
+    done = cli("compare", "--baseline", "now")
+    assert done.stdout.count("text of q") == 3  # the largest changes
+    assert done.stdout.endswith("writes every metric, category, query and earlier run\n")
+    assert re.search(r"\[\+0\.\d{3}, \+0\.\d{3}\]", done.stdout)  # on one line
     done = cli("compare", "--baseline", "now", "--json")
     assert json.loads(done.stdout)["schema"] == "qwen3nb.comparison/1"
 

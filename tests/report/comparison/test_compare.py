@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.records import (
+    RERANKING,
     RETRIEVAL,
     amend,
     benchmark_record,
@@ -14,24 +15,19 @@ from helpers.search_texts import search_texts
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.compare import (
-    breakdown_table,
-    by_type_tables,
     changes_table,
+    compared_tables,
     comparison_conclusion,
-    correlations_table,
     differences_figure,
     differences_table,
     lead_figure,
     leaderboard_conclusion,
-    overview_table,
     pairs_figure,
     power_table,
     task_differences_figure,
     wins_figure,
 )
 from qwen3nb.report.comparison.explorer import top_documents
-from qwen3nb.report.render.sections import Sections
-from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS
 
 KEYS = [*BENCHMARKS["MTEB(eng, v2)"].types["Clustering"], *BENCHMARKS["BEIR"].tasks[3:9]]
@@ -63,16 +59,20 @@ def test_differences_with_what_the_queries_can_show():
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
     assert "Holm over all 3 pairs of the models compared" in differences_table(comparison).note
-    power = power_table(comparison).rows
-    assert [row[1].text for row in power] == ["better", "not shown"]
-    assert (power[0][4].text, power[1][4].value > 40) == ("–", True)
-    assert power[1][2].strong
-    assert not power_table(compared(minimum=0.2)).rows[1][2].strong
-    assert breakdown_table(comparison) is correlations_table(comparison) is None
+    (row,) = power_table(comparison).rows
+    assert [cell.text for cell in row[:3]] == ["Retrieval", "1 / 0", "0 / 0 / 1"]
+    assert (row[3].strong, row[4].value > 40, row[5].text) == (True, True, "40")
+    assert not power_table(compared(minimum=0.2)).rows[0][3].strong
+    table = compared_tables(comparison)
+    assert [(row[0].text, row[1].strong) for row in table.rows] == [("good", True)]
+    assert "1 more model: no difference larger than 0.0" in table.note
+    assert "none significant (same)" in table.note
     (axis,) = differences_figure(comparison).axes
     assert labels(axis) == ["same", "good"]
     assert [filled for _, filled in points(axis)] == [True, False]
-    assert labels(pairs_figure(comparison).axes[0])[0] == "good"
+    pairs = pairs_figure(comparison).axes[0]
+    assert labels(pairs)[0] == "good"
+    assert sorted(text.get_text() for text in pairs.texts) == ["0"] * 4 + ["1"] * 2
 
 
 def test_queries_are_counted_that_are_won_or_unpaired():
@@ -94,48 +94,43 @@ def many():
 
 
 def test_many_tasks_are_counted_and_split_by_type(many):
-    table = overview_table(many)
-    assert [[cell.text for cell in row][1:] for row in table.rows] == [
-        ["8", "8 / 0 / 0"],
-        ["6", "6 / 0 / 0"],
-    ]
-    assert [row[0].detail for row in table.rows] == ["Clustering", "Retrieval"]
-    assert "Not counted" not in table.note
-    for make_table in (differences_table, power_table):
-        sections = by_type_tables(many, make_table)
-        assert isinstance(sections, Sections)
-        shown = [(title, len(table)) for title, table in sections.tables]
-        assert shown == [("Clustering (8 tasks)", 8), ("Retrieval (6 tasks)", 6)]
-    few = compare([make("a"), make("b", (0.1, 0.3, 0.5)), make("b", task="Alone")])
-    assert isinstance(by_type_tables(few, differences_table), Table)
-    assert overview_table(few).note.partition("Not counted")[2].endswith(": Alone.")
+    sections = compared_tables(many)
+    shown = [(title, len(table), table.columns) for title, table in sections.tables]
+    columns = ("task", "good")
+    assert shown == [("Clustering (8 tasks)", 8, columns), ("Retrieval (6 tasks)", 6, columns)]
+    rows = [[cell.text for cell in row[:3]] for row in power_table(many).rows]
+    assert rows == [["Clustering", "8 / 0", "0 / 0 / 0"], ["Retrieval", "6 / 0", "0 / 0 / 0"]]
     (axis,) = differences_figure(many).axes
     assert axis.get_title() == "good"
     assert len(axis.get_yticks()) == len(KEYS)
-    panels = pairs_figure(many).axes
-    assert [panel.get_title() for panel in panels] == ["Clustering, 8 tasks", "Retrieval, 6 tasks"]
-    assert sorted(text.get_text() for text in panels[0].texts) == ["0", "8"]
+    assert sorted(text.get_text() for text in pairs_figure(many).axes[0].texts) == ["0", "14"]
 
 
-def test_a_difference_may_be_significant_on_its_task_only():
-    """28 queries won and 12 lost of 40 have p = .02: tasks are corrected one by one."""
-    tasks, results = [f"T{i}" for i in range(14)], []
-    for task in tasks:
-        won = 28 if task == "T0" else 20
-        results += [
-            make("base", scores=[0.5] * 40, task=task),
-            make("new", scores=[0.6] * won + [0.4] * (40 - won), task=task),
-        ]
-    (row,) = overview_table(compare(results, tasks=tasks, baseline="base")).rows
-    assert [cell.text for cell in row[1:]] == ["14", "1 / 13 / 0"]
+def test_every_difference_names_its_baseline():
+    records = [
+        make(name, task=task, scores=noisy(mean, seed=seed))
+        for seed, (name, mean) in enumerate((("bm25", 0.5), ("e5-base-v2", 0.6), ("m", 0.8)))
+        for task in (RETRIEVAL, RERANKING)
+        if (name, task) != ("bm25", RERANKING)
+    ]
+    mixed = compare(records, baseline="bm25", draws=100)
+    both = "bm25 (on Reranking: e5-base-v2)"
+    table = compared_tables(mixed)
+    assert table.caption.startswith(f"Difference of each model from {both}, ")
+    assert [head.rpartition(", to ")[2] for head in table.columns[1:]] == ["bm25", "e5-base-v2"]
+    assert {row[0].text: row[2].text for row in table.rows}["e5-base-v2"] == "baseline"
+    assert both in comparison_conclusion(mixed).text
+    assert both in differences_table(mixed).columns[1]
+    assert both in differences_figure(mixed).caption
+    floor = compare([make("random", scores=noisy(0.1)), make("m", scores=noisy(0.5))])
+    assert "from random (the floor) on Retrieval" in comparison_conclusion(floor).text
 
 
 def test_of_many_models_the_best_are_shown_and_the_others_counted():
     names = [f"m{i:02d}" for i in range(33)]
     results = [make(n, [0.1 + 0.02 * i, 0.3, 0.2], task="T") for i, n in enumerate(names)]
     comparison = compare(results, baseline="m00", draws=20)
-    assert len(overview_table(comparison)) == 30
-    assert len(overview_table(comparison, most=99)) == 32
+    assert len(compared_tables(comparison)) == 12
     figures = {
         differences_figure(comparison): 2,
         pairs_figure(comparison): 3,
@@ -146,10 +141,7 @@ def test_of_many_models_the_best_are_shown_and_the_others_counted():
         assert figure.caption.endswith(f" models are shown, {count} others are not.")
         assert "too many" not in figure.caption  # as more than 20 are drawn
     assert "m02" not in next(iter(figures)).alt
-    table = differences_table(comparison, models=comparison.leaders(30))
-    assert len(table) == 30
-    assert "2 others are not. `qwen3nb tables` writes the rows of all." in table.note
-    assert "others are" not in differences_table(comparison).note
+    assert len(differences_table(comparison)) == 32
 
 
 def test_changed_queries_have_their_text_and_a_link_to_the_explorer_of_their_task():
