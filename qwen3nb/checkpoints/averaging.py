@@ -64,7 +64,8 @@ def select_checkpoints(
     """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
     If there are fewer than N, all of them are selected; checkpoints without
-    ``trainer_state.json`` have no metric and are left out (best-N). `Selection.note` says so.
+    ``trainer_state.json`` have no metric and are left out (best-N). `Selection.note` says so,
+    and that N is all there are.
 
     Raises:
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
@@ -94,6 +95,8 @@ def select_checkpoints(
     if len(checkpoints) < count:
         few = f"{count} checkpoints requested, {folder} has {len(checkpoints)}: all were averaged"
         note = f"{note}; {few}" if note else few
+    elif best == len(checkpoints) and not unknown:
+        note = f"{folder} has no checkpoint but these {count}: {metric} left out none"
     return Selection(tuple(checkpoints[-count:]), rule, metrics, note)
 
 

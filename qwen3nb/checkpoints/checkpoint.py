@@ -41,7 +41,11 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
         if path.is_dir() and (step := step_of(path)) is not None
     )
     if not numbered:
-        raise CheckpointError(f"{folder}: expected folders named checkpoint-N, found none")
+        missing = "" if folder.is_dir() else "no such folder; "
+        hint = f"; {folder.name} is one: give {folder.parent}" if step_of(folder) else ""
+        raise CheckpointError(
+            f"{folder}: {missing}expected folders named checkpoint-N, found none{hint}"
+        )
     for (step, path), (next_step, other) in pairwise(numbered):
         if step == next_step:
             raise CheckpointError(f"{folder}: {path.name} and {other.name} have the same step")

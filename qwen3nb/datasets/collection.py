@@ -126,7 +126,7 @@ class TestCollection:
 
         Raises:
             DataError: a judged query or document has no text; an id is blank, given twice or
-                has control characters or lone surrogates; a text is no text or has a lone
+                has control characters or lone surrogates; a text is not a string or has a lone
                 surrogate; a grade is no whole number; or there is no relevant document.
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
@@ -463,16 +463,17 @@ def find_collections(spec: Any) -> list[TestCollection]:
         collections = map(TestCollection.from_beir, parts)
         top = folder.name
         return [replace(each, name=f"{top}-{each.name}", group=top) for each in collections]
-    if str(spec).startswith(("PyDocs", "AuthorSTS")):
-        from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-
-        return from_mteb(embedded_task(str(spec)))
-    import mteb
-
     try:
+        if str(spec).startswith(("PyDocs", "AuthorSTS")):
+            from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+            return from_mteb(embedded_task(str(spec)))
+        import mteb
+
         return from_mteb(mteb.get_task(str(spec)))
     except KeyError as error:
-        raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({error})") from None
+        why = error.args[0]
+        raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({why})") from None
 
 
 def _from_msmarco(folder: Path) -> TestCollection:

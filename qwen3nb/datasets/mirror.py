@@ -341,9 +341,19 @@ def _in_hub_cache(need: Need) -> bool:
 
 
 def fetch_all(
-    needed: Iterable[Need], mirror: Path, *, say: Callable[[str], object] = print
+    needed: Iterable[Need],
+    mirror: Path,
+    *,
+    say: Callable[[str], object] = print,
+    arrived: Callable[[], object] = lambda: None,
 ) -> dict[str, str]:
-    """Download each need into the mirror; a hub that cannot be used is not asked for the rest.
+    """Download each need into the mirror; a hub that cannot be used is not tried for the rest.
+
+    Args:
+        needed: what to download.
+        mirror: the folder.
+        say: called with a line on each.
+        arrived: called for each that is in the mirror then.
 
     Returns:
         By id, why it is not in the mirror; empty for those that were not tried.
@@ -357,6 +367,7 @@ def fetch_all(
                     failures[need.id] = ""
                 else:
                     fetch(need, mirror, say=say)
+                    arrived()
             except MirrorError as error:
                 failures[need.id] = str(error)
                 useless = useless or getattr(error.__cause__, "lasting", False)

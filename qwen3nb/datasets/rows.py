@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import math
 import os
 import re
@@ -204,6 +205,24 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
         yield number, tuple(row.get(name) for name in fields)
 
 
+def given_rows(data: Any, *, what: str) -> list[dict[str, Any]]:
+    """Return the rows of a data frame or of a list of dictionaries, without what is missing.
+
+    Raises:
+        DataError: it is neither.
+    """
+    if hasattr(data, "to_json"):  # of pandas: the values are Python's own then
+        data = json.loads(data.to_json(orient="records", date_format="iso"))
+    rows = list(data) if isinstance(data, Iterable) else [data]
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"{what}:{number}: expected a file, a data frame or a list of dictionaries; got "
+                f"{type(row).__name__} {row!r:.40}"
+            )
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
 def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
     """Parse ``line`` as a JSON object; raise DataError, which starts with ``where``, for others."""
     try:
@@ -339,7 +358,7 @@ def scored_pair(
     """Return two texts of line ``number`` and their score; ``of`` says what they are.
 
     Raises:
-        DataError: the score is no finite number, or a text is empty or has control characters.
+        DataError: the score is not a finite number, or a text is empty or has control characters.
     """
     score = stated_number(gold)
     if score is None:

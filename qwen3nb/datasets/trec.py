@@ -129,7 +129,7 @@ def load_run(file: Path) -> RunArrays:
     """Read a run as arrays, documents in the order of their lines.
 
     Raises:
-        DataError: a malformed line, a score that is not a finite number, a rank that is no whole
+        DataError: a malformed line, a score that is not a finite number, a rank that is not a whole
             number (each names file and line), a duplicate document, an id with control
             characters, or ranks that contradict the scores.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,11 @@ from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_runs
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
+from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.imports import load_library
 
 DEPTH = 100  # documents per query of a collection
@@ -38,6 +40,10 @@ def evaluate(
     output: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
+    prompts: Mapping[str, str] | str | None = None,
+    query_prefix: str = "",
+    doc_prefix: str = "",
+    base: Path | str | None = None,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
     runs: bool = False,
@@ -67,6 +73,11 @@ def evaluate(
         output: folder for records; by default `paths.results`.
         seed: names the folder of the records, next to those of other seeds.
         batch_size: texts per batch.
+        prompts: as for `load_encoder`, of a model named by its spec; so is ``base``. They are
+            part of the model's identity.
+        query_prefix: the prompt of a query, with ``doc_prefix`` instead of ``prompts``.
+        doc_prefix: the prompt of a passage.
+        base: the base model of a LoRA adapter.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
         runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
@@ -85,7 +96,7 @@ def evaluate(
             has the records of the others.
         TypeError: ``model`` is none of these.
         ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
-            that has its own.
+            that has its own; prompts or a base for one that is loaded, or both ways of prompts.
     """
     how: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress}
     options: dict[str, Any] = {
@@ -97,26 +108,40 @@ def evaluate(
         "strict": strict,
         **how,
     }
+    if query_prefix or doc_prefix:
+        if prompts is not None:
+            raise ValueError("expected either prompts, or query_prefix and doc_prefix; got both")
+        prompts = {"query": query_prefix, "passage": doc_prefix}
+    use: dict[str, Any] = {"prompts": parse_prompts(prompts), "base": base or None}
+    use = {name: value for name, value in use.items() if value is not None}
+    if use and not isinstance(model, str | Path):
+        raise ValueError(
+            f"{' and '.join(use)} are for a model named by its spec; give them to load_encoder"
+        )
     if not isinstance(model, str | Path | Model):
         model = WrappedEncoder(model, label=label, fingerprint=fingerprint, **how)
     elif label or fingerprint:
         raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
+    if isinstance(data, str) and data in TIERS:
+        raise ValueError(f"{data!r} is a tier: give tier={data!r}; data are folders or collections")
     if data is not None and (tasks is not None or limit):
         raise ValueError(
             "expected either data, or tasks with an optional limit; got both "
             "(TestCollection.subset makes a collection smaller)"
         )
     if isinstance(data, Domain):
-        return evaluate_domain([model], data, **options)
+        if "prompts" in use:
+            model = ModelEntry(str(model), str(model), prompts=use.pop("prompts"))
+        return evaluate_domain([model], data, **options, **use)
     if isinstance(model, str | Path):
         spec = str(model)
 
         def load() -> Any:
             if data is None:
                 load_library("mteb")  # before the model; see there
-            return load_model(spec, **how)
+            return load_model(spec, **how, **use)
 
-        model = known_or_loaded(ModelEntry(spec, spec), load=load, options={})
+        model = known_or_loaded(ModelEntry(spec, spec), load=load, options=use)
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
         if isinstance(model, Reranker):

@@ -84,7 +84,7 @@ def _digest(entry: ModelEntry, options: Mapping[str, Any]) -> str:
     used = {name: str(value) for name, value in options.items() if name not in _WITHOUT_EFFECT}
     return sha256_json(
         {
-            "source": _content(find_source(entry.spec)),
+            "source": _content(find_source(entry.spec, base=options.get("base"))),
             "label": entry.label,
             "prompts": entry.prompts,
             "dimensions": entry.dimensions,

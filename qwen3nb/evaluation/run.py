@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
@@ -44,6 +44,9 @@ from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 log = logging.getLogger(__name__)
 SEARCH_TYPES = ("Retrieval", "Reranking")
@@ -166,6 +169,10 @@ class EvaluationRun:
         lines = [f"<EvaluationRun: {', '.join(counts)}>", *(f"  {result!r}" for result in self)]
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
         return "\n".join([*lines, *self.failure_lines()])
+
+    def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
+        """Return the records as a data frame; see `Results.to_frame`."""
+        return self.results.to_frame(all_metrics=all_metrics)
 
     @property
     def reasons(self) -> dict[str, str]:

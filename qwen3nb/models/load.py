@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.prompts import named_prompts, prompt_warning
-from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
+from qwen3nb.models.kinds.prompts import parse_prompts, prompt_warning
+from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Settings, fingerprint, unchanged
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
@@ -30,6 +30,7 @@ def load_encoder(
     *,
     pooling: str | None = None,
     max_length: int | None = None,
+    max_seq_length: int | None = None,
     prefix: str = "",
     append_eos: bool = False,
     normalize: bool | None = None,
@@ -37,7 +38,7 @@ def load_encoder(
     bidirectional: bool = False,
     base: str | Path | None = None,
     instruction: str | None = None,
-    prompts: Mapping[str, str] | None = None,
+    prompts: Mapping[str, str] | str | None = None,
     label: str = "",
     device: str = "auto",
     dtype: str = "float32",
@@ -59,6 +60,7 @@ def load_encoder(
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
             language model has none, so it must be given.
         max_length: tokens after which a text is truncated; None or 0 for the model's own.
+        max_seq_length: the same, as sentence-transformers calls it.
         prefix: text prepended to every input, such as the mode ``[R]`` of a UL2 training;
             for checkpoints and language models. An export stores its own.
         append_eos: whether the end-of-text token follows every input, likewise.
@@ -67,17 +69,18 @@ def load_encoder(
         dimensions: leading dimensions to keep (Matryoshka); None or 0 for all. What is left has
             length 1 again if the model normalises.
         bidirectional: let every token of a causal language model attend to every other.
-        base: the base model of a LoRA adapter; None for the one that the adapter names.
+        base: the base model of a LoRA adapter; None or empty for the one that the adapter names.
         instruction: for models with instructions, used if the task has none; None for the
             model's default. An adapter applies it to queries, and by default pools the
             last token, the end of text.
         prompts: text prepended to an input, by role (``query``, ``passage``, or ``symmetric``
             for an input without a role) or more narrowly by task; see
-            `qwen3nb.models.kinds.prompts`. They replace all others; ``{}`` for no prompts.
-            None for those of the registry, else of the model's folder
-            (``config_sentence_transformers.json``); where there are none, but its authors
+            `qwen3nb.models.kinds.prompts`; or one line, as for `parse_prompts`. They replace all
+            others; ``{}`` for no prompts. None for those of the registry, else of the model's
+            folder (``config_sentence_transformers.json``); where there are none, but its authors
             prescribe some, a warning names them.
-        label: its name in records and tables; empty for the model's own.
+        label: its name in records and tables; empty for the model's own, which ends in
+            ``-prompts`` or ``-no-prompts`` if it is used with others than its own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch if they must be padded, or if sentence-transformers runs
@@ -90,7 +93,8 @@ def load_encoder(
         SpecError: no such model, one that cannot be loaded, or that has fewer ``dimensions``.
         ValueError: an unknown pooling, dtype or device.
     """
-    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
+    source = find_source(str(spec), base=base)
+    given = parse_prompts(prompts)
     if source.kind.searches:
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.on_hub:
@@ -98,15 +102,17 @@ def load_encoder(
     if source.kind.adapts:
         trained = {"query": "Instruct: {instruction}\nQuery:"}
         source = replace(source, prompts=trained, instruction=INSTRUCTION)
+    used = source.prompts if given is None else given
+    differ = "" if used == source.prompts else "-prompts" if used else "-no-prompts"
     source = replace(
         source,
-        label=label or source.label,
-        prompts=source.prompts if prompts is None else named_prompts(prompts),
+        label=label or f"{source.label}{differ}",
+        prompts=used,
         instruction=source.instruction if instruction is None else instruction,
     )
     if source.kind.library:
         load_library(source.kind.library)
-    if prompts is None and not prefix and (warning := prompt_warning(source)):
+    if given is None and not prefix and (warning := prompt_warning(source)):
         log.warning(warning)
     if bidirectional and not source.kind.directed:
         raise SpecError(
@@ -117,7 +123,7 @@ def load_encoder(
     source = replace(source, content=fingerprint(source))
     settings = Settings(
         pooling=None if pooling in (None, "auto") else one_of("pooling", pooling, POOLINGS),
-        max_length=max_length or source.max_length,
+        max_length=max_length or max_seq_length or source.max_length,
         prefix=prefix,
         append_eos=append_eos,
         normalize=normalize,
@@ -142,14 +148,19 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
     """Load an encoder, or the search model ``bm25`` or a fusion such as ``bm25+e5-base-v2``.
 
     The options are those of `load_encoder`; a fusion passes them to its encoders.
+
+    Raises:
+        SpecError: as for `load_encoder`, or prompts for a model without vectors.
     """
-    source = find_source(str(spec))
+    source = find_source(str(spec), base=options.get("base"))
     if source.parts:
         from qwen3nb.models.search.fusion import Fusion
 
         parts = [load_model(part.spec, **options) for part in source.parts]
         return Fusion(source, [part for part in parts if not isinstance(part, Fusion)])
     if source.kind.searches:
+        if options.get("prompts"):
+            raise SpecError(f"{spec} has no vectors, so it takes no prompts")
         model: BM25 = source.kind.load(source, Settings())
         return model
     return load_encoder(spec, **options)

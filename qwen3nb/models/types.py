@@ -40,7 +40,7 @@ class SpecError(ValueError):
 
 
 class ModelFolderError(SpecError, CheckpointError):
-    """A folder that is no usable model; names file and key or tensor, and says what to do."""
+    """A folder that is not a usable model; names file and key or tensor, and says what to do."""
 
 
 @contextmanager

@@ -426,10 +426,15 @@ def test_a_copy_is_whole_or_not_there(name, on_hub, root, copies):
 
 @pytest.mark.parametrize("name", ["503 once", "cut once"])
 def test_a_fault_that_passes_does_no_harm(name, on_hub, root, copies):
-    needs = [NEED, MODEL]
+    needs, there = [NEED, MODEL], []
     on_hub(
-        lambda: fetch_all(needs, copies, say=str) == {} or pytest.fail("a failure"), PASSING[name]
+        lambda: (
+            fetch_all(needs, copies, say=str, arrived=lambda: there.append(1)) == {}
+            or pytest.fail("a failure")
+        ),
+        PASSING[name],
     )
+    assert len(there) == len(needs)
     for need in needs:
         checked(root, copies, need)
 

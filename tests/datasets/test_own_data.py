@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import date
 
 import duckdb
+import pandas as pd
 import pytest
 
 from qwen3nb.datasets.custom import documents as sources
@@ -36,6 +37,21 @@ def write(tmp_path):
     return write
 
 
+def test_queries_and_documents_need_no_files():
+    queries = [{"id": "q1", "query": "one", "expected": ["a"]}, {"id": "q2", "query": "x"}]
+    rows = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
+    domain = load_domain(pd.DataFrame(queries[:1]), pd.DataFrame(rows))
+    assert (domain.queries, domain.grades) == ({"q1": "one"}, {"q1": {"a": 3}})
+    assert domain.revision == load_domain(queries[:1], rows).revision
+    for wrong, message in (
+        ((queries, rows), r"queries:2: queries\[1\]: Either 'relevance_grades' or 'expected'"),
+        ((queries[:1], [{"name": "a"}]), "documents:1: no field 'id'; fields: name"),
+        ((queries[:1], ["a"]), "documents:1: expected a file, a data frame or a list of"),
+    ):
+        with pytest.raises(DataError, match=message):
+            load_domain(*wrong)
+
+
 def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path, write):
     rows = [("a", "one, “two”"), ("b", 'quo"te\nline'), ("7", "x")]
     lines = "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in rows)
@@ -54,7 +70,10 @@ def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path, write):
     with closing(duckdb.connect(str(tmp_path / "other.name"))) as base:
         base.execute("CREATE TABLE docs (id TEXT, text TEXT)")
         base.executemany("INSERT INTO docs VALUES (?, ?)", rows)
-    for file in [*files, tmp_path / "any.name", tmp_path / "other.name"]:
+    given = [{"id": i, "text": t} for i, t in rows]
+    frame = pd.DataFrame([*given, {"id": "none"}])  # whose text is NaN
+    assert dict(read_documents(frame).texts) == {**dict(rows), "none": ""}
+    for file in [*files, tmp_path / "any.name", tmp_path / "other.name", given]:
         assert dict(read_documents(file).texts) == dict(rows), file
 
 

@@ -152,7 +152,7 @@ def test_stored_prompts_mean_what_they_mean_to_sentence_transformers(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompts": {}, "default_prompt_name": "other"}, "is 'other', which is no prompt"),
+        ({"prompts": {}, "default_prompt_name": "other"}, "is 'other', which is not a prompt"),
         ({"prompts": {"query": 1}}, "prompt 'query' is 1; expected a string"),
         ({"prompts": ["query"]}, "expected an object"),
     ],

@@ -15,7 +15,7 @@ import sqlite3
 import string
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -27,6 +27,7 @@ from qwen3nb.datasets.rows import (
     RATIO,
     DataError,
     checked_id,
+    given_rows,
     json_object,
     listed,
     misspelt,
@@ -174,8 +175,8 @@ def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLay
     return replace(layout, **given)
 
 
-def read_documents(file: Path, layout: DocumentLayout | None = None) -> Documents:
-    """Read every document of ``file``.
+def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documents:
+    """Read every document of a file, of a data frame, or of a list of dictionaries.
 
     Raises:
         DataError: the file cannot be read in its format; an id is missing, repeated or not
@@ -188,14 +189,19 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     locations: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
-    if not file.is_file():
+    given = not isinstance(source, Path | str)
+    file = Path("documents" if given else source)
+    if not (given or file.is_file()):
         raise DataError(f"{file}: no such file, or not a regular file")
     # A database can hold millions of rows in a few bytes.
     size, most = 0, size_limit(MOST)
-    expanded = size_limit(max(_FREE, file.stat().st_size * RATIO))
+    expanded = most if given else size_limit(max(_FREE, file.stat().st_size * RATIO))
     wanted = [layout.id_column, *(layout.columns.get(name, name) for name in template.fields)]
     wanted += [name for name in (layout.stars, layout.updated) if name]
-    for where, row in _rows(file, list(dict.fromkeys(wanted)), layout.table):
+    columns = list(dict.fromkeys(wanted))
+    objects = enumerate(given_rows(source, what="documents"), start=1) if given else ()
+    rows = _json_rows(file, objects, columns) if given else _rows(file, columns, layout.table)
+    for where, row in rows:
         name = row[layout.id_column]
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
@@ -228,7 +234,9 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
         for number, values in read(file, table=table, columns=columns):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
     elif suffix in (".jsonl", ".ndjson"):
-        yield from _json_rows(file, columns)
+        lines = ((n, line) for n, line in numbered_lines(file, most=MOST) if line.strip())
+        objects = ((n, json_object(line, where=f"{file}:{n}")) for n, line in lines)
+        yield from _json_rows(file, objects, columns)
     elif suffix == ".csv":  # an empty cell is null
         for number, row in named_rows(file, columns, most=MOST):
             yield f"{file}:{number}", {name: cell or None for name, cell in row.items()}
@@ -238,8 +246,10 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
         )
 
 
-def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a JSONL file; a key may be absent from some lines, not from all.
+def _json_rows(
+    file: Path, objects: Iterable[tuple[int, Row]], columns: Sequence[str]
+) -> Iterator[tuple[str, Row]]:
+    """Yield the objects of a JSONL file; a key may be absent from some lines, not from all.
 
     Nor may a line have another one in its place: one that is spelt alike, or any if it has no
     column but the id, and that no line has which has the column.
@@ -247,11 +257,8 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
     seen: set[str] = set()
     beside: dict[str, set[str]] = {name: set() for name in columns}
     instead: dict[tuple[str, str], str] = {}
-    for number, line in numbered_lines(file, most=MOST):
-        if not line.strip():
-            continue
+    for number, row in objects:
         where = f"{file}:{number}"
-        row = json_object(line, where=where)
         seen |= row.keys()
         if columns[0] not in row:
             raise DataError(f"{where}: no field {columns[0]!r}; fields: {listed(row)}")

@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from qwen3nb.datasets.collection import (
@@ -78,8 +77,8 @@ class Domain:
 
 
 def load_domain(
-    queries: Path | str | QueryFile,
-    documents: Path | str | Documents,
+    queries: Any,
+    documents: Any,
     *,
     layout: DocumentLayout | None = None,
     boost: bool = True,
@@ -89,8 +88,11 @@ def load_domain(
     """Read, check and join queries and documents.
 
     Args:
-        queries: a TOML file; see `qwen3nb.datasets.custom.queries`.
-        documents: a JSONL, CSV, SQLite or DuckDB file; see `qwen3nb.datasets.custom.documents`.
+        queries: a TOML file (see `qwen3nb.datasets.custom.queries`), or its ``[[queries]]`` as a
+            list of dictionaries or a data frame: ``{"id": "q1", "query": "sort a list",
+            "expected": ["list.sort"]}``.
+        documents: a JSONL, CSV, SQLite or DuckDB file (see `qwen3nb.datasets.custom.documents`), or
+            its rows as a list of dictionaries or a data frame: ``{"id": "list.sort", "text": …}``.
         layout: where the parts of a document are in a row.
         boost: whether stars and recency change scores, if the layout has them.
         on: the reference date of recency.
@@ -101,9 +103,9 @@ def load_domain(
             missing, or recency without a date.
     """
     if not isinstance(queries, QueryFile):
-        queries = read_queries(Path(queries))
+        queries = read_queries(queries)
     if not isinstance(documents, Documents):
-        documents = read_documents(Path(documents), layout)
+        documents = read_documents(documents, layout)
     factors, recipe, missing = dict.fromkeys(documents.texts, 1.0), dict[str, Any](), list[str]()
     if boost:
         factors, recipe, missing = document_factors(documents, queries.settings, on=on)

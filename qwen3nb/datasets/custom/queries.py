@@ -48,7 +48,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, printable, read_text
+from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
 from qwen3nb.utils.schema import WrittenAs
 
 MOST = 4 << 20  # bytes
@@ -81,7 +81,7 @@ def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
 
 
 def _whole(value: Any) -> Any:
-    """Return 2 for 2.0; pydantic refuses what is no whole number."""
+    """Return 2 for 2.0; pydantic refuses what is not a whole number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -213,19 +213,24 @@ def model_entry(model: Any, file: QueryFile) -> Any:
     return model
 
 
-def read_queries(file: Path) -> QueryFile:
-    """Read and check ``file``.
+def read_queries(source: Any) -> QueryFile:
+    """Read and check a file, or queries in a data frame or a list of dictionaries.
 
     Raises:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
             line, the key, the expected value and the value in the file.
     """
-    text = read_text(file, most=MOST).replace("\r\n", "\n")
-    try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
-    lines = key_lines(text)
+    if isinstance(source, Path | str):
+        file = Path(source)
+        text = read_text(file, most=MOST).replace("\r\n", "\n")
+        try:
+            raw = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
+        lines = key_lines(text)
+    else:
+        file, raw = Path("queries"), {"queries": given_rows(source, what="queries")}
+        lines = {("queries", index): index + 1 for index in range(len(raw["queries"]))}
     try:
         content = _File.model_validate(raw)
     except ValidationError as error:

@@ -197,7 +197,7 @@ def load_pydocs() -> PyDocs:
     """
     file = cache_file()
     if not file.is_file():
-        # -P: a file of the working directory is no module of a library.
+        # -P: a file of the working directory is not a module of a library.
         options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
         command = [sys.executable, *options, str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -99,6 +99,10 @@ class _Classification(_Embedded, AbsTaskClassification):
                 side["label"].append(labels[entry.label])
         return DatasetDict({side: Dataset.from_dict(rows) for side, rows in sides.items()})
 
+    def _calculate_scores(self, y_test: Any, y_pred: Any) -> Any:
+        # A column of `datasets` would be read row by row for each of the metrics.
+        return super()._calculate_scores(list(y_test), y_pred)
+
 
 class _Clustering(_Embedded, AbsTaskClustering):
     max_fraction_of_documents_to_embed = None

@@ -336,11 +336,6 @@ def effective_rank(singular_values: Vectors) -> float:
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def isotropic(texts: int, dimension: int, *, seed: int = 0) -> Geometry:
-    """Return the geometry of ``texts`` random directions, as a reference."""
-    return vector_geometry(np.random.default_rng(seed).normal(size=(texts, dimension)))
-
-
 def _unit_rows(vectors: ArrayLike, *, least: int = 1) -> Vectors:
     """Scale the rows of (N, D) to length 1, in double precision."""
     rows = np.asarray(vectors, dtype=np.float64)

@@ -14,12 +14,14 @@ from qwen3nb.datasets.rows import DataError, named_rows, numbered_json_rows, sco
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
 
 _BENCHMARK = "STSBenchmark"
 _BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
 STS_SETS = {"STS-B": _BENCHMARK, "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
+_OTHER_NAMES = {"stsb": "STS-B", "stsbenchmark": "STS-B", "sick": "SICK-R"}
 _COLUMNS = ("sentence1", "sentence2", "score")
 
 
@@ -85,12 +87,13 @@ class STSScores:
 
 
 def sts_pairs(name: str) -> STSPairs:
-    """Load the test pairs of a set by name, from the mirror or the hub.
+    """Load the test pairs of a set by name, such as ``STS-B`` or ``sick``, from mirror or hub.
 
     Raises:
         ValueError: unknown set; the message lists the choices.
         MirrorError: the data are not available; the message says how to fetch them.
     """
+    name = _OTHER_NAMES.get(name.casefold(), name)
     (task,) = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])
     with local_data(task):
         load_data(task)
@@ -141,8 +144,19 @@ def read_pairs(file: Path) -> STSPairs:
     return STSPairs(file.name.split(".")[0], first, second, gold)
 
 
+@dataclass(frozen=True)
+class _WithTokenizer:
+    """A model whose ``encode`` takes texts and a tokenizer, such as `Qwen3EncoderModel`."""
+
+    model: Any
+    tokenizer: Any
+
+    def encode(self, texts: list[str]) -> Any:
+        return self.model.encode(texts, self.tokenizer)
+
+
 def evaluate_sts(
-    model: Encoder | Path | str,
+    model: Any,
     data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]],
 ) -> STSScores:
     """Correlate the cosine similarity of each pair with its gold score.
@@ -154,15 +168,21 @@ def evaluate_sts(
     3
 
     Args:
-        model: an encoder, or its spec.
+        model: an encoder, or its spec; any object with ``encode(texts)``; or a pair of a model with
+            ``encode(texts, tokenizer)`` and its tokenizer.
         data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
             name of a set as for `sts_pairs`, or pairs from either.
 
     Raises:
         ValueError: unknown set; the message lists the choices.
         DataError: lists of different lengths, or an invalid row.
+        TypeError: ``model`` is none of these.
     """
-    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    encoder = load_encoder(model) if isinstance(model, str | Path) else model
+    if isinstance(encoder, tuple):
+        encoder = _WithTokenizer(*encoder)
+    if not isinstance(encoder, Encoder):
+        encoder = WrappedEncoder(encoder, label=type(getattr(encoder, "model", encoder)).__name__)
     if isinstance(data, str | Path):
         file = Path(data).expanduser()
         data = read_pairs(file) if file.is_file() else sts_pairs(str(data))

@@ -165,7 +165,7 @@ def load_checked(
     """
     whole = tier and needs(tasks) == needs(tier_tasks(tier))
     command = f"--tier {tier}" if whole else ""  # of `qwen3nb fetch`
-    source = find_source(checkpoint)
+    source = find_source(checkpoint, base=settings.get("base"))
     absent = missing(needs(tasks, [source]))
     if any(each.kind == "model" for each in absent):
         command = command and f"{command} --model {checkpoint}"

@@ -230,7 +230,7 @@ def _check_known(what: str, name: str, names: Iterable[str]) -> None:
     known = sorted(set(names))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise ValueError(
             f"unknown {what} {name!r}{hint} `qwen3nb tasks` lists all {len(known)}"
         ) from None

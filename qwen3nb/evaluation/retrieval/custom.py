@@ -108,7 +108,8 @@ def _known(
     """Return a model or what is known of it; one that is loaded is as its entry says.
 
     Raises:
-        DataError: it has other dimensions, or no vectors to which prompts would apply.
+        DataError: it has other dimensions.
+        SpecError: it has no vectors to which prompts would apply.
     """
     if isinstance(model, Encoder | BM25 | Fusion):
         return model
@@ -125,8 +126,6 @@ def _known(
             raise DataError(
                 f"{name}: expected vectors of {entry.dimensions} dimensions; {entry.spec} {has}"
             )
-        if entry.prompts and isinstance(model, BM25):
-            raise DataError(f"{name}: {entry.spec} has no vectors, so it takes no prompts")
         return model
 
     return known_or_loaded(entry, load=checked, options=options)

@@ -53,8 +53,10 @@ class FirstStage:
     counts: Mapping[str, int]  # what is odd about the run, with its number; only what there is
 
 
-def load_first(*names: str) -> First:
+def load_first(*names: str, prompts: str = "") -> First:
     """Load a first stage: ``bm25``, ``given``, a file or an encoder; several are fused.
+
+    ``prompts`` are those of encoders; empty for each one's own.
 
     Raises:
         SpecError: unknown encoder.
@@ -62,7 +64,9 @@ def load_first(*names: str) -> First:
     from qwen3nb.models.load import load_encoder
 
     stages = [
-        name if name in ("bm25", "given") or Path(name).is_file() else load_encoder(name)
+        name
+        if name in ("bm25", "given") or Path(name).is_file()
+        else load_encoder(name, prompts=prompts)
         for name in names
     ]
     return stages if len(stages) > 1 else stages[0]

@@ -435,6 +435,6 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
             "what it becomes: qwen3nb eval --checkpoint FOLDER"
         )
     encoder.load_state_dict(weights, assign=True)
-    # Frequencies are no weights: they are computed, as in a model that is loaded.
+    # Frequencies are not weights: they are computed, as in a model that is loaded.
     encoder.rotary_emb = Qwen3RotaryEmbedding(config=config).to(encoder.device)
     return encoder.eval()

@@ -337,7 +337,14 @@ class Encoder(ABC):
         return str(self.settings.get("similarity", "cosine" if self.normalizes else "dot"))
 
     def similarity(self, first: Any, second: Any) -> Tensor:
-        """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row."""
+        """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row.
+
+        A tensor, as the evaluators of MTEB and sentence-transformers expect; ``.numpy()`` has the
+        array.
+
+        Raises:
+            TypeError: texts in place of vectors.
+        """
         left, right = (self._comparable(each) for each in (first, second))
         return left.reshape(-1, left.shape[-1]) @ right.reshape(-1, right.shape[-1]).T
 
@@ -348,7 +355,13 @@ class Encoder(ABC):
     def _comparable(self, vectors: Any) -> Tensor:
         import torch
 
-        tensor = torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
+        array = np.asarray(vectors)
+        if array.dtype.kind in "OSU":
+            raise TypeError(
+                f"expected vectors, got {vectors!r:.60}; write "
+                "encoder.similarity(encoder.encode(queries), encoder.encode(texts))"
+            )
+        tensor = torch.as_tensor(array, dtype=torch.float32)
         if self.similarity_name == "cosine":
             tensor = torch.nn.functional.normalize(tensor, dim=-1)
         return tensor

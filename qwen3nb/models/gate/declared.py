@@ -1,4 +1,4 @@
-"""What a model's folder declares to be: a table of what is known; anything else is refused.
+"""The kind that a model's folder declares: a table of what is known; anything else is refused.
 
 What decides, in this order:
 
@@ -130,7 +130,7 @@ def as_exported(folder: ModelFolder) -> bool:
 def check_head(folder: ModelFolder) -> str:
     """Return the class that the weights of a pre-trained model were saved from.
 
-    One that is not known, or whose outputs are no states of texts, is refused.
+    One that is not known, or whose outputs are not states of texts, is refused.
     """
     head, file = _head(folder), folder.path / "config.json"
     ending = max((each for each in _HEADS if head.endswith(each)), key=len, default=None)

@@ -103,7 +103,7 @@ def check_encoder(
 def check_types(entries: Iterable[TensorEntry], constants: Collection[str] = ()) -> None:
     """Refuse weights that are not of a float type, which a library would convert unseen.
 
-    ``constants`` are last parts of names of tensors that are no weights, such as ``position_ids``.
+    ``constants`` are last parts of names of tensors that are not weights, such as ``position_ids``.
     """
     for entry in entries:
         if entry.dtype not in FLOATS and entry.stored_name.rpartition(".")[2] not in constants:

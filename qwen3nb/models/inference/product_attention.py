@@ -185,7 +185,7 @@ def _product(
     product = _onednn_product() if out.dtype == torch.float32 else None  # else PyTorch calls it
     if product is None:
         return torch.baddbmm(out, left, right, beta=plus, alpha=scale, out=out)
-    with record_function("bmm"):  # as a profiler knows the product, which is no operator
+    with record_function("bmm"):  # as a profiler knows the product, which is not an operator
         product(*(byref(c_void_p(each._cdata)) for each in (left, right, out)), plus, scale)
     return out
 

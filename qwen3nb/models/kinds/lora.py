@@ -159,7 +159,7 @@ def _adapted(
 def adapter_fingerprint(folder: Path | ModelFolder) -> dict[str, Any]:
     """Return what the effect of an adapter depends on: its configuration and weights."""
     folder = folder if isinstance(folder, ModelFolder) else ModelFolder(folder)
-    # The path of the base during training is no part of its content, nor is the order in which
+    # The path of the base during training is not part of its content, nor is the order in which
     # PEFT wrote its sets of modules, which differs from process to process.
     config = {
         name: sorted(value, key=str) if name in _SETS and isinstance(value, list) else value

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -36,6 +38,9 @@ FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
 _SLOT = "{instruction}"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
+_NAMED = re.compile(r"([A-Za-z][\w.()-]*)=(.*)", flags=re.DOTALL)
+_NEXT = re.compile(r";\s*(?=[A-Za-z][\w.()-]*=)")
+NO_PROMPTS = "none"
 
 
 def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
@@ -58,6 +63,59 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
             raise SpecError(f"two prompts for {ours!r}: {named[ours]!r} and {text!r}; give one")
     roles = ("query", _PASSAGE, _SYMMETRIC)
     return {name: text for name, text in named.items() if text or name not in roles}
+
+
+def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | None:
+    r"""Return the `named_prompts` that a user gives, perhaps in one line; None for the model's own.
+
+    In a line, each is ``NAME=TEXT``, with ``;`` before the next name; in a text, ``\n`` is a line
+    break. A JSON object takes any text. ``none`` means no prompts, not even the model's own; an
+    empty line means the model's own.
+
+    >>> parse_prompts("query=find: ;document=text; "), parse_prompts("none"), parse_prompts("")
+    ({'query': 'find: ', 'passage': 'text; '}, {}, None)
+
+    Raises:
+        SpecError: it is not written so, or a name is almost that of a role.
+    """
+    if not isinstance(given, str):
+        return None if given is None else named_prompts(given)
+    text = given
+    if not text.strip():
+        return None
+    if text.strip() == NO_PROMPTS:
+        return {}
+    expected = "expected NAME=TEXT, such as query='query: ', where NAME is query or passage"
+    if text.lstrip().startswith("{"):
+        try:
+            named = named_prompts(json.loads(text))
+        except ValueError as error:
+            raise SpecError(f"prompts {text!r:.80}: not a JSON object of texts ({error})") from None
+    else:
+        parts = [_NAMED.fullmatch(part) for part in _NEXT.split(text)]
+        if None in parts:
+            raise SpecError(f"prompts {text!r:.80}: {expected}")
+        pairs = [part.groups() for part in parts if part]
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise SpecError(f"prompts {text!r:.80}: a name is there twice; give one text for each")
+        named = named_prompts({name: each.replace(r"\n", "\n") for name, each in pairs})
+    if unusual := mistyped_roles(named):
+        raise SpecError(unusual[0])
+    return named
+
+
+def prompts_line(prompts: Mapping[str, str]) -> str:
+    """Return prompts as one line for `parse_prompts`.
+
+    >>> prompts_line({"query": "query: ", "passage": "passage: "})
+    'query=query: ;passage=passage: '
+    """
+    line = ";".join(f"{name}={text}" for name, text in prompts.items()).replace("\n", r"\n")
+    try:
+        same = parse_prompts(line or NO_PROMPTS) == named_prompts(prompts)
+    except SpecError:
+        same = False
+    return line or NO_PROMPTS if same else json.dumps(dict(prompts), ensure_ascii=False)
 
 
 def prompt_for(
@@ -98,11 +156,12 @@ def mistyped_roles(names: Iterable[str]) -> list[str]:
     ["prompt 'qeury' is used only where a program names it; is it 'query'?"]
     """
     roles = ("query", _DOCUMENT, _PASSAGE, _SYMMETRIC)
-    near = {name: difflib.get_close_matches(name, roles, n=1, cutoff=0.7) for name in names}
+    ends = {name: name.rpartition("-")[2] for name in names}  # of a task's, its role
+    near = {name: difflib.get_close_matches(end, roles, 1, 0.7) for name, end in ends.items()}
     return [
         f"prompt {name!r} is used only where a program names it; is it {meant[0]!r}?"
         for name, meant in near.items()
-        if meant and name not in roles
+        if meant and ends[name] not in roles
     ]
 
 
@@ -135,7 +194,7 @@ def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str
     if default is not None:
         if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
             raise SpecError(
-                f"default_prompt_name is {default!r}, which is no prompt; "
+                f"default_prompt_name is {default!r}, which is not a prompt; "
                 f"expected one of: {', '.join(theirs) or 'none, as there are no prompts'}"
             )
         kept[_SYMMETRIC] = theirs.get(default, "")
@@ -183,12 +242,15 @@ def prompt_warning(source: Source) -> str:
     for family, fields in prompt_families().items():
         if any(re.search(fields["pattern"], name) for name in names):
             prompts = fields["prompts"]
+            options = " ".join(
+                "--prompt " + shlex.quote(prompts_line({role: text}))
+                for role, text in prompts.items()
+            )
             return (
                 f"{source.label}: used without prompts, but the authors of {family} prescribe "
                 f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
-                f"({fields['card']}), so its scores may be too low. Give "
-                f"load_encoder(..., prompts={prompts}), store them as the prompts of its "
-                "config_sentence_transformers.json, or give prompts={} for none"
+                f"({fields['card']}), so its scores may be too low. Give `{options}` "
+                f"(in Python, `prompts={prompts}`), or `--prompt {NO_PROMPTS}` if none are meant"
             )
     return ""
 

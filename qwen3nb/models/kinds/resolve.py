@@ -1,7 +1,7 @@
 """Resolve a model spec to its source, without loading the model.
 
-A *spec* is a folder, a name from ``registry.toml``, the id of a model on the Hugging Face
-hub, ``random`` or ``bm25``.
+A *spec* is a folder, a name from ``registry.toml`` or from the study's own ``models.toml``, the id
+of a model on the Hugging Face hub, ``random`` or ``bm25``.
 
 Prompts, pooling and maximum length: what the user gives applies before what the registry
 says, and that before what the model's folder stores. Prompts are replaced as a whole. A
@@ -42,16 +42,22 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
 
 
-def find_source(spec: str) -> Source:
+def find_source(spec: str, *, base: str | Path | None = None) -> Source:
     """Return the source of the model that ``spec`` names.
 
+    Args:
+        spec: see above.
+        base: if it is an adapter, its base model; empty for the one that the adapter names.
+
     Raises:
-        SpecError: no such model; lists the known ones.
+        SpecError: no such model; lists the known ones. Or no adapter, though a base is given.
     """
     spec = str(spec)
+    if base:
+        return adapter_source(_existing(spec) or Path(spec), base=base)
     known = registry()
     if spec == DEMO:
-        demo = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-400"
+        demo = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-240"
         if demo.is_dir():
             return _folder(DEMO, demo)
         raise SpecError(
@@ -65,9 +71,9 @@ def find_source(spec: str) -> Source:
     if folder := _existing(spec):
         local = _folder(paths.shown(folder), folder)
         hub_id, revision = _hub_layout(folder)
-        if (name := _name_of(hub_id or spec)) is None:
+        if (name := _name_of(hub_id or spec, folder=folder)) is None:
             return local
-        registered = _registered(name)
+        registered = _registered(name, there=False)
         return replace(_with_settings(local, registered), revision=revision or registered.revision)
     if "+" in spec:
         parts = tuple(find_source(each) for each in spec.split("+"))
@@ -77,11 +83,31 @@ def find_source(spec: str) -> Source:
             return replace(_registered(name), spec=spec)
         return Source(spec, ON_HUB, safe_label(spec), id=spec)
     names = ["bm25", "random", DEMO, *known]
-    near = difflib.get_close_matches(spec, names, n=1)
+    near = [name for name in names if name.startswith(f"{spec}-")]
+    near = near or difflib.get_close_matches(spec, names, n=1)
     raise SpecError(
         f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, nor a hub id "
-        "(organisation/name)." + (f" Did you mean {near[0]!r}?" if near else "")
+        "(organisation/name)." + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
     )
+
+
+def default_model() -> tuple[str, str]:
+    """Return the model to take where none is named, and why it is that one.
+
+    The study's only export, wherever in the study it was written; bm25, which needs no weights,
+    if there are several or none.
+    """
+    tops = (each for each in paths.root().iterdir() if not each.name.startswith((".", "_")))
+    exports = [
+        file.parent
+        for top in sorted(tops)
+        for depth in range(4)
+        for file in sorted(top.glob(f"{'*/' * depth}{PROVENANCE}"))
+    ]
+    if len(exports) == 1:
+        return paths.shown(exports[0]), "the study's only export"
+    many = f"{len(exports)} exports: name the one to take" if exports else "no export"
+    return "bm25", f"the study has {many}"
 
 
 def find_training(spec: str) -> Path:
@@ -192,10 +218,15 @@ def _with_settings(local: Source, registered: Source) -> Source:
     )
 
 
-def _name_of(hub_id: str) -> str | None:
-    """Return the name in the registry of a hub model; the hub ignores case."""
-    names = (name for name, each in registry().items() if each["id"].lower() == hub_id.lower())
-    return next(names, None)
+def _name_of(hub_id: str, *, folder: Path | None = None) -> str | None:
+    """Return the name in the registry of a hub model or a folder; the hub ignores case."""
+    for name, each in registry().items():
+        if each.get("id", "").lower() == hub_id.lower():
+            return name
+        own = paths.root() / each["folder"] if "id" not in each else None
+        if own is not None and folder is not None and own.resolve() == folder.resolve():
+            return name
+    return None
 
 
 def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
@@ -209,18 +240,26 @@ def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _registered(name: str) -> Source:
+def _registered(name: str, *, there: bool = True) -> Source:
+    """Return the source of a model of the registry, with its folder if that is on this machine.
+
+    Args:
+        name: its name there.
+        there: whether to open the folder.
+    """
     entry = registry()[name]
     registered = Source(
         name,
         ON_HUB,
         name,
         prompts=named_prompts(entry.get("prompts", {})),
-        revision=entry["revision"],
-        id=entry["id"],
+        revision=entry.get("revision"),
+        id=entry.get("id"),
         **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
     )
-    installed = importlib.util.find_spec(entry["package"]) if "package" in entry else None
+    if there and "id" not in entry:
+        return _with_settings(_folder(name, paths.root() / entry["folder"]), registered)
+    installed = importlib.util.find_spec(entry["package"]) if "package" in entry and there else None
     if installed is None or not installed.submodule_search_locations:
         return registered
     folder = Path(installed.submodule_search_locations[0]) / entry["folder"]
@@ -270,5 +309,9 @@ def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
     try:
         return find_source(named)
     except SpecError as error:
-        hint = "" if given else " adapter_config.json names it; give its folder as base."
-        raise SpecError(f"{folder}: its base was not found: {error}.{hint}") from None
+        if given:
+            raise SpecError(f"{folder}: its base was not found: {error}") from None
+        raise SpecError(
+            f"{folder}: its base was not found: adapter_config.json names {named!r:.200}, which is "
+            "neither a folder nor a known model; give its folder as base (--base, or base=)"
+        ) from None

@@ -13,13 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weights import Weights
+from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 
+STUDY_REGISTRY = "models.toml"  # at the top of a study
+_FIELDS: dict[str, type] = {
+    **dict.fromkeys(("id", "revision", "folder", "licence", "instruction", "pooling"), str),
+    "max_length": int,
+    "prompts": dict,
+    "baseline": bool,  # whether other models may be compared with it where none is named
+}
 # Environment variable of a run on another machine: what it was started for, see `folder_digests`.
 EXPECTED = "QWEN3NB_EXPECTED_MODELS"
 # Files other than the weights that affect what a model computes.
@@ -211,10 +220,57 @@ class Source:
         return (self.base or self).own_folder
 
 
-@functools.cache
 def registry() -> Mapping[str, Mapping[str, Any]]:
-    """Return the baselines, by name."""
-    return tomllib.loads(Path(__file__).with_name("registry.toml").read_text(encoding="utf-8"))
+    """Return the known models, by name: those of the package, then the study's own.
+
+    A study's ``models.toml`` has the fields of ``registry.toml``. Its models have an ``id`` on the
+    hub, perhaps with a ``revision``, or a ``folder``, relative to the study.
+
+    Raises:
+        SpecError: that file is not such a registry; names the file, the model and the field.
+    """
+    ours = _read_registry(Path(__file__).with_name("registry.toml"), None)
+    root = paths.find_root()
+    if root is None or not (own := root / STUDY_REGISTRY).is_file():
+        return ours
+    entries = _read_registry(own, tuple(file_stamp(own)))
+    if same := entries.keys() & {*ours, "bm25", "random", "demo"}:
+        raise SpecError(f"{own}: [{min(same)}] is a model that every study has; name yours anew")
+    return {**ours, **entries}
+
+
+@functools.lru_cache(maxsize=4)
+def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
+    """Return the entries of a file, those of a study checked; ``stamp`` is its state."""
+    try:
+        entries = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file}: not TOML ({error})") from None
+    for name, entry in entries.items() if stamp else ():
+        if problem := _problem(name, entry):
+            raise SpecError(f"{file}: [{name}]{problem}")
+        entry.setdefault("baseline", False)
+    return entries
+
+
+def _problem(name: str, entry: Any) -> str:
+    """Return what is wrong with a model of a study's registry; empty if nothing is."""
+    if not isinstance(entry, dict) or safe_label(name) != name:
+        return ": expected a table whose name is of letters, digits, '.', '_' and '-'"
+    for key, value in entry.items():
+        if key not in _FIELDS:
+            return f" has no field {key!r}; its fields are: {', '.join(_FIELDS)}"
+        if type(value) is not _FIELDS[key]:
+            return f" {key} is {value!r:.60}; expected {_FIELDS[key].__name__}"
+    if ("id" in entry) == ("folder" in entry):
+        return ": expected either id, of a model on the hub, or folder"
+    if odd := [key for key, text in entry.get("prompts", {}).items() if type(text) is not str]:
+        return f" prompts.{odd[0]} is {entry['prompts'][odd[0]]!r:.60}; expected str"
+    if not entry.get("max_length", 1) > 0:
+        return f" max_length is {entry['max_length']}; expected 1 or more"
+    if entry.get("pooling", "mean") not in POOLINGS:
+        return f" pooling is {entry['pooling']!r}; expected one of {', '.join(POOLINGS)}"
+    return ""
 
 
 def safe_label(text: str) -> str:
@@ -232,6 +288,16 @@ def fingerprint(source: Source) -> dict[str, Any]:
             is not as it was written; in a run that was started for other content, that.
     """
     return source.kind.fingerprint(source)
+
+
+def described(source: Source) -> dict[str, Any]:
+    """Return the fingerprint of ``source`` with the settings that its folder or registry gives."""
+    names = ("label", "prompts", "instruction", "pooling", "max_length")
+    return {
+        **fingerprint(source),
+        "settings": {name: getattr(source, name) for name in names},
+        "parts": [described(part) for part in source.parts],
+    }
 
 
 def unchanged(source: Source) -> dict[str, Any]:

@@ -7,9 +7,9 @@ an epsilon that is not a number are refused by name.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import Qwen3Config
 
@@ -55,13 +55,14 @@ class Qwen3EncoderConfig(Qwen3Config):
 
     Args:
         pooling_mode: one of `POOLINGS`; ``mean`` by default.
-        normalize: whether ``pooler_output`` has length 1.
+        normalize: whether ``pooler_output`` has length 1; also called ``normalize_embeddings``.
 
     Raises:
-        TypeError: a keyword that is no field; a file read by ``from_pretrained`` may have
+        TypeError: a keyword that is not a field; a file read by ``from_pretrained`` may have
             fields of other programs, which are kept.
     """
 
+    attribute_map: ClassVar[dict[str, str]] = {"normalize_embeddings": "normalize"}
     vocab_size: int = 152_036
     hidden_size: int = 1024
     intermediate_size: int = 2816
@@ -78,8 +79,9 @@ class Qwen3EncoderConfig(Qwen3Config):
     use_bidirectional_attention: bool = True
 
     def __post_init__(self, **others: Any) -> None:
-        """Check the keywords that are no fields; ``others`` has them."""
+        """Check the keywords that are not fields; ``others`` has them."""
         others.setdefault("rope_theta", _ROPE_THETA)
+        self.normalize = others.pop("normalize_embeddings", self.normalize)
         if not others.pop(_FROM_FILE, False):
             _check_keywords(others, {each.name for each in fields(self)})
         if self.pad_token_id == _PAD_TOKEN and self.vocab_size <= _PAD_TOKEN:
@@ -90,6 +92,14 @@ class Qwen3EncoderConfig(Qwen3Config):
     def from_dict(cls, config_dict: dict[str, Any], **options: Any) -> Any:
         """Build a configuration from the content of a ``config.json``."""
         return super().from_dict({**config_dict, _FROM_FILE: True}, **options)
+
+    @classmethod
+    def from_encoder_decoder_config(
+        cls, config: Any, pooling_mode: str = "mean", normalize_embeddings: bool = True
+    ) -> Qwen3EncoderConfig:
+        """Build the encoder's configuration as `encoder_config`, from a dictionary or an object."""
+        known = config if isinstance(config, Mapping) else vars(config)
+        return encoder_config(dict(known), pooling=pooling_mode, normalize=normalize_embeddings)
 
 
 def _check_keywords(others: Iterable[str], known: Collection[str]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -25,9 +25,6 @@ from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.progress import tqdm
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
 
@@ -43,6 +40,35 @@ class Qwen3EncoderOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None  # (B, heads, T, T) per layer, on request
 
 
+class Qwen3EncoderPooler(torch.nn.Module):
+    """Pools hidden states (B, T, H) under a mask (B, T) to vectors (B, H), see `pool`.
+
+    It does what its configuration says at the time; ``pooling_mode`` may be set here, too.
+
+    Raises:
+        ValueError: an unknown pooling mode.
+    """
+
+    def __init__(self, config: Qwen3EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.pooling_mode = config.pooling_mode
+
+    @property
+    def pooling_mode(self) -> str:
+        """One of `POOLINGS`."""
+        return self.config.pooling_mode
+
+    @pooling_mode.setter
+    def pooling_mode(self, mode: str) -> None:
+        self.config.pooling_mode = one_of("pooling_mode", mode, POOLINGS)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vectors (B, H), float32, of length 1 if the configuration says so."""
+        how, normalize = self.config.pooling_mode, self.config.normalize
+        return pool(hidden_states, attention_mask, how=how, normalize=normalize)
+
+
 class Qwen3EncoderModel(Qwen3Model):
     """`Qwen3Model`, bidirectional, with a ``pooler_output``."""
 
@@ -55,14 +81,15 @@ class Qwen3EncoderModel(Qwen3Model):
                 "Qwen3EncoderModel needs a configuration with is_causal: false; "
                 "with is_causal: true this is an ordinary Qwen3Model"
             )
-        one_of("pooling_mode", config.pooling_mode, POOLINGS)
         release = tuple(map(int, transformers.__version__.split(".")[:2]))
         if release < OLDEST_TRANSFORMERS:
             raise RuntimeError(
                 f"transformers {transformers.__version__} would run this encoder causally, "
                 "without a warning and with wrong vectors; install transformers 5.2 or newer"
             )
+        pooler = Qwen3EncoderPooler(config)
         super().__init__(config)
+        self.pooler = pooler
 
     def forward(
         self,
@@ -94,8 +121,7 @@ class Qwen3EncoderModel(Qwen3Model):
             mask = attention_mask
             if mask is None:
                 mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
-            how, normalize = self.config.pooling_mode, self.config.normalize
-            pooled = pool(states, mask, how=how, normalize=normalize)
+            pooled = self.pooler(states, mask)
         result = Qwen3EncoderOutput(
             last_hidden_state=states,
             pooler_output=pooled,
@@ -110,7 +136,7 @@ class Qwen3EncoderModel(Qwen3Model):
     def encode(
         self,
         texts: str | Sequence[str],
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: Any,
         *,
         batch_size: int = 32,
         max_length: int = 512,
@@ -126,8 +152,9 @@ class Qwen3EncoderModel(Qwen3Model):
 
         Args:
             texts: a text or a list of them.
-            tokenizer: any tokenizer of transformers for the model's vocabulary, such as that of
-                ``AutoTokenizer.from_pretrained`` on the model's own folder.
+            tokenizer: any tokenizer for the model's vocabulary that returns ``input_ids`` and
+                ``attention_mask``, such as that of ``AutoTokenizer.from_pretrained`` on the model's
+                own folder.
             batch_size: texts per batch.
             max_length: tokens after which a text is truncated; tokens that the tokenizer
                 appends are kept.
@@ -145,7 +172,11 @@ class Qwen3EncoderModel(Qwen3Model):
         if not texts:
             return torch.empty(0, self.config.hidden_size)
         options = {"truncation": True, "max_length": max_length, "padding": False}
-        rows = tokenizer(list(texts), **options)["input_ids"]
+        encoded = tokenizer(list(texts), **options)
+        rows = [
+            [token for token, real in zip(ids, mask, strict=True) if real]
+            for ids, mask in zip(encoded["input_ids"], encoded["attention_mask"], strict=True)
+        ]
         if empty := [index for index, row in enumerate(rows) if not row]:
             raise ValueError(f"texts {empty[:5]} have no token; drop empty texts before encoding")
         vectors = torch.empty(len(rows), self.config.hidden_size)

@@ -202,5 +202,5 @@ def test_an_encoder_is_probed(tmp_path):
     assert probes.transfer.accuracy.value < 0.5
     rows = probes_table([probes]).rows
     assert len(rows) == 1 + 1 + 5 + 2 + 3
-    assert [row[1].text for row in rows[:2]] == ["mine", "capitals"]
-    assert rows[0][4].detail == "100.0% covered"
+    assert [row[0].text for row in rows[:2]] == ["mine", "capitals"]
+    assert rows[0][3].detail == "100.0% covered"

@@ -7,7 +7,7 @@ from datasets import Dataset
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
-from qwen3nb.evaluation.embeddings.probes import effective_rank, isotropic, vector_geometry
+from qwen3nb.evaluation.embeddings.probes import effective_rank, vector_geometry
 from qwen3nb.evaluation.embeddings.sanity_check import (
     FOX,
     PARAPHRASE,
@@ -20,7 +20,6 @@ from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.report.leaderboard.one_model import checks_table
-from qwen3nb.report.studies.probes import cosine_figure, spectrum_figure
 
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
 
@@ -144,8 +143,6 @@ def test_bm25_has_no_vectors_but_a_ranking():
     assert look.verdict == "PASSED"
     assert look.geometry is None
     assert look.as_dict()["geometry"] is None
-    assert spectrum_figure(look) is None
-    assert cosine_figure(look) is None
     assert len(checks_table(look).rows) == 2
 
 
@@ -201,22 +198,6 @@ def test_sts_b_from_the_mirror_is_judged_only_if_it_is_the_real_one(tmp_path, mo
         assert local_sts_benchmark().stand_in is stand_in
         check = by_name(sanity_check(load_encoder("random", cache=False)))["STS-B, Spearman"]
         assert (check.n, "stand in" in check.remark) == (f"{count} pairs", stand_in)
-
-
-def test_the_figures_show_the_models_values():
-    geometry = isotropic(30, 8, seed=1)
-    look = SanityCheck("_tiny$x$", "0" * 64, (), geometry)
-    (axis,) = spectrum_figure(look).axes
-    chance, line = axis.lines[:2]
-    assert line.get_xdata().tolist() == list(range(1, 9))
-    values = geometry.singular_values / geometry.singular_values[0]
-    assert line.get_ydata() == pytest.approx(values)
-    assert line.get_label() == rf"effective rank {geometry.effective_rank:.0f}: _tiny\$x\$"
-    assert chance.get_label().endswith(": random directions")
-    assert axis.get_yscale() == "log"
-    (axis,) = cosine_figure(look).axes
-    assert sum(bar.get_height() for bar in axis.patches) == 30 * 29 / 2
-    assert f"mean {geometry.mean_cosine:z.3f}" in {text.get_text() for text in axis.texts}
 
 
 def test_quick_prints_json_and_nothing_else(cli):

@@ -1,13 +1,16 @@
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import TEXTS
+from transformers import AutoTokenizer
 
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs, sts_pairs
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
 
 def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
@@ -25,6 +28,11 @@ def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
     jsonl.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
     table = tmp_path / "pairs.tsv"
     table.write_text("\n".join("\t".join(map(str, row)) for row in [names, *rows]))
+    model = Qwen3EncoderModel.from_pretrained(encoder.source.own_folder)
+    pair = (model, AutoTokenizer.from_pretrained(encoder.source.own_folder))
+    for other_way in (pair, SimpleNamespace(encode=encoder.encode)):
+        again = evaluate_sts(other_way, (one, other, gold))
+        assert again.pearson.value == pytest.approx(scores.pearson.value, abs=1e-5)
     for file in (jsonl, table):
         assert evaluate_sts(encoder, read_pairs(file)).per_query == scores.per_query
         assert evaluate_sts(encoder, str(file)).per_query == scores.per_query
@@ -40,5 +48,6 @@ def test_pairs_that_cannot_be_scored(encoder):
         STSPairs("x", ("a",), ("b",), (math.nan,))
     with pytest.raises(ValueError, match="unknown STS set 'STS-A'; choose one of: STS-B"):
         sts_pairs("STS-A")
-    with pytest.raises(MirrorError, match="`qwen3nb fetch --tasks STSBenchmark --mirror DIR`"):
-        sts_pairs("STS-B")
+    for name in ("STS-B", "stsb", "STSBenchmark"):
+        with pytest.raises(MirrorError, match="`qwen3nb fetch --tasks STSBenchmark --mirror DIR`"):
+            sts_pairs(name)

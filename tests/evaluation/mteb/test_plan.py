@@ -22,7 +22,7 @@ from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import EncoderError
-from qwen3nb.report.leaderboard.preflight import plan_table, preflight_table
+from qwen3nb.report.leaderboard.preflight import preflight_table
 from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
@@ -53,7 +53,7 @@ def test_a_plan_says_what_will_be_run_and_what_is_there(encoder, tmp_path):
     evaluate(encoder, tasks="AuthorSTS", output=tmp_path, show_progress=False)
     ready = preflight(encoder, tasks=names, output=tmp_path)
     ready.require()
-    assert [row[-1].text for row in plan_table(ready.planned).rows] == ["to run", "record found"]
+    assert [each.status for each in ready.planned] == ["to run", "there"]
     assert ready.planned[1].minutes is None
     assert 0 < ready.minutes.low <= ready.minutes.high
     assert set(verdicts(ready).values()) == {"PASSED"}

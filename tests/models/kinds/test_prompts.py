@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,13 +16,16 @@ from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.prompts import (
     exported_prompts,
     named_prompts,
+    parse_prompts,
     prompt_for,
     prompt_warning,
+    prompts_line,
     stored_prompts,
 )
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.types import SpecError
 
 TASK = "Given a web search query, retrieve relevant passages that answer the query"
 SENTENCE = "Represent this sentence for searching relevant passages: "
@@ -114,6 +118,58 @@ def test_exported_prompts_come_back(tmp_path_factory, prompts):
     fields = exported_prompts(prompts)
     (folder / "config_sentence_transformers.json").write_text(json.dumps(fields))
     assert stored_prompts(ModelFolder(folder)) == named_prompts(prompts)
+
+
+@pytest.mark.parametrize(
+    ("line", "prompts"),
+    [
+        ("", None),
+        ("none", {}),
+        ("{}", {}),
+        ("query=query: ;document=passage: ", {"query": "query: ", "passage": "passage: "}),
+        (r"STS12-query=a; b=\nc", {"STS12-query": "a", "b": "\nc"}),
+        ('{"query": "a;b=c"}', {"query": "a;b=c"}),
+        ("query=a; ;b", {"query": "a; ;b"}),
+    ],
+)
+def test_prompts_in_one_line(line, prompts):
+    assert parse_prompts(line) == prompts
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("query: ", "expected NAME=TEXT, such as query='query: '"),
+        ("query=a;query=b", "a name is there twice"),
+        ("passage=a;document=b", "two prompts for 'passage'"),
+        ("qeury=a", "is it 'query'?"),
+        ('{"query": 1}', "prompt 'query' is 1; expected a string"),
+        ('{"query"', "not a JSON object of texts"),
+    ],
+)
+def test_what_is_wrong_with_prompts_is_said(line, reason):
+    with pytest.raises(SpecError, match=re.escape(reason)):
+        parse_prompts(line)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.text(st.sampled_from("a =;\\n\n{"))))
+def test_prompts_come_back_from_their_line(prompts):
+    if "document" in prompts:
+        prompts.pop("passage", None)
+    assert parse_prompts(prompts_line(prompts)) == named_prompts(prompts)
+
+
+@pytest.mark.integration
+def test_prompts_are_in_identity_and_label(encoder_folder):
+    own = load_encoder(encoder_folder, cache=False)
+    line = load_encoder(encoder_folder, cache=False, prompts="query=find: ;passage=text: ")
+    both = load_encoder(
+        encoder_folder, cache=False, prompts={"query": "find: ", "passage": "text: "}
+    )
+    none = load_encoder(encoder_folder, cache=False, prompts="none")
+    assert line.identity == both.identity != own.identity == none.identity
+    assert (line.label, none.label) == (f"{own.label}-prompts", own.label)
+    np.testing.assert_array_equal(line.encode("x", role="query"), own.encode("find: x"))
 
 
 def task(**fields):

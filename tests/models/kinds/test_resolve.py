@@ -31,6 +31,7 @@ def test_a_pickle_is_refused_before_anything_is_loaded(encoder_folder, tmp_path)
     [
         ("randm", "Did you mean 'random'"),
         ("e5-base", "Did you mean 'e5-base-v2'"),
+        ("bge-base", "Did you mean 'bge-base-en-v1.5'"),
         ("", "one of bm25, random"),
         ("random:0", "no model"),
         ("demo", "`qwen3nb demo` trains and extracts it"),
@@ -69,3 +70,45 @@ def test_the_registry_is_complete():
         assert ("{instruction}" in str(entry.get("prompts"))) == ("instruction" in entry)
     assert {"e5-base-v2", "Qwen3-Embedding-0.6B", "wordllama", MINILM} < set(registry())
     assert find_source("Qwen3-0.6B").pooling == "mean"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The registry of a study."""
+    monkeypatch.setenv("QWEN3NB_HOME", str(tmp_path))
+    return tmp_path / "models.toml"
+
+
+def test_a_study_extends_the_registry(own, encoder_folder):
+    entry = '[mine]\nfolder = "{}"\nmax_length = 9\nprompts = {{ query = "q: " }}\n'
+    hub = '[e5-large-v2]\nid = "intfloat/e5-large-v2"\nprompts = { document = "passage: " }\n'
+    own.write_text(entry.format(encoder_folder) + hub)
+    for spec in ("mine", str(encoder_folder)):
+        source = find_source(spec)
+        assert (source.label, source.prompts, source.max_length) == ("mine", {"query": "q: "}, 9)
+    for spec in ("e5-large-v2", "intfloat/E5-large-v2"):
+        source = find_source(spec)
+        assert (source.label, source.prompts) == ("e5-large-v2", {"passage": "passage: "})
+    own.unlink()
+    with pytest.raises(SpecError, match="no model 'mine'"):
+        find_source("mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[a]\nid = 3", "[a] id is 3; expected str"),
+        ("[a]\nid = 'x/y'\nprompt = {}", "[a] has no field 'prompt'; its fields are: id, revision"),
+        ("[a]\nid = 'x/y'\nprompts = { query = 1 }", "[a] prompts.query is 1; expected str"),
+        ("[a]\nid = 'x/y'\npooling = 'max'", "[a] pooling is 'max'; expected one of mean, cls"),
+        ("[a]\nid = 'x/y'\nmax_length = 0", "[a] max_length is 0; expected 1 or more"),
+        ("[a]", "[a]: expected either id, of a model on the hub, or folder"),
+        ("['a b']\nid = 'x/y'", "[a b]: expected a table whose name is of letters"),
+        ("[bm25]\nid = 'x/y'", "[bm25] is a model that every study has; name yours anew"),
+        ("[a", "not TOML"),
+    ],
+)
+def test_errors_in_a_study_s_registry_name_file_model_and_field(own, text, reason):
+    own.write_text(text)
+    with pytest.raises(SpecError, match=re.escape(f"{own}: {reason}")):
+        find_source("a")

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
@@ -30,8 +32,8 @@ def test_defaults():
 
 
 def test_a_mistyped_field_is_refused():
-    with pytest.raises(TypeError, match="no field 'normalize_embeddings'.*Fields: .*normalize,"):
-        Qwen3EncoderConfig(normalize_embeddings=False)
+    with pytest.raises(TypeError, match="no field 'unit'.*Fields: .*normalize,"):
+        Qwen3EncoderConfig(unit=False)
     with pytest.raises(TypeError, match="Did you mean 'hidden_size'"):
         Qwen3EncoderConfig(hiden_size=8)
 
@@ -56,6 +58,14 @@ def test_spellings_of_a_configuration():
     assert build_config(plain).head_dim == 16
     assert build_config({**plain, "head_dim": 128}).head_dim == 128
     assert build_config({**plain, "_head_dim": 32, "head_dim": 128}).head_dim == 32
+    for config in (plain, Qwen3EncoderConfig(**plain), SimpleNamespace(**plain)):
+        ours = Qwen3EncoderConfig.from_encoder_decoder_config(config, "last", False)
+        assert (ours.hidden_size, ours.pooling_mode, ours.normalize_embeddings) == (
+            64,
+            "last",
+            False,
+        )
+        assert "normalize_embeddings" not in ours.to_dict()
     prefixed = {f"encoder_{key}": value for key, value in plain.items()} | {"rms_norm_eps": 1e-6}
     assert build_config(prefixed).hidden_size == 64
     assert build_config(prefixed).rope_parameters["rope_theta"] == 5e5

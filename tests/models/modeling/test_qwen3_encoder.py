@@ -28,6 +28,18 @@ def test_encode_of_the_class(encoder_folder):
         model.encode(["a", ""], tokenizer)
 
 
+def test_encode_takes_any_tokenizer_that_returns_a_mask(encoder_folder):
+    model = Qwen3EncoderModel.from_pretrained(encoder_folder)
+    ids, mask = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+
+    def tokenizer(texts, **options):
+        return {"input_ids": ids, "attention_mask": mask}
+
+    vectors = model.encode(["a b c", "d e"], tokenizer, show_progress=False)
+    with torch.inference_mode():
+        torch.testing.assert_close(vectors, model(ids, mask).pooler_output)
+
+
 def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):
     monkeypatch.setattr(encoder.transformers, "__version__", "5.1.0")
     with pytest.raises(RuntimeError, match="would run this encoder causally"):
@@ -48,6 +60,10 @@ def test_the_encoder_class(encoder_folder):
     torch.testing.assert_close(out.pooler_output.norm(dim=1), torch.ones(2))
     assert torch.equal(tuple_form[1], out.pooler_output)
     torch.testing.assert_close(from_embeds.pooler_output, out.pooler_output)
+    model.pooler.pooling_mode = "cls"
+    model.config.normalize_embeddings = False
+    with torch.inference_mode():
+        torch.testing.assert_close(model(ids, mask).pooler_output, out.last_hidden_state[:, 0])
     model.set_attn_implementation("eager")
     with torch.inference_mode():
         assert model(ids, mask, output_attentions=True).attentions[0].shape == (2, 4, 3, 3)
