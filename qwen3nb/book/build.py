@@ -1,28 +1,39 @@
-"""Build the book: run the pages that read results, build strictly, check the output."""
+"""Build the book: run the pages that read results, build strictly, check the output.
+
+`refresh_pages` is what `qwen3nb book` and a bare ``jupyter-book build book`` do first; the latter
+by way of `qwen3nb.book.sphinx_ext`.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.analysis.inventory.training_logs import LOG, log_files
+from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.book.pages import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
+from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_notebook
+from qwen3nb.execution.old_pages import is_measured, is_old, newer_records
 from qwen3nb.execution.parameters import one_pass, read_parameters
-from qwen3nb.execution.sweep import Job, failures_text, reusable, sweep
+from qwen3nb.execution.publish import set_notice
+from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import new_folder, read_json, write_text
+from qwen3nb.utils.atomic_files import new_folder, read_json
 from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 
 # Whatever a page would fetch from another host when opened.
@@ -37,16 +48,13 @@ _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNOR
 # Texts of a built book; what the theme brings into ``_static`` is none of ours.
 _TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
 
-# Pages that show the current results, run before each build, and whether they take a tier.
-_PAGES = {
-    "data": True,
-    "leaderboard": True,
-    "explorer": True,
-    "compare": True,
-    "training": True,
-    "interference": False,
-    "calibration": False,
-}
+# What a build started by `build_book` has in its environment: its pages were refreshed already.
+REFRESHED = "QWEN3NB_BOOK_REFRESHED"
+
+# Pages that take the tier which the book shows.
+_TIERED = ("data", "leaderboard", "explorer", "compare", "training")
+# Notebooks that read results, but measure something else, which no record changes.
+_MEASURING = ("calibration", "speed")
 _LESSONS = (
     "guide/getting-started",
     "guide/evaluating-embeddings",
@@ -87,10 +95,10 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
 
 def write_card_page(
     results: Sequence[Result], *, model: Path | None = None, tier: str = "smoke"
-) -> Path:
-    """Write ``book/runs/card.md``, the card of ``model``, or a note that it is pending.
+) -> Path | None:
+    """Write ``book/runs/card.md``, the card of ``model``, and return its path.
 
-    By default, ``model`` is the extracted model evaluated last.
+    By default, ``model`` is the extracted model evaluated last; without one, there is no page.
     """
     page = paths.book_runs() / "card.md"
     if model is None:
@@ -100,31 +108,30 @@ def write_card_page(
             if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
         ]
         if not extracted:
-            pending = "Pending: no extracted model has been evaluated yet."
-            return write_text(page, f"# Model card\n\n{pending}\n")
+            page.unlink(missing_ok=True)
+            return None
         model = max(extracted)[1]
     return write_public(page, card_body(model, results, tier=tier))
 
 
-def build_book(*, tier: str = "", model: Path | None = None, at_once: int = 0) -> Path:
-    """Run the pages that read results, build the book from scratch and strictly, and check it.
+def refresh_pages(
+    *, tier: str = "", model: Path | None = None, lessons: bool = False, at_once: int = 0
+) -> list[RunOutcome]:
+    """Bring the pages that read results up to date, and return the runs that failed.
 
-    Pages and lessons run side by side, those that are up to date not again. The new book replaces
-    the old one in one step; if it does not build, the old one stays. A lesson that fails, such as
-    one whose model cannot be downloaded, keeps its page, which says so.
+    A page of the book itself is there if it has something to show: no comparison of one model, no
+    training without one. Those of a reader's runs are run again if what they say of other models
+    has changed. One that cannot be run here says what it does not know. Pages run side by side, and
+    those that are up to date not at all.
 
     Args:
         tier: the tier whose tasks the pages show; by default the richest with results.
         model: the model of the card; by default the extracted model evaluated last.
+        lessons: whether to run the lessons and the page that tests the statistics, too.
         at_once: pages to run in parallel; 0 for as many as fit.
 
-    Returns:
-        The path of the book's first page.
-
     Raises:
-        BookError: Sphinx warned, a page would fetch something from another host or holds a
-            secret, or the tier has no results and another has; or a page failed, or the book is
-            built, but a lesson failed.
+        BookError: the tier has no results and another has.
         NotebookError: the page of all runs failed.
     """
     results = load_results(adapters=False)
@@ -137,19 +144,108 @@ def build_book(*, tier: str = "", model: Path | None = None, at_once: int = 0) -
             f"book with --tier {richest}."
         )
     tier = tier or richest
-    # Lessons are run if the study has their notebooks.
-    guide = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
     # The book's own pages keep their plain names on whichever tier it shows.
-    jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
-    jobs += [Job(name, {}) for name in guide]
+    shown = _with_data(results, tier, lessons)
+    jobs = [
+        Job(name, {"tier": tier} if name in _TIERED else {}, name)
+        for name, has_data in shown.items()
+        if has_data
+    ]
+    if lessons:  # those whose notebooks the study has
+        guide = (each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file())
+        jobs += [Job(name, {}) for name in guide]
+    for name, has_data in shown.items():
+        if not has_data and name not in _MEASURING:
+            (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
     with one_pass():  # what all pages depend on is read once
-        due = [job for job in jobs if not reusable(job)]
+        due = [job for job in (*jobs, *_published(shown)) if not reusable(job)]
     outcomes = sweep(due, at_once=at_once) if due else []
-    failures = [each for each in outcomes if each.status == "failed"]
-    if failed := [each for each in failures if each.notebook not in guide]:
-        raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
-    run_notebook(_LAST)
     write_card_page(results, model=model, tier=tier)
+    run_notebook(_LAST)
+    return [each for each in outcomes if each.status == "failed"]
+
+
+def _with_data(results: Sequence[Result], tier: str, lessons: bool) -> dict[str, bool]:
+    """Return the book's own pages, and whether each has something to show."""
+    models = {each.model.identity for each in results if each.task.key in TIERS[tier].task_keys}
+    everything = load_results(whole=False)
+    logs = {file.name for file in log_files(paths.runs())}
+    return {
+        "data": True,
+        "leaderboard": True,
+        "explorer": len(models) > 1,
+        "compare": len(models) > 1,
+        "training": bool(logs) or any(map(training_step, everything)),
+        "interference": LOG in logs or any("training" in each.config for each in everything),
+        "calibration": lessons,
+    }
+
+
+def _published(own: Container[str]) -> Iterator[Job]:
+    """Yield the runs of readers whose pages depend on records that have changed since.
+
+    A page that cannot be run again here, as its model is gone, gets a notice instead.
+    """
+    for file in sorted(paths.book_runs().glob("*.ipynb")):
+        try:
+            page = read_json(file)
+            made = page["metadata"]["qwen3nb"]
+            job = Job(made["notebook"], made["parameters"], file.stem)
+            reads = made.get("reads") == "results" and job.notebook not in (_LAST, *_MEASURING)
+            old = is_old(page)
+        except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
+            continue
+        if file.stem in own or "failed" in made or not (reads or old):
+            continue
+        newer = newer_records(page)
+        why = _why_not(job, page) if newer else ""
+        models = ", ".join(dict.fromkeys(each.model.label for each in newer))
+        records = f"{len(newer)} record{'s' * (len(newer) > 1)} of {models}"
+        set_notice(file, f"It was made before {records}, and cannot be remade: {why}." * bool(why))
+        if not why:
+            yield job
+
+
+def _why_not(job: Job, page: Mapping[str, Any]) -> str:
+    """Return why a page cannot be run again on this machine without a measurement, or nothing."""
+    try:
+        job.resolved()
+        needs = memory(job)
+    except (ValueError, OSError) as error:
+        return str(error).splitlines()[0].rstrip(".")
+    if needs > available_memory():
+        return f"its model needs about {needs / 1e9:.0f} GB of memory"
+    if not is_measured(page):
+        return "its records were made with other versions of the libraries"
+    return ""
+
+
+def build_book(
+    *, tier: str = "", model: Path | None = None, lessons: bool = False, at_once: int = 0
+) -> Path:
+    """Refresh the pages, build the book from scratch and strictly, and check it.
+
+    The new book replaces the old one in one step; if it does not build, the old one stays. A lesson
+    that fails, such as one whose model cannot be downloaded, keeps its page, which says so.
+
+    Args:
+        tier: as in `refresh_pages`, like the rest.
+        model: the model of the card.
+        lessons: whether to run the lessons, too.
+        at_once: pages to run in parallel.
+
+    Returns:
+        The path of the book's first page.
+
+    Raises:
+        BookError: Sphinx warned, a page would fetch something from another host or holds a
+            secret, or the tier has no results and another has; or a page failed, or the book is
+            built, but a lesson failed.
+        NotebookError: the page of all runs failed.
+    """
+    failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
+    if failed := [each for each in failures if each.notebook not in _LESSONS]:
+        raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
@@ -158,8 +254,9 @@ def build_book(*, tier: str = "", model: Path | None = None, at_once: int = 0) -
     index = target / "html" / "index.html"
     if failures:
         raise BookError(
-            f"{index} is built, but {len(failures)} of {len(guide)} lessons failed, as their pages "
-            f"say. Delete the notebook of a lesson to leave it out.\n{failures_text(failures)}"
+            f"{index} is built, but {len(failures)} of {len(_LESSONS)} lessons failed, as their "
+            "pages say. Delete the notebook of a lesson to leave it out.\n"
+            f"{failures_text(failures)}"
         )
     return index
 
@@ -195,7 +292,7 @@ def _build_strictly(output: Path) -> None:
         text=True,
         check=False,
         start_new_session=True,
-        env=kernel_environment(),
+        env=kernel_environment() | {REFRESHED: "1"},
     )
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()

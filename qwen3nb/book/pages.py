@@ -53,7 +53,7 @@ _MISNAMED = re.compile(
 _ICON = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
 # The link home is outside all landmarks.
 _BRAND = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
-# Roles that ARIA has withdrawn, and a list whose children are no items.
+# Roles that ARIA has withdrawn, and a list whose children are not items.
 _ROLES = re.compile(
     r' role="doc-(?:biblioentry|endnote)"|(?<=<div) role="list"(?= class="citation)'
 )

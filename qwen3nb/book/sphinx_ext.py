@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -25,19 +27,24 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.training.checkpoint_scores import checkpoint_of
+from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
 from qwen3nb.book.pages import copy_linked_records, mend_pages, number_pages
+from qwen3nb.execution.notebook import NotebookError
 from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import git_commit
 
 if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
+    from sphinx.config import Config
+
+_PAGES = (".ipynb", ".md")  # ends of the pages of runs
 
 # Readers' questions, and the pages in ``book/runs`` that answer them.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -64,11 +71,65 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for name, directive in _directives().items():
         app.add_directive(name, directive)
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))
+    app.connect("config-inited", _refresh, priority=100)
+    app.connect("config-inited", _list_own_pages, priority=850)  # the contents are read at 900
     app.connect("html-page-context", _add_plotly, priority=400)
     app.connect("html-page-context", _add_footer, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
     app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _refresh(app: Sphinx, config: Config) -> None:
+    """Bring the pages that read results up to date, whoever builds the book, and from wherever.
+
+    Each page that fails is a warning, and says so itself.
+    """
+    from sphinx.util.logging import getLogger
+
+    study, stack = Path(app.srcdir).parent, ExitStack()
+    app.connect("build-finished", lambda *_: stack.close(), priority=999)
+    stack.enter_context(paths.within(study if paths.is_study(study) else None))
+    if os.environ.get(REFRESHED) or paths.find_root() is None:
+        return
+    if paths.book().resolve() != Path(app.srcdir).resolve():  # a copy, or a book of another kind
+        return
+    log = getLogger(__name__)
+    log.info("bringing the pages that read results up to date")
+    os.environ[REFRESHED] = "1"  # for a page that builds a book
+    try:
+        for failed in refresh_pages():
+            where = paths.shown(failed.log)
+            log.warning("the page %s failed: %s; see %s", failed.name, failed.reason, where)
+    except (BookError, NotebookError) as error:
+        log.warning("the pages are not up to date: %s", error)
+    finally:
+        del os.environ[REFRESHED]
+
+
+def _list_own_pages(app: Sphinx, config: Config) -> None:
+    """Add a part to the contents for the pages of runs that no part of ``_toc.yml`` lists."""
+    import yaml
+    from sphinx.util.matching import patmatch
+    from sphinx_external_toc.parsing import parse_toc_yaml
+
+    toc = Path(app.srcdir) / config.external_toc_path
+    contents, own = yaml.safe_load(toc.read_text(encoding="utf-8")), parse_toc_yaml(toc)
+    runs = (each for each in (Path(app.srcdir) / "runs").glob("*") if each.suffix in _PAGES)
+    names = sorted(f"runs/{file.stem}" for file in runs)
+    globs = list(own.globs())
+    missing = [
+        name
+        for name in names
+        if not any(name + end in own for end in ("", *_PAGES))
+        and not any(patmatch(name, pattern) for pattern in globs)
+    ]
+    if not missing or "parts" not in contents:
+        return
+    chapters = [{"file": name} for name in missing]
+    contents["parts"].append({"caption": "Your own notebooks", "chapters": chapters})
+    listed = Path(app.doctreedir) / "_toc.yml"
+    config["external_toc_path"] = str(write_text(listed, yaml.safe_dump(contents)))
 
 
 def _finish(app: Sphinx, exception: Exception | None) -> None:
@@ -141,7 +202,7 @@ def _directives() -> dict[str, type]:
             entries = []
             for question, patterns in QUESTIONS:
                 line = nodes.paragraph()
-                for name in (each + end for each in patterns for end in (".ipynb", ".md")):
+                for name in (each + end for each in patterns for end in _PAGES):
                     for file in sorted((Path(env.srcdir) / "runs").glob(name)):
                         line += [nodes.Text(" · ")] * bool(line.children)
                         uri = f"runs/{file.stem}.html"

@@ -21,6 +21,7 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_folder
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.format import plural
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.hardware import cores, gpu_names, processor, total_memory
@@ -42,43 +43,36 @@ class _Page:
     seconds: float | None
 
 
-def runs_table() -> Table:
-    """Return a row per page: notebook, parameters, status, duration.
+def runs_table() -> Table | None:
+    """Return a row per page: parameters, duration, and how it ended; None without a page.
 
-    Parameters at their defaults are left out, except the model and the tier.
+    Parameters at their defaults are left out, except the model and the tier. The status is a
+    column only if a run failed.
     """
     pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
-    failed = sum(bool(page.failed) for page in pages)
+    failed = any(page.failed for page in pages)
     rows = []
     for page in pages:
-        status = "failed; shows an earlier run" if page.finished else "failed"
-        if page.failed in ("", page.finished):
-            status = "finished, with failures" if page.failed else "finished"
+        row: dict[str, Any] = {
+            "page\nparameters": Cell(page.name, _parameters(page), link=page.link)
+        }
+        if failed:
+            status = "failed; shows an earlier run" if page.finished else "failed"
+            if page.failed in ("", page.finished):
+                status = "finished, with failures" if page.failed else "finished"
+            row["status"] = Cell(status, strong=bool(page.failed))
         took = f"{page.seconds or 0:,.1f}\N{NO-BREAK SPACE}s"
-        day, _, time = _moment(page.finished).partition(" ")
+        row["duration"] = _UNKNOWN if page.seconds is None else Cell(took, value=page.seconds)
         at = Cell("never")
-        if day:  # it does not break at its hyphens
+        if page.finished:  # it does not break at its hyphens, nor before the time
             since = datetime.fromisoformat(page.finished).timestamp()
-            at = Cell(day.replace("-", "\N{NON-BREAKING HYPHEN}"), time, value=since)
-        rows.append(
-            {
-                "page": Cell(page.name, link=page.link),
-                "notebook": page.notebook,
-                "parameters": _parameters(page),
-                "status": Cell(status, strong=bool(page.failed)),
-                "duration": _UNKNOWN if page.seconds is None else Cell(took, value=page.seconds),
-                "finished (UTC)": at,
-            }
-        )
-    return Table.of(
-        rows,
-        note=f"{len(pages)} pages, {failed} of failed runs.",
-        empty="No pages yet.",
-        kind="words",
-        name="runs",
-        caption="Every page of this book: its notebook, the parameters of its run, and how it "
-        "ended.",
-    )
+            when = _moment(page.finished)[:16].replace("-", "\N{NON-BREAKING HYPHEN}")
+            at = Cell(when.replace(" ", "\N{NO-BREAK SPACE}"), value=since)
+        rows.append({**row, "finished (UTC)": at})
+    if not rows:
+        return None
+    caption = f"The {len(rows)} pages of this book, and the parameters of their runs."
+    return Table.of(rows, kind="words", name="runs", caption=caption)
 
 
 def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
@@ -88,7 +82,7 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     results = list(known)
     pages = list(_pages())
     failed = sorted(page.name for page in pages if page.failed)
-    runs = f"{len(pages)} of {len(pages)} runs finished"
+    runs = f"{'all ' if len(pages) > 1 else ''}{plural(len(pages), 'run')} finished"
     if failed:
         runs = f"{len(failed)} of {len(pages)} runs failed ({_shortened(failed)})"
     here = Environment.current().versions
@@ -107,7 +101,8 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     if lost:
         count = "1 record is" if len(lost) == 1 else f"{len(lost)} records are"
         runs += f"; {count} damaged and left out everywhere ({_shortened(lost)})"
-    return Conclusion(f"{runs}; {software}; {data}." if results else f"{runs}; no records yet.")
+    text = f"{runs}; {software}; {data}." if results else f"{runs}; no records yet."
+    return Conclusion(text[0].upper() + text[1:])
 
 
 def _pages() -> list[_Page]:
@@ -161,8 +156,8 @@ def _moment(when: str) -> str:
     return when[:19].replace("T", " ")
 
 
-def failed_runs_table() -> Table:
-    """Return failed runs and failed tasks, each with its reason."""
+def failed_runs_table() -> Table | None:
+    """Return failed runs and failed tasks, each with its reason; None if nothing failed."""
     rows: list[tuple[object, ...]] = [
         ((run.page, _moment(run.failed)), run.reason, "\n".join(run.more) or None)
         for run in failed_runs()
@@ -171,10 +166,11 @@ def failed_runs_table() -> Table:
         (where, reason, "the task's .error.txt beside the records")
         for where, reason in sorted(load_failures().items())
     ]
+    if not rows:
+        return None
     return Table.of(
         rows,
         ("run or task", "why", "details in"),
-        empty="Nothing failed.",
         kind="words",
         name="failures",
         caption="Every run and task that failed, and why.",
@@ -212,8 +208,17 @@ def software_table(results: Iterable[Result] | None = None) -> Table:
                 "records made with others": _others(others),
             }
         )
-    caption = "Installed versions, and how many records were made with them or with others."
-    return Table.of(rows, kind="words", caption=caption, name="software")
+    caption = "Installed versions, and how many records were made with them"
+    return _table(rows, caption, name="software")
+
+
+def _table(rows: list[dict[str, Any]], caption: str, *, name: str) -> Table:
+    """Return a table without its last column, of others, if there are none."""
+    *_, last = rows[0] if rows else [""]
+    if not any(row[last].strong for row in rows):
+        caption += "; none with others" if name == "software" else ""
+        rows = [{head: row[head] for head in row if head != last} for row in rows]
+    return Table.of(rows, empty="No records yet.", kind="words", caption=f"{caption}.", name=name)
 
 
 def data_versions_table(results: Iterable[Result] | None = None) -> Table:
@@ -238,8 +243,7 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
                 "records of other revisions": _others(older),
             }
         )
-    caption = "The data of each task, by the revision of its newest record."
-    return Table.of(rows, empty="No records yet.", kind="words", caption=caption, name="data")
+    return _table(rows, "The data of each task, by the revision of its newest record", name="data")
 
 
 def _by_task(results: Iterable[Result]) -> dict[str, list[Result]]:
@@ -264,30 +268,22 @@ def _others(records: Iterable[tuple[str, Result]]) -> Cell:
 
 
 def verification_table(*, verify: bool = True) -> Table:
-    """Return the number of records and whether `qwen3nb verify` finds nothing wrong with them.
+    """Return the records in which `qwen3nb verify` finds something wrong; else a line says so.
 
     Args:
         verify: whether to verify them; otherwise records are only counted.
     """
     files = result_files()
     problems = verify_folder(paths.results()) if verify else {}
-    hold = sum(file not in problems for file in files)
-    rows: list[tuple[object, object]] = [
-        ("records", len(files)),
-        ("verified", f"{hold} of {len(files)} are consistent" if verify else "not verified"),
-        *(
-            ((paths.shown(file), "inconsistent"), "; ".join(messages))
-            for file, messages in problems.items()
-        ),
-    ]
+    hold = f"{sum(file not in problems for file in files)} of {len(files)} records are consistent"
     return Table.of(
-        rows,
-        ("what", "value"),
-        note="A record is consistent if its content is that of its checksum, every aggregate "
-        "follows from its per-query scores and the model's identity from its settings, and its "
-        "runs and MTEB's result are those it was made from. None was removed. `qwen3nb verify "
-        "--help` says what cannot be seen.",
+        ((paths.shown(file), "; ".join(messages)) for file, messages in problems.items()),
+        ("file", "inconsistent") if problems else (),
+        note=f"{hold if verify else f'{len(files)} records, not verified'}. A record is consistent "
+        "if its content is that of its checksum, every aggregate follows from its per-query scores "
+        "and the model's identity from its settings, and its runs and MTEB's result are those it "
+        "was made from. None was removed. See qwen3nb verify --help for what cannot be seen.",
         kind="facts",
-        name="verification",
-        caption="Whether the records agree with themselves and with the files they were made from.",
+        name="verification" if problems else "",
+        caption="Records that do not agree with themselves or their files." if problems else "",
     )

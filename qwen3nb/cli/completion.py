@@ -1,4 +1,4 @@
-"""What a shell completes: models, labels, tasks, tiers and notebooks.
+"""Completion in the shell: models, labels, tasks, tiers and notebooks.
 
 Names come from small files and folders, so that a key press costs no import of a heavy library.
 Of MTEB's tasks, those of the tiers are offered. Entries of a list are completed one by one.
@@ -43,7 +43,8 @@ def _models() -> list[str]:
     """Names of the registry, bm25, random, and the folders here and at the top of the study."""
     bases = dict.fromkeys((Path.cwd(), paths.root()))
     folders = {each.name for base in bases for each in base.iterdir() if each.is_dir()}
-    registry = tomllib.loads(_REGISTRY.read_text(encoding="utf-8"))
+    files = [each for each in (_REGISTRY, paths.root() / "models.toml") if each.is_file()]
+    registry = [name for each in files for name in tomllib.loads(each.read_text(encoding="utf-8"))]
     own = sorted(name for name in folders if not name.startswith((".", "_")))
     return [*registry, "bm25", "random", *own]
 

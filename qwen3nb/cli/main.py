@@ -37,12 +37,14 @@ _CONTENTS = {
     "Compare": {
         "compare": ("records:compare", "Decide between models on your own data"),
         "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
+        "diff": ("records:diff", "Say what changed since a release, with intervals"),
         "results": ("records:results", "List records, or export the score of every query"),
         "verify": ("records:verify", "Recompute the numbers of all records"),
     },
     "Publish": {
         "book": ("study:book", "Build the book from the current results"),
         "report": ("publish:report", "Evaluate, compare and describe one model in a folder"),
+        "freeze": ("publish:freeze", "Keep the study as it is now as a release"),
         "card": ("publish:card", "Write a model card from training and results"),
         "paper": ("publish:paper", "Write figures, tables and an article that compiles"),
         "tables": ("publish:tables", "Write the paper's tables in another format"),
@@ -67,6 +69,9 @@ def main() -> None:
     qwen3nb extract runs/ul2/checkpoint-9000 encoder
     qwen3nb eval --model encoder --tier smoke
     qwen3nb book
+
+    Exit codes: 0, all done; 1, an error, or a part that failed; 2, a command line that is not
+    understood; 3 and more, verdicts that a command's own help lists; 130, stopped by Ctrl-C.
     """
 
 

@@ -112,6 +112,23 @@ def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Comm
     return option("--out", name, **{"type": FILE, **settings})
 
 
+def _one_line(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
+    """Return prompts, of which each value may give several, as one line; see `parse_prompts`."""
+    if not any(values):  # the shell's completion loads no more than it must
+        return ""
+    from qwen3nb.models.kinds.prompts import parse_prompts, prompts_line
+
+    named: dict[str, str] = {}
+    try:
+        for each in map(parse_prompts, values):
+            if twice := named.keys() & (each or {}):
+                raise ValueError(f"{min(twice)} is given twice")
+            named |= each or {}
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return prompts_line(named)
+
+
 def seed_option(what: str) -> Callable[[_Command], _Command]:
     """Return the option ``--seed`` with ``what`` as its help."""
     return option("--seed", least=0, default=0, help=what)
@@ -245,6 +262,16 @@ PASS_ENV = click.option(
     help="Let notebooks see this variable of the environment, though its name or value is that of "
     "a secret; repeatable.  [QWEN3NB_PASS_ENV]",
 )
+BASE = option("--base", default="", help="Of a LoRA adapter, if not where it says: its base model.")
+PROMPTS = option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    metavar="NAME=TEXT",
+    callback=_one_line,
+    help="Text before an input, such as query='query: '; NAME is query, passage, symmetric (for "
+    "any text), or a task or type of MTEB; repeatable. none: not even the model's own.",
+)
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
 # The rule by which a candidate replaces the model in use.
 RULE = options(
@@ -292,7 +319,8 @@ def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any)
     """Return the option of a notebook's parameter, which has its common spelling besides.
 
     Args:
-        name: name of the parameter; ``models`` takes several, joined with commas.
+        name: name of the parameter; ``models`` takes several, joined with commas, and ``prompts``
+            too, as `PROMPTS`.
         taken: spellings that other options have.
         settings: of `click.Option`.
     """
@@ -301,6 +329,9 @@ def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any)
         own = f"{own}/--no-{own[2:]}"
     common = _COMMON.get(name, own)
     spellings = [own] if common in {own, *taken} else [common, own]
+    if name == "prompts":
+        spellings.append("--prompt")
+        settings |= {"multiple": True, "default": (), "metavar": "NAME=TEXT", "callback": _one_line}
     if name == "models":
         settings |= {
             "multiple": True,
@@ -316,7 +347,7 @@ def paths_given(
     """Return a decorator: arguments in this order, each of which may be an option instead.
 
     Args:
-        texts: names of arguments that are no paths.
+        texts: names of arguments that are not paths.
         complete: completes the arguments in a shell.
         spellings: the option by the argument's name.
     """

@@ -25,8 +25,10 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.execution.old_pages import is_old
 from qwen3nb.execution.page_names import page_name
 from qwen3nb.execution.parameters import (
+    Parameter,
     cell_source,
     check_parameters,
     once,
@@ -35,10 +37,11 @@ from qwen3nb.execution.parameters import (
     read_parameters,
 )
 from qwen3nb.models.kinds.lora import adapter_fingerprint
-from qwen3nb.models.kinds.resolve import find_source, find_training
-from qwen3nb.models.kinds.source import fingerprint
+from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
+from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.files.turns import turn
 
@@ -61,9 +64,18 @@ class NotebookError(RuntimeError):
         self.page = page
 
 
-def is_ours(notebook: NotebookNode) -> bool:
-    """Return whether a notebook belongs to this package, according to its metadata."""
-    return "qwen3nb" in notebook.metadata
+def is_ours(notebook: NotebookNode, file: Path) -> bool:
+    """Return whether a run of a notebook is a page: its metadata say so, or it is in a study."""
+    return "qwen3nb" in notebook.metadata or paths.study_of(file) is not None
+
+
+def model_taken(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> str:
+    """Say which model is taken where none is named; empty if one is, or none is needed."""
+    own = declared.get("checkpoint")
+    if own is None or given.get("checkpoint", own.default):
+        return ""
+    model, why = once(default_model)
+    return f"No model was named: this is {model} ({why})."
 
 
 def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:
@@ -86,8 +98,8 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
 
     ``notebook`` is read by nbformat or as JSON, which a page that is there needs not load.
 
-    A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records,
-    one that reads the outputs of trainings on their logs and scores.
+    A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records and the
+    book's baseline, one that reads the outputs of trainings on their logs and scores.
     """
     parts: dict[str, Any] = {
         "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
@@ -95,7 +107,7 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
         "code": once(code_digest),
     }
     if "checkpoint" in values:
-        parts["model"] = once(_model_fingerprint, values["checkpoint"])
+        parts["model"] = once(_model_fingerprint, values["checkpoint"], base=values.get("base"))
     data = [each.strip() for each in str(values.get("data", "")).split(",")]
     inside = (file for each in data if each for file in Path(each).expanduser().rglob("*"))
     if files := sorted(file for file in inside if file.is_file()):
@@ -108,6 +120,7 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
         parts["training"] = [file_stamp(file) for file in files]
     if notebook["metadata"]["qwen3nb"].get("reads") == "results":
         parts["results"] = once(_results_digests)
+        parts["baseline"] = once(book_settings).baseline
     if "outputs" in values:
         files = log_files(
             Path(values["outputs"]).expanduser() if values["outputs"] else paths.runs()
@@ -116,8 +129,8 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     return sha256_json(parts)
 
 
-def _model_fingerprint(spec: str) -> dict[str, Any]:
-    return fingerprint(find_source(spec))
+def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, Any]:
+    return described(find_source(spec, base=base))
 
 
 def _results_digests() -> list[list[str]]:
@@ -143,8 +156,9 @@ def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[s
 def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
-    Also None if a later run of that page failed, or if the notebook must always run because
-    it shows the current state (``metadata.qwen3nb.always``).
+    Also None if a later run of that page failed, if it would be compared with another baseline
+    now, or if the notebook must always run because it shows the current state
+    (``metadata.qwen3nb.always``).
     """
     values = resolved_parameters(notebook, parameters)
     page = page_path(notebook, values, name=name)
@@ -154,11 +168,13 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = 
     if node["metadata"]["qwen3nb"].get("always"):
         return None
     try:
-        done = json.loads(page.read_bytes())["metadata"]["qwen3nb"]
-        key = "" if "failed" in done else str(done["key"])
+        done = json.loads(page.read_bytes())
+        made = done["metadata"]["qwen3nb"]
+        if "failed" in made or made["key"] != run_key(node, values) or is_old(done):
+            return None
     except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
         return None
-    return page if key and key == run_key(node, values) else None
+    return page
 
 
 def settle(page: Path) -> None:
@@ -199,7 +215,9 @@ def run_notebook(
         waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
         print(*waited, file=sys.stderr)
 
-    with one_pass(), ExitStack() as stack:
+    with one_pass(), paths.within(paths.study_of(notebook)), ExitStack() as stack:
+        if taken := model_taken(once(read_parameters, notebook), parameters):
+            print(taken, file=sys.stderr)
         if not fresh and (done := finished_page(notebook, parameters, name=name)):
             settle(done)
             return done

@@ -1,4 +1,4 @@
-"""What tells pages apart: the name, the title and the command of a run.
+"""Names of pages: the name, the title and the command of a run.
 
 All three carry the parameters that are not at their defaults, so that no run overwrites the
 page of another and copies are distinct in the sidebar.
@@ -11,14 +11,17 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.execution.parameters import Parameter, declared_parameters, once
-from qwen3nb.models.kinds.resolve import find_source, find_training
+from qwen3nb.execution.parameters import Parameter, declared_parameters, model_of, once
+from qwen3nb.models.kinds.prompts import parse_prompts
+from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import load_results
+from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.format import option_words
 from qwen3nb.utils.markdown import escaped
 
@@ -42,7 +45,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
-            parts.append(_model_slug(str(value)))
+            parts.append(_model_slug(values))
         elif name == "training":
             folder = None if value == "demo" else once(find_training, value)
             parts.append(_folder_slug(folder) if folder else value)
@@ -52,6 +55,8 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
             parts.append(str(value))
         elif _distinguishes(name, value, declared):
             shown = _folder_slug(Path(value).expanduser()) if name == "outputs" else value
+            if name == "prompts":  # which may differ in white space alone
+                shown = sha256_json(parse_prompts(value))[:6]
             parts.append(f"{name}-{shown}")
     slugs = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
     page = "-".join(filter(None, slugs))
@@ -77,10 +82,11 @@ def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> 
     return name not in _UNNAMED and name in declared and value != declared[name].default
 
 
-def _model_slug(spec: str) -> str:
+def _model_slug(values: Mapping[str, Any]) -> str:
     """Return a readable, unique name: the end of a path, with a digest outside the root."""
+    spec = str(values["checkpoint"])
     try:
-        folder = once(find_source, spec).folder
+        folder = model_of(values).folder
     except SpecError:
         return spec
     if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
@@ -126,7 +132,7 @@ def _subject(nb: Any, values: Mapping[str, Any]) -> list[str]:
     first: str = next((cell.source for cell in nb.cells if cell.cell_type == "markdown"), "# Run")
     heading = first.split("\n")[0].removeprefix("# ")
     if "checkpoint" in values:
-        label = find_source(values["checkpoint"]).label
+        label = model_of(values).label
         return [label] if "tier" in values else [heading, label]
     return [heading, Path(values["training"]).name] if "training" in values else [heading]
 
@@ -142,6 +148,8 @@ def _spelled(name: str, value: Any) -> str:
     words = name.replace("_", " ")
     if isinstance(value, bool):
         return words if value else f"no {words}"
+    if name == "prompts":
+        return f"prompts {shorten(value, 60, placeholder='…')}"
     return str(value) if name in _PLAIN else f"{words} {_listed(str(value))}"
 
 

@@ -31,6 +31,7 @@ from typing import Any
 from jupyter_client.manager import AsyncKernelManager
 from papermill import engines
 from papermill.clientwrap import PapermillNotebookClient
+from papermill.parameterize import parameterize_notebook
 
 from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded
@@ -95,6 +96,17 @@ class Engine(engines.NBClientEngine):
     """papermill's engine; for our notebooks, checks parameters first and publishes a page."""
 
     @classmethod
+    def nb_kernel_name(cls, nb: Any, name: str | None = None) -> str:
+        """Return the kernel that is given, or that a notebook names; else Python's."""
+        return str(name or nb.metadata.get("kernelspec", {}).get("name") or "python3")
+
+    @classmethod
+    def nb_language(cls, nb: Any, language: str | None = None) -> str:
+        """Return the language that is given, or that a notebook names; else Python."""
+        own = nb.metadata.get("language_info", {}).get("name")
+        return str(language or own or nb.metadata.get("kernelspec", {}).get("language", "python"))
+
+    @classmethod
     def execute_notebook(
         cls,
         nb: Any,
@@ -111,38 +123,50 @@ class Engine(engines.NBClientEngine):
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution.parameters import (
             ParameterError,
+            check_baseline,
             check_parameters,
+            complete,
             declared_parameters,
             one_pass,
         )
         from qwen3nb.execution.publish import NotebookRun
         from qwen3nb.utils.files.turns import turn
 
-        if not notebooks.is_ours(nb):
-            return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         source = Path(str(options.get("input_path")))
+        if not notebooks.is_ours(nb, source):
+            return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         given = {
             name: value
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
         page, output = None, Path(output_path).resolve() if output_path else None
-        if output and output.is_relative_to(paths.book().resolve()):
-            raise ParameterError(
-                f"{output} is inside the book, which holds only finished runs; give no output: "
-                "the page is published when the run finishes"
-            )
+        complete(nb)
+        declared = declared_parameters(nb)
         of_papermill = "injected-parameters"
         cells = [each for each in nb.cells if of_papermill not in each.metadata.get("tags", ())]
         with ExitStack() as stack:
+            stack.enter_context(paths.within(paths.study_of(source)))
+            if output and output.is_relative_to(paths.book().resolve()):
+                raise ParameterError(
+                    f"{output} is inside the book, which holds only finished runs; give no output: "
+                    "the page is published when the run finishes"
+                )
             if not page_name:  # else `run_notebook` has begun a pass, and has its turn
                 stack.enter_context(one_pass())
-            values = check_parameters(declared_parameters(nb), given)
+            values = check_parameters(declared, given)
+            check_baseline(values, declared)
             if output and output.parent == notebooks.partial_folder().resolve():
                 page = notebooks.page_path(source, values, name=page_name)
                 if not page_name:
                     stack.enter_context(turn(output, what="runs"))
             key = notebooks.run_key({"cells": cells, "metadata": nb.metadata}, values)
+            if taken := notebooks.model_taken(declared, given):
+                if not page_name:  # else it has said so
+                    print(taken, file=sys.stderr)
+                first = next(each for each in nb.cells if each.cell_type == "markdown")
+                first.source = first.source.replace("\n", f"\n\n{taken}\n", 1)
+                nb = parameterize_notebook(nb, {**given, "checkpoint": values["checkpoint"]})
             run = NotebookRun(paths.notebook_name(source), values, page, output)
             options["kernel_manager_class"] = GuardedKernels
             options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
@@ -200,7 +224,7 @@ def _positionals(arguments: Sequence[str]) -> list[int]:
 def completed(arguments: Sequence[str]) -> list[str]:
     """Return papermill's ``arguments``, completed for a notebook of this package.
 
-    A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is no file here is looked up in
+    A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is not a file here is looked up in
     ``notebooks/``, so that a command works at the top of the study too; a missing output path
     is added.
     """
@@ -222,13 +246,19 @@ def completed(arguments: Sequence[str]) -> list[str]:
 
 
 def _located(given: str) -> Path | None:
-    """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None."""
+    """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None.
+
+    The study of a path is the study from here on.
+    """
     notebook, short = Path(given), len(Path(given).parts) < 3
     if notebook.suffix == ".ipynb" and short and not notebook.is_file() and paths.find_root():
         notebook = paths.notebooks() / given
-    folders = notebook.resolve().parents[1:3]  # of eval.ipynb, of guide/caching.ipynb
-    ours = notebook.is_file() and any(map(paths.is_study, folders))
-    return notebook if ours and notebook.suffix == ".ipynb" else None
+    study = paths.study_of(notebook) if notebook.is_file() else None
+    if study is None or notebook.suffix != ".ipynb":
+        return None
+    if study != paths.find_root():
+        os.environ.setdefault("QWEN3NB_HOME", str(study))
+    return notebook
 
 
 if Path(sys.argv[0]).name in ("papermill", "papermill.exe") or sys.argv[0].endswith(

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
@@ -36,6 +36,9 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import known_secrets
 
+if TYPE_CHECKING:
+    from qwen3nb.models.kinds.source import Source
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -46,6 +49,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "float": ((float, int), float),
     "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
+_NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
+_PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
 log = logging.getLogger(__name__)
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
@@ -70,7 +75,7 @@ MINIMUM: dict[str, int] = {
 }
 
 
-_OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "append_eos", "bidirectional"}
+_OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional"}
 _WITHOUT_EFFECT = {"bm25": {*_OF_TRANSFORMERS, "dimensions"}, "random": _OF_TRANSFORMERS}
 
 
@@ -101,12 +106,10 @@ def check_value(name: str, value: Any) -> None:
 
         for each in listed:
             one_of("index", each, FAMILIES)
-    elif name == "checkpoint":
-        _check_model(value)
-    elif name == "first_stage":
-        for each in listed:
-            if each not in ("bm25", "given") and not Path(each).is_file():
-                _check_model(each)
+    elif name == "prompts":
+        from qwen3nb.models.kinds.prompts import parse_prompts
+
+        parse_prompts(value)
     elif name == "training":
         from qwen3nb.models.kinds.resolve import find_training
 
@@ -133,12 +136,61 @@ def _check_least(name: str, value: float, minimum: int) -> None:
         raise ValueError(f"{name} is {value}; expected {expected}")
 
 
-def _check_model(spec: str) -> None:
+def _check_models(values: Mapping[str, Any]) -> None:
+    prompted = bool(values.get("prompts"))
+    if "checkpoint" in values:
+        once(_check_model, values["checkpoint"], base=values.get("base"), prompted=prompted)
+    for each in map(str.strip, values.get("first_stage", "").split(",")):
+        if each not in ("", "bm25", "given") and not Path(each).is_file():
+            once(_check_model, each, base=None, prompted=prompted)
+
+
+def _check_narrowed(values: Mapping[str, Any]) -> None:
+    """Refuse a selection without a task, such as a language that none of them has."""
+    if not values.get("data") and any(values.get(name) for name in _NARROWING):
+        from qwen3nb.evaluation.mteb.select import choose_tasks
+
+        names = ("tier", "tasks", "benchmark", *_NARROWING)
+        once(choose_tasks, **{name: values[name] for name in names if name in values})
+
+
+def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
+    """Refuse a baseline without a record, when a run begins; one that is planned may have one then.
+
+    Raises:
+        ParameterError: names the models with records.
+    """
+    baseline = values.get("baseline")
+    if not baseline or declared["baseline"].default:  # a lesson's is a model that it evaluates
+        return
+    from qwen3nb.records.store import load_results
+
+    records = load_results(values.get("output_dir") or None, adapters=False, whole=False)
+    labels = sorted({each.model.label for each in records})
+    try:
+        one_of("baseline", re.sub(r" \(.*\)$", "", baseline), labels)  # without its seed
+    except ValueError as error:
+        raise ParameterError(str(error)) from None
+
+
+def _check_model(spec: str, *, base: str | None, prompted: bool) -> None:
     from qwen3nb.models.kinds.prompts import prompt_warning
     from qwen3nb.models.kinds.resolve import find_source
 
-    if warning := prompt_warning(find_source(spec)):
+    source = once(find_source, spec, base=base)
+    if not prompted and (warning := prompt_warning(source)):
         log.warning(warning)  # at the terminal; the notebook's own is on its page
+
+
+def model_of(values: Mapping[str, Any]) -> Source:
+    """Return the source of the model that the parameters of a notebook name.
+
+    Raises:
+        SpecError: no such model.
+    """
+    from qwen3nb.models.kinds.resolve import find_source
+
+    return once(find_source, values["checkpoint"], base=values.get("base"))
 
 
 def _check_writable(value: str, folder: Path) -> None:
@@ -242,19 +294,19 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
 
 
 def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
-    """Return the parameters that a notebook declares, by name.
+    """Return the parameters that a notebook declares, by name; none without a cell of them.
 
     Args:
         notebook: a notebook, as read by nbformat or json.
 
     Raises:
-        ParameterError: there is no cell tagged ``parameters``, or a line in it is not
+        ParameterError: there are several cells tagged ``parameters``, or a line in one is not
             ``name: type = literal``.
     """
     cells = [c for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", ())]
-    if len(cells) != 1:
+    if len(cells) > 1:
         raise ParameterError(f"expected one cell tagged 'parameters'; got {len(cells)}")
-    source = cell_source(cells[0])
+    source = "".join(map(cell_source, cells))
     declared = (_parameter(node, source.splitlines()) for node in ast.parse(source).body)
     return {parameter.name: parameter for parameter in declared}
 
@@ -299,7 +351,23 @@ def read_notebook(notebook: Path) -> dict[str, Any]:
         raise ParameterError(f"{notebook} is not a notebook: {error}") from None
     if not isinstance(content, dict) or "cells" not in content:
         raise ParameterError(f"{notebook} is not a notebook of format 4; it has no cells")
+    complete(content)
     return content
+
+
+def complete(notebook: Any) -> None:
+    """Give a notebook of the reader's own the metadata that those of this package have.
+
+    It depends on the records if it loads them, and is one of Python unless it says otherwise.
+
+    Args:
+        notebook: a notebook, as read by nbformat or json; it is changed.
+    """
+    metadata = notebook.setdefault("metadata", {})
+    if "qwen3nb" not in metadata:
+        reads = any("load_results" in cell_source(cell) for cell in notebook["cells"])
+        metadata["qwen3nb"] = {"reads": "results"} if reads else {}
+    metadata.setdefault("kernelspec", dict(_PYTHON))
 
 
 def cell_source(cell: Mapping[str, Any]) -> str:
@@ -308,7 +376,7 @@ def cell_source(cell: Mapping[str, Any]) -> str:
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all parameters, with defaults filled in.
+    """Return the values of all parameters, with defaults filled in, the model's among them.
 
     Args:
         declared: the parameters of the notebook.
@@ -320,9 +388,18 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
     """
     if not (problems := _mistyped(given, declared)):
         values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
+        if values.get("checkpoint") == "":
+            from qwen3nb.models.kinds.resolve import default_model
+
+            values["checkpoint"] = once(default_model)[0]
         for name, value in values.items():
             try:
                 once(check_value, name, value)
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+        for check in (_check_models, _check_narrowed):
+            try:
+                check(values)
             except (ValueError, OSError) as error:
                 problems.append(str(error))
         problems += _secret(given)
@@ -339,7 +416,7 @@ def _mistyped(given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> li
         if name not in declared:
             near = difflib.get_close_matches(name, declared, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
-            known = ", ".join(declared)
+            known = ", ".join(declared) or "none: no cell of the notebook is tagged 'parameters'"
             problems.append(f"unknown parameter {name!r}{hint} The parameters are: {known}")
         elif type(value) not in _TYPES[expected := declared[name].type][0]:
             raw = "; papermill's `-r` passes the value as a string" if expected == "str" else ""
@@ -361,12 +438,10 @@ def _secret(given: Mapping[str, Any]) -> list[str]:
 
 def _without_effect(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
     """Say which values the checkpoint would ignore: its page would promise what is not so."""
-    from qwen3nb.models.kinds.resolve import find_source
-
     given = [name for name, parameter in declared.items() if values[name] != parameter.default]
     if "checkpoint" not in values or not _WITHOUT_EFFECT["bm25"].intersection(given):
         return []
-    source = once(find_source, values["checkpoint"])
+    source = model_of(values)
     parts = [_WITHOUT_EFFECT.get(each.kind.name, set()) for each in source.parts or (source,)]
     return [
         f"{name} is {values[name]!r}, which {source.spec} has no use for; "

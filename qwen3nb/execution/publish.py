@@ -29,10 +29,12 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.evaluation.mteb.select import split_names
+from qwen3nb.execution.old_pages import baselines_now
 from qwen3nb.execution.page_names import page_title
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
+from qwen3nb.report.evaluation.run_trace import read_trace
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Table
@@ -108,6 +110,8 @@ class NotebookRun:
         nb = without_empty_sections(clean(nb, title=page_title(nb, self.values)))
         finished = _second(time.time())
         nb.metadata["qwen3nb"] |= {"key": key, **self._facts(finished=finished)}
+        if (trace := read_trace(nb)) is not None:
+            nb.metadata["qwen3nb"]["baselines"] = baselines_now(trace, self.values)
         self._write(nb)
         forget_failure(paths.page_key(self.page))
         return True
@@ -206,6 +210,18 @@ class NotebookRun:
         return nb
 
 
+def set_notice(file: Path, text: str) -> None:
+    """Put a notice below the title of a page, in place of an earlier one; none without a text."""
+    nb = nbformat.read(file, as_version=4)
+    before = list(nb.cells)
+    cells = [each for each in before if each.get("id") != "failed-old"]
+    head, rest = _split_title(cells) if text else ([], cells)
+    notice = [_admonition("This page is older than the results", text, name="old")] * bool(text)
+    nb.cells = [*head, *notice, *rest]
+    if [each.source for each in nb.cells] != [each.source for each in before]:
+        write_text(file, nbformat.writes(nb) + "\n")
+
+
 def named_models(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what parameters name as models, or as adapters, once each."""
     names = ("checkpoint", "first_stage", "models", "adapter", "base")
@@ -300,8 +316,8 @@ def _markdown(name: str, source: str) -> Any:
     return nbformat.v4.new_markdown_cell(source, id=f"failed-{name}")
 
 
-def _admonition(title: str, text: str) -> Any:
-    return _markdown("notice", f":::{{admonition}} {title}\n:class: danger\n{text}\n:::")
+def _admonition(title: str, text: str, *, name: str = "notice") -> Any:
+    return _markdown(name, f":::{{admonition}} {title}\n:class: danger\n{text}\n:::")
 
 
 def _error_cell(run: FailedRun) -> Any:
@@ -337,8 +353,8 @@ def without_empty_sections(nb: Any) -> Any:
     """Return a copy of an executed notebook without the sections that show nothing.
 
     A section shows nothing if its code was to show something and none of it has an output, such
-    as a table of the categories of queries without categories. One of text alone stays, and so
-    does one of code that only computes.
+    as a table of the categories of queries without categories; its text goes with it. One of text
+    alone stays, and so does one of code that only computes.
     """
     nb = copy.deepcopy(nb)
     sections: list[list[Any]] = [[]]
@@ -370,11 +386,9 @@ def _level(cell: Any) -> int:
 
 
 def _shows_nothing(section: list[Any]) -> bool:
-    """Return whether all below a heading is code without output, some of it meant to have one."""
-    code = section[1:]
-    if any(cell.cell_type != "code" or cell.outputs for cell in code):
-        return False
-    return any(map(_ends_in_value, code))
+    """Return whether no code below a heading has an output, and some was meant to have one."""
+    code = [cell for cell in section[1:] if cell.cell_type == "code"]
+    return not any(cell.outputs for cell in code) and any(map(_ends_in_value, code))
 
 
 def _ends_in_value(cell: Any) -> bool:

@@ -37,9 +37,14 @@ from qwen3nb.execution.notebook import (
     resolved_parameters,
     settle,
 )
-from qwen3nb.execution.parameters import ParameterError, once, one_pass, read_notebook
+from qwen3nb.execution.parameters import (
+    ParameterError,
+    model_of,
+    once,
+    one_pass,
+    read_notebook,
+)
 from qwen3nb.execution.publish import NotebookRun, named_models
-from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.files.turns import turn
@@ -228,14 +233,14 @@ def fitting(jobs: Sequence[Job]) -> int:
     """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
     # Jobs on one checkpoint need the same memory; without one, that of the notebook's default.
     kinds = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
-    fit = available_memory() // max(map(_memory, kinds.values()), default=_BASE_MEMORY)
+    fit = available_memory() // max(map(memory, kinds.values()), default=_BASE_MEMORY)
     return max(1, min(4, cores(), fit))
 
 
-def _memory(job: Job) -> int:
+def memory(job: Job) -> int:
     """Return the bytes that a job may need: for libraries and kernel, and for its weights."""
     values = job.values
-    weights = weight_bytes(find_source(values["checkpoint"])) if "checkpoint" in values else 0
+    weights = weight_bytes(model_of(values)) if "checkpoint" in values else 0
     return _BASE_MEMORY + _TIMES_WEIGHTS * weights
 
 
@@ -278,7 +283,7 @@ def _command(job: Job, *, fresh: bool) -> Command:
         name=job.name,
         arguments=tuple(arguments),
         page=job.page,
-        memory=_memory(job),
+        memory=memory(job),
         here=reads == "results" or "output" in values,  # the records and models are this machine's
         models=named_models(values),
     )

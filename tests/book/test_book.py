@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from helpers.browser import AXE, axe, used
+from helpers.browser import AXE, CUT, OVERLAY, axe, used
 from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
 from helpers.records import make, signed
@@ -28,6 +28,7 @@ PLANTED = {"HF_TOKEN": "hf_planted0123456789secret", "DB_PASS": "pl\"ant<e>d & '
 # Scripts that the theme itself puts into buttons.
 THEME = re.compile(r"^(toggle|window\.print|initThebe|document\.)")
 NAMES = ("runs/leaderboard", "index", "runs/compare", "runs/card")
+PHONE = 500  # the narrowest window that Chromium opens; styles are those of 390
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
         for name, value in PLANTED.items():
             patch.setenv(name, value)
-        write_checkout(home, api=True)  # tests/execution/test_guide.py runs the lessons
+        write_checkout(home)  # tests/execution/test_guide.py runs the lessons
         write_records()
         hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
         shutil.copytree(encoder_folder, hostile)
@@ -166,6 +167,18 @@ def test_axe_finds_no_violation(book, tmp_path, name, width):
     assert used(page, AXE, folder=tmp_path / "p", width=width, library=axe()) == []
 
 
+@pytest.mark.parametrize("width", [PHONE, 1350])
+def test_nothing_is_cut_off_and_what_is_wider_has_a_bar(book, tmp_path, width):
+    """Also where bars are hidden by default; on a wide page, no table or code needs one."""
+    for file in book.pages:
+        name = str(file.relative_to(book.html).with_suffix(""))
+        if name in ("genindex", "search") or (name.startswith("runs/") and name not in NAMES):
+            continue
+        cut = used(file, CUT, folder=tmp_path / "p", width=width, flags=[OVERLAY])
+        assert [each for each in cut if not each[0]] == [], name
+        assert width == PHONE or name not in NAMES or cut == [], name
+
+
 def test_every_page_says_what_it_was_made_with(book):
     for file in book.pages:
         if file.name not in ("genindex.html", "search.html"):
@@ -228,7 +241,6 @@ return {title: document.title, pwned: window.pwned ?? null,
   figures: document.querySelectorAll('svg.q-svg, img').length,
   sorted: button?.closest('th').getAttribute('aria-sort') ?? null};
 """
-PHONE = 500  # the narrowest window that Chromium opens
 
 
 def test_pages_open_from_their_files_without_an_error_and_are_readable_on_a_phone(book, tmp_path):

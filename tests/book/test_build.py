@@ -45,11 +45,11 @@ def pages(tmp_path, monkeypatch):
 def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
     pages.failing |= {"guide/caching", "guide/own-queries"}
     with pytest.raises(BookError, match=r"is built, but 2 of 6 lessons failed") as error:
-        build_book()
+        build_book(lessons=True)
     assert "guide-caching: a cell failed\n  see /x.log" in str(error.value)
     # Side by side, under their plain names; the page of all runs comes last.
     lessons = [name.replace("/", "-") for name in build._LESSONS]
-    assert pages.run == [[*build._PAGES, *lessons], "status"]
+    assert pages.run == [["data", "leaderboard", "calibration", *lessons], "status"]
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
 
 
@@ -57,14 +57,35 @@ def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
     pages.failing.add("leaderboard")
     with pytest.raises(BookError, match="not built; pages that failed:\nleaderboard: a cell"):
         build_book()
-    assert "status" not in pages.run
     assert not (tmp_path / "home" / "_build").exists()
 
 
 def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
-    monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "explorer")
+    monkeypatch.setattr(build.Job, "finished", lambda job: job.notebook != "leaderboard")
     build_book()
-    assert pages.run == [["explorer"], "status"]
+    assert pages.run == [["leaderboard"], "status"]
+
+
+@pytest.mark.parametrize(
+    ("results", "more"),
+    [
+        ([], []),
+        ([make("a")], []),
+        (
+            [make("a"), make("b")],
+            ["explorer", "compare"],
+        ),
+    ],
+    ids=["no record", "one model", "two"],
+)
+def test_only_pages_with_something_to_say_are_made(pages, monkeypatch, results, more):
+    hollow = build.paths.book_runs() / "compare.ipynb"
+    hollow.parent.mkdir(parents=True)
+    hollow.write_text('{"cells": []}')
+    monkeypatch.setattr(build, "load_results", lambda **_: results)
+    build_book()
+    assert pages.run == [["data", "leaderboard", *more], "status"]
+    assert hollow.is_file() == bool(more)
 
 
 def test_the_richest_tier_with_results_is_shown_and_no_empty_one_in_its_place(pages, monkeypatch):

@@ -43,22 +43,23 @@ def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
     page("status", notebook="status", finished=at)
     (paths.book_runs() / "theirs.ipynb").write_text("{}")
     table = runs_table()
-    when = "2026\u201111\u201120 12:04:21"
+    when = "2026\u201111\u201120\xa012:04"
     options = "checkpoint bm25, limit 7, tier smoke"
     assert sorted(rows(table)) == [
-        ["data", "data", "defaults", "failed; shows an earlier run", "not recorded", when],
-        ["eval-bm25-7", "eval", options, "finished", "61.2\xa0s", when],
-        ["eval-x", "eval", "checkpoint x", "failed", "1.0\xa0s", "never"],
+        ["data defaults", "failed; shows an earlier run", "not recorded", when],
+        [f"eval-bm25-7 {options}", "finished", "61.2\xa0s", when],
+        ["eval-x checkpoint x", "failed", "1.0\xa0s", "never"],
     ]
     assert table.rows[-1][0].link == "eval-bm25-7.html"
-    assert table.note.startswith("3 pages, 2 of ")
+    for name in ("eval-x", "data"):
+        (paths.book_runs() / f"{name}.ipynb").unlink()
+    assert rows(runs_table()) == [[f"eval-bm25-7 {options}", "61.2\xa0s", when]]  # all finished
 
 
 def test_without_anything_there_is_still_a_page(home):
-    assert runs_table().note == "No pages yet."
-    assert failed_runs_table().note == "Nothing failed."
+    assert runs_table() is failed_runs_table() is None
     assert data_versions_table().note == "No records yet."
-    assert rows(verification_table())[0] == ["records", "0"]
+    assert verification_table().note.startswith("0 of 0 records are consistent.")
     assert {row[2] for row in rows(software_table())} == {"0"}
     facts = dict(rows(machine_table()))
     assert int(facts["cores"]) >= 1
@@ -88,27 +89,30 @@ def test_records_made_with_other_versions_or_of_other_data_are_named(home):
     (data,) = rows(data_versions_table([old, new]))
     task = "PyDocsSampleRetrieval"
     assert data == [task, f"d {'r' * 12}", "1", f"0123456789ab: old on {task}"]
+    (data,) = rows(data_versions_table([new]))
+    assert data == [task, f"d {'r' * 12}", "1"]  # none of another revision
 
 
 def test_whether_records_hold(home):
     file = make("m").save()
     make("other").save()
-    assert rows(verification_table()) == [["records", "2"], ["verified", "2 of 2 are consistent"]]
+    assert rows(verification_table()) == []
+    assert verification_table().note.startswith("2 of 2 records are consistent.")
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
     file.write_text(json.dumps(value))
     table = rows(verification_table())
-    assert table[1] == ["verified", "1 of 2 are consistent"]
-    assert "nDCG@10: value is 0.9" in table[2][1]
-    assert rows(verification_table(verify=False))[1] == ["verified", "not verified"]
+    assert "nDCG@10: value is 0.9" in table[0][1]
+    assert verification_table().note.startswith("1 of 2 records are consistent.")
+    assert verification_table(verify=False).note.startswith("2 records, not verified.")
 
 
 def test_the_conclusion_counts_what_failed_and_what_differs(checkout):
-    assert str(status_conclusion([])) == "0 of 0 runs finished; no records yet."
+    assert str(status_conclusion([])) == "0 runs finished; no records yet."
     page("a", notebook="eval", finished="2026-11-20T12:04:21+00:00")
     same = [replace(make("m"), environment=Environment.current())]
     assert str(status_conclusion(same)) == (
-        "1 of 1 runs finished; all 1 records were made with the versions installed here; each "
+        "1 run finished; all 1 records were made with the versions installed here; each "
         "task has one revision of its data."
     )
     page("b", notebook="eval", failed="2026-11-20T12:05:00+00:00")

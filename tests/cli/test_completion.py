@@ -77,8 +77,9 @@ def test_outside_a_study_the_rest_is_completed(tmp_path, monkeypatch):
     assert names("eval --model bm") == ["bm25"]
 
 
-def test_the_lines_of_the_readme_give_a_script_and_a_key_press_loads_nothing_heavy(checkout):
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+def test_the_lines_of_the_guide_give_a_script_and_a_key_press_loads_nothing_heavy(checkout):
+    page = REPOSITORY / "book" / "guide" / "files.md"
+    text = page.read_text(encoding="utf-8")
     lines = dict(re.findall(r"_QWEN3NB_COMPLETE=((\w+)_source) qwen3nb", text))
     assert lines == {f"{shell}_source": shell for shell in ("bash", "zsh", "fish")}
     assert "_QWEN3NB_COMPLETE=bash_complete" in complete("bash_source")

@@ -1,10 +1,11 @@
-"""Every example of the README and of `--help` runs as it is written.
+"""Every example of the README, of the how-to pages and of `--help` runs as it is written.
 
 They run on a small study, where big models and data sets have tiny stand-ins. What only
 measures or takes long gets options that make it short (`SHORTER`); what starts a kernel runs
 the notebook's cells in this process; what a test elsewhere runs is listed with that test.
 """
 
+import ast
 import doctest
 import hashlib
 import importlib
@@ -24,6 +25,11 @@ from helpers.study import stand_in, write_mirror, write_study
 from qwen3nb.cli.main import main
 
 MIRROR = "/data/mirror"
+PAGES = [
+    page
+    for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "book" / "guide").glob("*.md")))
+    if page.stem not in ("exports", "inside-a-training", "security")  # with tests of their own
+]
 PARAMETERS = 'tier: str = "smoke"  # a tier\nmax_length: int = 0  # tokens'
 RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 
@@ -41,8 +47,6 @@ SHORTER = {
 
 # Commands that are run in full elsewhere: the function they call, and the file that runs it.
 ELSEWHERE = {
-    "bench eval": ("bench.evaluation.bench_evaluation", "tests/bench/test_evaluation.py"),
-    "bench gpu": ("bench.gpu.bench_gpu", "tests/bench/test_gpu.py"),
     "bench precision": ("bench.encode.bench_precision", "tests/bench/test_encode.py"),
     "book": ("book.build.build_book", "tests/book/test_book.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
@@ -77,13 +81,24 @@ def commands(command, context):
             yield from commands(inner, click.Context(inner, parent=context))
 
 
+def blocks_of(page, language):
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
 def all_examples():
     texts = [command.help or "" for command in commands(main, click.Context(main))]
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    texts += re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
-    texts += re.findall(r"`(qwen3nb [^`]+)`", readme)
+    for page in PAGES:
+        texts += blocks_of(page, "sh")
+        texts += re.findall(r"`(qwen3nb [a-z-]+ -[^`]+)`", page.read_text(encoding="utf-8"))
     return sorted(
-        {example for text in texts for example in examples_in(text) if "…" not in example}
+        {
+            example
+            for text in texts
+            for example in examples_in(text)
+            # The lessons are run by tests/execution/test_guide.py.
+            if "…" not in example and not example.startswith("qwen3nb run guide/")
+        }
     )
 
 
@@ -166,6 +181,8 @@ def typed(study, home, monkeypatch, cli):
         environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
+        for release in words[1:] if words[0] == "diff" else ():
+            cli("freeze", release)
         return cli(*words, *shlex.split(starts(example, SHORTER) or ""))
 
     return typed
@@ -183,6 +200,19 @@ def test_an_example_runs(typed, hub, example):
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code in expected, done.output
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks_of(p, "python")], ids=lambda p: p.stem)
+def test_the_python_of_a_page_runs(typed, page):
+    """Of each block, the last line is what a notebook would show."""
+    names = {}
+    for block in blocks_of(page, "python"):
+        *lines, last = ast.parse(block).body
+        exec(compile(ast.Module(lines, []), page.name, "exec"), names)  # noqa: S102 - our own page
+        shown = eval(ast.unparse(last), names)  # noqa: S307
+        assert shown is not None
+        assert " object at 0x" not in repr(shown)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from qwen3nb.evaluation.studies import reproduce
 
 # A program reads the answer of these; what writes files that a program reads writes them as JSON.
 WITH_JSON = """
-analyze, average, bench encode, bench eval, bench gpu, bench precision,
-bench rerank, cache info, cache prune, cache verify, compare, extract, fetch, push, quick,
+analyze, average, bench encode, bench precision, bench rerank, cache info, cache prune,
+cache verify, compare, diff, extract, fetch, push, quick,
 reproduce, results, sweep, tasks, verify
 """
 
@@ -126,6 +126,6 @@ def test_reproduce(answer, home, monkeypatch):
     undone = lambda scores, **_: [reproduce.Reproduction(scores[0], None, None, "no data")]  # noqa: E731
     monkeypatch.setattr(reproduce, "unavailable", lambda scores: ())
     monkeypatch.setattr(reproduce, "reproduce", undone)
-    (score,) = answer("reproduce", "--model", "all-MiniLM-L6-v2")
+    (score,) = answer("reproduce", "--model", "all-MiniLM-L6-v2", code=1)  # nothing was computed
     assert (score["model"], score["ours"]) == ("all-MiniLM-L6-v2", None)
     assert (score["value"] > 0, score["reason"]) == (True, "no data")

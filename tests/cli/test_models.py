@@ -12,16 +12,15 @@ from qwen3nb.vectors import encode_file
 def test_extract_and_average(cli, checkpoint, tmp_path):
     out = tmp_path / "out"
     given = ("--prefix", "[R]", "--append-eos", "--allow", "decoder", "--verbose")
-    prompts = [word for name in ("query", "qeury") for word in ("--prompt", name, "find: ")]
+    prompts = ("--prompt", "query=find: ", "--prompt", "STS=as: ")
     # One folder is an option, the other one an argument.
     done = cli("extract", "--checkpoint", checkpoint, out, "--pooling", "last", *given, *prompts)
     assert done.exit_code == 0, done.output
     assert "differs from its source by at most 0.0e+00" in done.output
-    assert "prompt 'qeury' is used only where a program names it; is it 'query'?" in done.output
     assert "causal_leak: " in done.output
     stored = json.loads((out / "qwen3nb.json").read_text())
     assert (stored["prefix"], stored["append_eos"]) == ("[R]", True)
-    assert stored["prompts"] == dict.fromkeys(("query", "qeury"), "find: ")
+    assert stored["prompts"] == {"query": "find: ", "STS": "as: "}
     card = (out / "README.md").read_text()
     assert "query 'find: '" in card
     for section in ("Training", "Use", "Pooling", "Limitations", "Citation"):
@@ -33,6 +32,8 @@ def test_extract_and_average(cli, checkpoint, tmp_path):
     done = cli("average", checkpoint.parent, tmp_path / "mean", "--last-n", 5)
     assert done.exit_code == 0
     assert "has 1: all" in done.output
+    none = cli("average", tmp_path / "nope", tmp_path / "mean")
+    assert "nope: no such folder" in none.output
     by_name = ("--checkpoint-dir", checkpoint.parent, "--output", tmp_path / "again")
     assert cli("average", *by_name, "--last-n", 1).exit_code == 0
     weights = {(tmp_path / n / "model.safetensors").read_bytes() for n in ("mean", "again")}

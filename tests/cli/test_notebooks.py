@@ -44,6 +44,7 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     lines = [line.split() for line in done.output.split("Options:")[1].splitlines()]
     listed = {word for words in lines for word in words[:3] if re.match("--[^,]+$", word)}
     declared = read_parameters(path)
+    declared = {name.replace("prompts", "prompt"): each for name, each in declared.items()}
     names = [*declared, *(f"no-{name}" for name, each in declared.items() if each.type == "bool")]
     own = {"--help", "--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
     assert listed - own == {f"--{name.replace('_', '-')}" for name in names} - {"--fresh"}
@@ -160,7 +161,7 @@ def test_what_no_notebook_takes_is_refused(cli, checkout, line, message):
 def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
     given = ("--model", "e5-base-v2", "--notebook", "small", "--max-length", 7)
-    planned = "would run  small-e5-base-v2-smoke-max-length-7\n"
+    planned = "would run  small-e5-base-v2-smoke-max-length-7\n1 runs: 1 would run\n"
     assert cli("sweep", *given, "--dry-run").stdout == planned
 
 

@@ -8,13 +8,14 @@ from helpers.command_tree import commands, having, named, spellings
 # Together with these, every command is in one of two tables: a new one has to be put in.
 WITHOUT = {
     "--model": """
-analyze, average, book, demo, new, verify, cache info, cache verify,
-bench gpu, bench rerank, run ablation, run calibration, run compare, run data,
+analyze, average, book, demo, diff, freeze, new, verify, cache info, cache verify,
+bench rerank, run ablation, run calibration, run compare, run data,
 run extract, run interference, run leaderboard, run status, run training
 """,
     "--out": """
-book, demo, push, quick, reproduce, rerank-outputs, tasks, verify, cache info, cache prune,
-cache verify, bench encode, bench eval, bench precision, run ablation, run ann, run calibration,
+book, demo, diff, freeze, push, quick, reproduce, rerank-outputs, tasks, verify, cache info,
+cache prune,
+cache verify, bench encode, bench precision, run ablation, run ann, run calibration,
 run compare, run data, run explorer, run interference, run leaderboard, run probes, run reproduce,
 run speed, run status, run training
 """,

@@ -180,7 +180,7 @@ HOSTILE = (
 @pytest.mark.integration
 def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(checkout):
     status = run_notebook("status", {}, show_progress=False).read_text()
-    assert "Nothing failed." in status
+    assert "## Failures" not in status
 
     run = attempt(checkout, values={"checkpoint": "bm25", "tier": "smoke", "tasks": HOSTILE})
     run.fail(nbformat.read(checkout / "notebooks" / "eval.ipynb", 4), "ValueError", HOSTILE)
@@ -197,11 +197,8 @@ def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(ch
     assert "# Heading" in status
     assert "<script>alert" not in status
     assert "(failed)" in (index.parent / "index.html").read_text()
-    for name in ("interference", "compare", "training"):
-        page = nbformat.read(checkout / "book" / "runs" / f"{name}.ipynb", as_version=4)
-        outputs = [each for cell in page.cells for each in cell.get("outputs", ())]
-        tables = "".join(each.get("data", {}).get("text/html", "") for each in outputs)
-        assert "No " in tables, name
+    pages = {each.stem for each in (checkout / "book" / "runs").iterdir()}
+    assert pages == {"data", "eval-x-smoke", "leaderboard", "status"}  # none without data
 
 
 @pytest.mark.integration

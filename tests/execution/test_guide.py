@@ -59,9 +59,12 @@ def test_the_page_of_a_lesson_is_beside_the_overview(home):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_runs_without_the_demo_and_keeps_nothing(path, home, monkeypatch, shared_cache):
+def test_a_lesson_and_its_solution_run_without_the_demo(path, home, monkeypatch, shared_cache):
     checkout = write_checkout(home, lessons=True)
     monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))  # restored: a lesson sets its own
-    execute_here(checkout / "notebooks" / "guide" / path.name, None, {})
+    names = execute_here(checkout / "notebooks" / "guide" / path.name, None, {})
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    (solution,) = re.findall(r"<summary>Solution</summary>\s+```python\n(.*?)```", text, re.DOTALL)
+    exec(solution, names)  # noqa: S102 - our own lesson
     assert not paths.results().exists()
     assert not paths.runs().exists()

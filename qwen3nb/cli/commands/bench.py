@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import click
@@ -19,8 +17,6 @@ LIMITS = {
     "encode": _LAYERS,
     "rerank": _LAYERS,
     "precision": "the matrix peak of the dtype: the model's linear layers alone",
-    "gpu": "the matrix peak of the GPU in 16 bits: a product of large square matrices",
-    "eval": "encoding: what is not encoding is loading, searching, scoring and writing",
 }
 
 _MODELS = opt.model_option(
@@ -113,31 +109,6 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
     _show("precision", results, as_json=as_json)
 
 
-@bench.command("eval")
-@opt.model_option(default="all-MiniLM-L6-v2", help="A registry name or a folder.")
-@opt.option(
-    "--task",
-    "tasks",
-    multiple=True,
-    default=("PyDocsRetrieval",),
-    help="A task of MTEB or of this package; repeatable.",
-)
-@opt.flag("--no-page", help="Do not measure the command `qwen3nb eval`.")
-@opt.MIRROR
-@opt.JSON
-def bench_eval(no_page: bool, as_json: bool, **options: Any) -> None:
-    """Run whole evaluations, first and second, here and in plain MTEB with sentence-transformers.
-
-    \b
-    qwen3nb bench eval
-    qwen3nb bench eval --task PyDocsSampleRetrieval --task AuthorSTS --no-page
-    """
-    from qwen3nb.bench.evaluation import bench_evaluation
-
-    result = bench_evaluation(page=not no_page, say=_progress(as_json), **options)
-    _show("eval", result, result.table(), as_json=as_json)
-
-
 @bench.command("rerank")
 @opt.option("--size", default="100M", help="tiny, 100M or 0.6B.")
 @opt.option(
@@ -163,39 +134,3 @@ def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
     opt.hide_library_bars()
     results = run(memory=not no_memory, say=_progress(as_json), **options)
     _show("rerank", results, as_json=as_json)
-
-
-@bench.command("gpu")
-@opt.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NAME",
-    default=("MiniLM", "bge-base", "Qwen3-0.6B", "Qwen3-4B"),
-    help="Of a random model; tiny, for rehearsals, is another; repeatable.",
-)
-@opt.option("--lengths", default="50,75,512", help="Tokens per text.")
-@opt.option("--minutes", type=float, default=10.0, help="When to end, about.")
-@opt.option("--device", default="cuda", help="cpu to rehearse.")
-@opt.option("--dtype", choices=["bfloat16", "float16"], default="bfloat16")
-@opt.out_option(help="JSON file to write.")
-@opt.JSON
-def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
-    """Encode and rerank on a GPU beside sentence-transformers; exits with 1 if results differ.
-
-    First vectors and scores in 16 bits are compared with float32, and across batches; then speed
-    is measured, beside the GPU's own rate of matrix products.
-
-    \b
-    qwen3nb bench gpu --out gpu.json
-    """
-    from qwen3nb.bench.gpu import bench_gpu as run
-
-    entries = [each.strip() for each in lengths.split(",")]
-    if wrong := [each for each in entries if not each.isdigit()]:
-        raise ValueError(f"expected whole numbers of 1 or more; got {wrong[0]!r} in {lengths!r}")
-    opt.hide_library_bars()
-    done = run(lengths=[*map(int, entries)], say=partial(click.echo, err=True), **options)
-    _show("gpu", done, done.table(), as_json=as_json)
-    if not all(each["equal"] for each in done.equality):
-        sys.exit(1)

@@ -14,7 +14,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import number_text
+from qwen3nb.utils.format import interval_text, number_text
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -111,7 +111,6 @@ def domain(
     run = evaluate_domain(
         given, collection, output=output, load=_load_quietly, cache=not no_cache, **options
     )
-    _print_results(run, output)
     current = entry_name(given[0])
     if current in run.failures:
         say(f"No decision: {current}, the model in use, failed.", bold=True)
@@ -120,6 +119,7 @@ def domain(
     else:
         folder = None if no_report else reports or paths.root() / "eval_results"
         _report(run.results, folder, **rule, seed=options["seed"])
+    _print_results(run, output, rule["tested"])
     if run.failures:
         failed = "\n".join(run.failure_lines())
         raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
@@ -185,9 +185,10 @@ def _print_models(models: Sequence[Any]) -> None:
         click.echo(f"  {line}", err=True)
 
 
-def _print_results(run: EvaluationRun, output: Path | None) -> None:
-    """Print means with 95 % intervals by metric, and the time and the record of each model."""
+def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
+    """Print means with 95 % intervals of ``metrics``, and the time and record of each model."""
     from qwen3nb.report.comparison.candidates import times_text
+    from qwen3nb.report.render.cell import number
     from qwen3nb.report.render.console import print_table
     from qwen3nb.report.render.table import Table
 
@@ -201,10 +202,10 @@ def _print_results(run: EvaluationRun, output: Path | None) -> None:
             "metric": metric,
             "model": name,
             "mean": number_text(score.value),
-            "95 % interval": f"{number_text(score.low)} to {number_text(score.high)}",
+            "95 % interval": interval_text(number(score).interval, sign=False),
             "queries": score.n,
         }
-        for metric in (run.results[0].metrics if run.results else ())
+        for metric in (metrics if run.results else ())
         for name, score in zip(names, (r.metrics[metric] for r in run.results), strict=True)
     ]
     if rows:
@@ -217,17 +218,19 @@ def _print_results(run: EvaluationRun, output: Path | None) -> None:
 
 
 def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
-    """Compare the models with the first; write the report, and print the decision last."""
+    """Compare the models with the first; print the decision, and where the whole report is."""
     from qwen3nb.report.comparison.candidates import compare_candidates
+    from qwen3nb.report.render.console import print_table
 
     used = results[0]
     report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
-    for each in report.recommendations:
-        click.echo(f"{each.model}: {each.text}")
+    say(report.headline, bold=True)
+    for table in report.summary():
+        if table.rows:
+            print_table(table)
     if folder is not None:
         for file in _written(folder, {".json": report.to_json(), ".md": report.to_markdown()}):
             click.echo(paths.shown(file))
-    say(report.headline, bold=True)
 
 
 def _written(folder: Path, texts: dict[str, str]) -> list[Path]:

@@ -173,6 +173,8 @@ def _size(count: float) -> str:
     "--threads", least=1, help="Of a worker without a GPU, with --ray.  [default: at most 4]"
 )
 @opt.ENCODER
+@opt.PROMPTS
+@opt.BASE
 def encode(
     spec: str,
     source: Path,

@@ -15,17 +15,6 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.utils.terminal import say
 
 
-def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> dict[str, str]:
-    """Refuse ``--prompt query=TEXT``, which would take the next option for the text."""
-    for name, text in value:
-        if "=" in name:
-            raise click.BadParameter(
-                "expected a name and a text, such as --prompt query 'query: '; got "
-                f"{name!r} and {text!r}"
-            )
-    return dict(value)
-
-
 @click.command(cls=Command)
 @opt.paths_given(checkpoint="--model", output="--out")
 @opt.option("--pooling", choices=POOLINGS, default="mean")
@@ -36,17 +25,12 @@ def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> dict[st
 @opt.DTYPE
 @opt.option("--prefix", default="", help="Text before every input, such as [R].")
 @opt.flag("--append-eos", help="End every input with the end-of-text token.")
+@opt.PROMPTS
 @opt.option(
-    "--prompt",
-    "prompts",
-    type=(str, str),
-    multiple=True,
-    metavar="NAME TEXT",
-    callback=_named_prompts,
-    help="A prompt of sentence-transformers, such as: query 'query: '; NAME is query, document, "
-    "symmetric (for any text), or a task or type of MTEB; repeatable.",
+    "--label",
+    help="Name in the results.  [default: that of an export of the same weights that it replaces, "
+    "else the last parts of the path]",
 )
-@opt.option("--label", help="Name in the results.  [default: the last parts of the path]")
 @opt.option(
     "--allow",
     multiple=True,
@@ -59,7 +43,9 @@ def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> dict[st
 @opt.HUB_ID
 @opt.flag("--verbose", help="Show all verified properties.")
 @opt.JSON
-def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **options: Any) -> None:
+def extract(
+    checkpoint: Path, output: Path, verbose: bool, as_json: bool, prompts: str, **options: Any
+) -> None:
     """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.
 
     \b
@@ -68,10 +54,16 @@ def extract(checkpoint: Path, output: Path, verbose: bool, as_json: bool, **opti
     qwen3nb extract --model runs/ul2/checkpoint-9000 --out encoder --no-normalize
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --onnx
     """
+    from qwen3nb.checkpoints.folder import open_checkpoint
+
+    open_checkpoint(checkpoint)  # refused before torch is loaded, for seconds
+    from qwen3nb.models.kinds.prompts import parse_prompts
     from qwen3nb.report.card.card import extract as run
 
     opt.hide_library_bars()
-    done = run(checkpoint, output, **options)
+    done = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
+    if done.replaced:
+        say(f"replaced {output} ({done.replaced})", fg="yellow", err=True)
     for warning in done.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
     verified = done.verification.as_dict()
@@ -111,9 +103,12 @@ def average(
     qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
     qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
     """
+    from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+    from qwen3nb.checkpoints.checkpoint import list_checkpoints
+
+    list_checkpoints(folder)  # refused before what is left out
     if (which["last"] is None) == (which["best"] is None):
         raise click.UsageError("give either --last N or --best N")
-    from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
     selection = select_checkpoints(folder, lower_is_better=not higher_is_better, **which)
     average_checkpoints(selection, output)
@@ -130,6 +125,8 @@ def average(
 @click.command(cls=Command)
 @opt.paths_given(model="--model", texts=["model"], complete=complete_models)
 @opt.ENCODER
+@opt.PROMPTS
+@opt.BASE
 @opt.JSON
 def quick(model: str, as_json: bool, **options: Any) -> None:
     """Check within a minute whether MODEL works as an encoder.

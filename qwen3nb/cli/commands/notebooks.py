@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -395,6 +396,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
 
 
 def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
+    """Print what a sweep would do with each run, and with how many; exit with 1 if any fails."""
     from qwen3nb.execution.parameters import one_pass
 
     runs = []
@@ -406,10 +408,14 @@ def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
                 state, reason = "would fail", str(error)
             page = paths.page_key(job.resolved()[1])
             runs.append({"page": page, "status": state, "reason": reason})
-    lines = (
+    lines = [
         f"{run['status']:10} {run['page']}{run['reason'] and ': ' + run['reason']}" for run in runs
-    )
-    opt.answer({"runs": runs}, *lines, as_json=as_json)
+    ]
+    counts = Counter(run["status"] for run in runs)
+    total = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    opt.answer({"runs": runs}, *lines, f"{len(runs)} runs: {total}", as_json=as_json)
+    if counts["would fail"]:
+        sys.exit(1)
 
 
 def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) -> list[RunOutcome]:

@@ -1,4 +1,4 @@
-"""Commands that write what others read: a paper, its tables, a report, a model card."""
+"""Commands that write what others read: a paper, its tables, a report, a card, a release."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.completion import complete_models
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _choice(*, tier: str | None, models: Sequence[str], tasks: str, seed: int) -
 @opt.BATCH_SIZE
 @opt.DEVICE
 @opt.DTYPE
+@opt.PROMPTS
+@opt.BASE
 @opt.MIRROR
 def report(model: str, baselines: str, output: Path, facts: Path | None, **options: Any) -> None:
     """Evaluate a model and its baselines, compare them, and write scores and card to a folder.
@@ -151,3 +154,26 @@ def card(
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)
     click.echo(write_public(output or model / "README.md", text))
+
+
+@click.command(cls=Command, writes=True)
+@click.argument("name")
+def freeze(name: str) -> None:
+    """Keep the study as it is now under releases/NAME: records, pages, versions, a citation.
+
+    \b
+    qwen3nb freeze v1
+    qwen3nb diff v1
+
+    A release has the records with the files beside them, MTEB's results, the executed notebooks,
+    the book as it was built last, CITATION.cff, and release.json with the versions of all
+    libraries, the revisions of all data and the SHA-256 of every file. It is written whole or not
+    at all, is never replaced, and needs records that hold (`qwen3nb verify --checksums`). To cite
+    it, archive the folder.
+    """
+    from qwen3nb.records.releases import freeze as keep
+
+    folder = keep(name)
+    facts = read_json(folder / "release.json")
+    book = "" if (folder / "html").is_dir() else "; no book, which `qwen3nb book` builds"
+    click.echo(f"{folder}: {facts['records']} records in {len(facts['files'])} files{book}")

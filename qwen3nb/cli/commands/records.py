@@ -1,4 +1,4 @@
-"""Commands that read records: list, verify, compare, and measure interference."""
+"""Commands that read records: list, verify, compare, diff, and measure interference."""
 
 from __future__ import annotations
 
@@ -181,10 +181,12 @@ def compare(
     if as_json:
         click.echo(report.to_json())
     else:
-        for title, table in report.tables().items():
-            say(f"\n{title}", bold=True)
-            print_table(table)
         say(report.headline, bold=True)
+        for table in report.summary():
+            if table.rows:
+                print_table(table)
+        if not out:
+            click.echo("--out report.md writes every metric, category, query and earlier run")
     for file in out:
         text = report.to_json() if file.suffix == ".json" else report.to_markdown()
         click.echo(str(write_public(file, text)), err=True)
@@ -192,6 +194,36 @@ def compare(
         say(f"regression: {each}", fg="red", err=True)
     if gate and report.regressions:
         sys.exit(REGRESSION)
+
+
+@click.command(cls=Command)
+@click.argument("first")
+@click.argument("second", default="results")
+@opt.JSON
+def diff(first: str, second: str, as_json: bool) -> None:
+    """Say what changed from one release to another, or to the records of now.
+
+    \b
+    qwen3nb diff v1
+    qwen3nb diff v1 v2 --json
+
+    FIRST and SECOND are releases that `qwen3nb freeze` made, by name or path, folders of records,
+    or `results`, the study's records of now. Records are listed that were added (+), removed (-)
+    and changed (~); where scores differ, the difference SECOND − FIRST with its 95 % interval and
+    paired permutation test, corrected by Holm's method over all of them; then the libraries and
+    data that differ. Exits with 0 if no record differs, 1 if one does, 2 on an error, as a
+    release that is not as it was frozen.
+    """
+    from qwen3nb.analysis.comparison.changes import diff as changes_between
+    from qwen3nb.records.releases import ReleaseError
+
+    try:
+        changes = changes_between(first, second)
+    except ReleaseError as error:
+        raise click.UsageError(str(error)) from None
+    none = f"{changes.same} records, all the same"
+    opt.answer(changes.to_json(), *(changes.lines() if changes else [none]), as_json=as_json)
+    sys.exit(bool(changes))
 
 
 @click.command(cls=Command)

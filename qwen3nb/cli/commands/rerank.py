@@ -34,6 +34,12 @@ _MODEL = opt.options(
         choices=["qwen3-reranker", "double-newline"],
         help="[default: qwen3-reranker; double-newline for adapters, as in their training]",
     ),
+    opt.option(
+        "--batch-tokens",
+        "budget",
+        least=1,
+        help="Tokens per forward pass; changes the speed, not the scores.  [default: by device]",
+    ),
     opt.DEVICE,
     opt.DTYPE,
 )
@@ -98,12 +104,15 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
     shell_complete=complete_models,
     help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
 )
+@opt.PROMPTS
 @_DEPTH
 @opt.out_option("output", help="Folder of the records.  [default: results/]")
 @opt.seed_option("Seed, stored in the record.")
 @opt.FRESH
 @opt.flag("--runs", help="Keep the qrels, too, beside each run (TREC format).")
-def rerank_suite(data: tuple[str, ...], tier: str, first: tuple[str, ...], **values: Any) -> None:
+def rerank_suite(
+    data: tuple[str, ...], tier: str, first: tuple[str, ...], prompts: str, **values: Any
+) -> None:
     """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
     \b
@@ -117,11 +126,9 @@ def rerank_suite(data: tuple[str, ...], tier: str, first: tuple[str, ...], **val
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
     of_model = ("model", "adapter", "instruction", "max_length", "template", "device", "dtype")
-    reranker = _load(**{name: values.pop(name) for name in of_model})
-    _show(
-        lambda: run(reranker, data or None, tier=tier, first=load_first(*first), **values),
-        _suite_lines,
-    )
+    reranker = _load(**{name: values.pop(name) for name in (*of_model, "budget")})
+    stage = load_first(*first, prompts=prompts)
+    _show(lambda: run(reranker, data or None, tier=tier, first=stage, **values), _suite_lines)
 
 
 def _need_one(data: tuple[str, ...], tier: str) -> None:

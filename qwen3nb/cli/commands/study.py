@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -26,10 +27,12 @@ def new(folder: Path, title: str, author: str) -> None:
 
     study = create_study(folder, title=title, author=author)
     click.echo(f"{study}\n")
+    if outer := next(filter(paths.is_study, study.parents), None):
+        click.echo(f"It lies inside the study {outer}, whose book does not show its runs.\n")
     click.echo("Next:")
-    click.echo(f"  cd {folder}")
-    click.echo("  qwen3nb eval --model bm25 --tier smoke         # a first page")
-    click.echo("  qwen3nb book                                   # the book around it")
+    click.echo(f"  cd {shlex.quote(str(folder))}")
+    click.echo("  qwen3nb eval --model bm25 --tier smoke         # a first record")
+    click.echo("  qwen3nb book                                   # _build/html/index.html")
 
 
 @click.command(cls=Command, writes=True, study=paths.runs)
@@ -52,14 +55,18 @@ def demo(at_once: int) -> None:
 
 @click.command(cls=Command, writes=True, study=paths.book)
 @opt.TIER
+@opt.flag("--lessons", help="Run the lessons, and the page that tests the statistics, too.")
 @opt.PASS_ENV
-def book(tier: str | None) -> None:
+def book(tier: str | None, lessons: bool) -> None:
     """Build the book from the current results, in strict mode, and check it.
+
+    Pages without data are left out. `jupyter-book build book` brings the pages up to date
+    likewise, but checks less.
 
     \b
     qwen3nb book
-    qwen3nb book --tier smoke
+    qwen3nb book --tier smoke --lessons
     """
     from qwen3nb.book.build import build_book
 
-    click.echo(f"Open {build_book(tier=tier or '')}")
+    click.echo(f"Open {build_book(tier=tier or '', lessons=lessons)}")

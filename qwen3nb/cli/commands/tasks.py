@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +69,9 @@ def fetch(
             as_json=as_json,
         )
         return
-    bar = tqdm(required, unit="id", desc="fetching")
-    failures = fetch_all(bar, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))
-    bar.close()
+    with tqdm(total=len(required), unit="id", desc="arrived") as bar:
+        say = partial(tqdm.write, file=sys.stderr)
+        failures = fetch_all(required, mirror, say=say, arrived=bar.update)
     for reason in filter(None, failures.values()):
         click.echo(reason, err=True)
     if untried := [id_ for id_, reason in failures.items() if not reason]:
@@ -94,14 +95,15 @@ def fetch(
 def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
     """Compare our scores with published ones, as far as the data are available.
 
-    OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL;
-    scores that could not be computed are listed and do not count. All data are looked for
-    first; what is missing is listed once, with the command that fetches it.
+    OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL, and
+    if no score could be computed; of others, those that could not are listed and do not count.
+    All data are looked for first; what is missing is listed once, with the command that fetches it.
 
     \b
     qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
     """
     from qwen3nb.datasets.mirror import missing_error
+    from qwen3nb.evaluation.run import EvaluationError
     from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as run
 
@@ -126,6 +128,8 @@ def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
     opt.answer(rows, as_json=as_json)
     if absent:
         click.echo(str(missing_error(absent)), err=True)
+    if all(done.value is None for done in reproduced):
+        raise EvaluationError(f"none of {len(reproduced)} published scores could be computed here")
     sys.exit(int(any(done.verdict == "FAIL" for done in reproduced)))
 
 
@@ -146,6 +150,11 @@ def list_tasks(tier: str | None, cost: str | None, as_json: bool, **selection: A
     qwen3nb tasks --type STS --language eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
+    if cost is not None:
+        from qwen3nb.models.kinds.resolve import find_source
+
+        if find_source(cost).kind.searches:
+            raise click.UsageError(f"--model takes an encoder; {cost} has no vectors to time")
     from qwen3nb.evaluation.mteb.plan import Range, costs, measure_encoding
     from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 
@@ -162,7 +171,7 @@ def list_tasks(tier: str | None, cost: str | None, as_json: bool, **selection: A
     lines = []
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
-        minutes = "" if each.minutes is None else f"{each.minutes.text(1):>15} min"
+        minutes = "" if each.minutes is None else f"{each.minutes.text():>15} min"
         lines.append(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
     opt.answer(
         [

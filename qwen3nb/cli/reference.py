@@ -1,0 +1,228 @@
+"""A Sphinx extension: reference pages, made from what the code declares whenever a book is built.
+
+The directive ``reference`` writes the body of such a page: ``commands Compare``, ``parameters``,
+``tiers``, ``metrics``, or ``python`` with public names or a namespace. The Python interface is
+read from the sources and not imported, which would take a build ten seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import qwen3nb
+from qwen3nb import paths
+from qwen3nb.cli.main import main
+from qwen3nb.execution.parameters import notebook_title, read_parameters
+from qwen3nb.metrics.retrieval import METRICS, RECORDED
+from qwen3nb.report.render.home import formula_link
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+_OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
+_DEFAULT = re.compile(r"\s*\[(?:default: )?([^\[\]]*)\]$")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive with Sphinx."""
+    from docutils import nodes
+    from docutils.parsers.rst import Directive
+    from docutils.statemachine import StringList
+
+    class Reference(Directive):
+        """The body of a reference page: its kind, and what it is about."""
+
+        required_arguments = 1
+        final_argument_whitespace = True
+
+        def run(self) -> list[nodes.Node]:
+            self.state.document.settings.env.note_reread()  # another release declares other things
+            kind, *about = self.arguments[0].split()
+            body = nodes.Element()
+            lines = StringList(_PAGES[kind](*about).splitlines(), source=kind)
+            self.state.nested_parse(lines, self.content_offset, body, match_titles=True)
+            return body.children
+
+    app.add_directive("reference", Reference)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _table(*rows: tuple[object, ...]) -> str:
+    """Return a table of Markdown, of which the first row is the head."""
+    cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    cells.insert(1, ["---"] * len(rows[0]))
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
+
+
+def _prose(text: str) -> str:
+    """Return a text of the help as Markdown."""
+    return _OPTION.sub(r"`\1`", text.replace("<", "\\<"))
+
+
+def commands_text(heading: str) -> str:
+    """Return the commands under a heading of ``qwen3nb --help``, with examples and options."""
+    context = click.Context(main, info_name="qwen3nb")
+    named = [(name, main.get_command(context, name)) for name in main.contents[heading]]
+    return "\n".join(_command(name, each, context) for name, each in named if each is not None)
+
+
+def _command(name: str, command: click.Command, parent: click.Context) -> str:
+    context = click.Context(command, info_name=name, parent=parent)
+    text = [f"## {context.command_path}\n"]
+    for part in inspect.cleandoc(command.help or "").split("\n\n"):
+        example = part.startswith("\b")
+        text.append(f"```sh\n{part[2:]}\n```\n" if example else f"{_prose(part)}\n")
+    shown = [each.get_help_record(context) for each in command.get_params(context)]
+    rows = []
+    for spelling, about in filter(None, shown):
+        default = _DEFAULT.search(about)
+        rows.append(
+            (f"`{spelling}`", _prose(_DEFAULT.sub("", about)), default[1] if default else "")
+        )
+    if rows := [row for row in rows if "--help" not in row[0]]:
+        text.append(_table(("option", "what", "default"), *rows))
+    if isinstance(command, click.Group) and name != "run":  # its commands are the notebooks
+        inner = [
+            (each, command.get_command(context, each)) for each in command.list_commands(context)
+        ]
+        text += [_command(each, of, context) for each, of in inner if of is not None]
+    return "\n".join(text)
+
+
+def parameters_text() -> str:
+    """Return the parameters of the study's notebooks: type, default and meaning."""
+    text = []
+    for name in paths.notebook_names():
+        notebook = paths.find_notebook(name)
+        rows = [
+            (f"`{each.name}`", each.type, f"`{each.default!r}`", each.help)
+            for each in read_parameters(notebook).values()
+        ]
+        head = ("parameter", "type", "default", "what")
+        text.append(f"## {name}\n\n{notebook_title(notebook)}\n\n{_table(head, *rows)}")
+    return "\n".join(text)
+
+
+def tiers_text() -> str:
+    """Return the tiers, and the tasks of each with what is averaged."""
+    rows: list[tuple[object, ...]] = [("tier", "what", "tasks")]
+    rows += [(f"`{each.name}`", each.about, len(each.task_keys)) for each in TIERS.values()]
+    text = [f"## Which tier\n\n{_table(*rows)}"]  # what is before a heading would end up last
+    for tier in TIERS.values():
+        text.append(f"## {tier.name}\n")
+        if tier.tasks:
+            text.append(", ".join(f"`{task}`" for task in tier.tasks) + "\n")
+        rows = [("benchmark", "type", "averaged", "tasks")]
+        for benchmark in (BENCHMARKS[name] for name in tier.benchmarks):
+            for kind, tasks in benchmark.types.items():
+                keys = (
+                    f"{key} ({len(GROUPS[key])} parts)" if key in GROUPS else key for key in tasks
+                )
+                averaged = benchmark.metric or "main score"
+                rows.append((benchmark.name, kind, averaged, ", ".join(keys)))
+        text += [_table(*rows)] * bool(tier.benchmarks)
+    return "\n".join(text)
+
+
+def metrics_text() -> str:
+    """Return the retrieval metrics, where each is recorded, and its formula."""
+    rows: list[tuple[object, ...]] = [
+        ("metric", "formula", *(f"recorded: {kind}" for kind in RECORDED))
+    ]
+    for name in METRICS:
+        depths = (
+            ", ".join(str(each.depth) for each in recorded if each.metric == name)
+            for recorded in RECORDED.values()
+        )
+        formula = formula_link(f"{name}@1").removeprefix("../")
+        rows.append((f"`{name}@k`", f'<a href="../{formula}">formula</a>', *depths))
+    return _table(*rows)
+
+
+def python_text(*names: str) -> str:
+    """Return the signatures and docstrings of public names, or of all names of a namespace."""
+    parts = []
+    for name in names:
+        if not _homes(qwen3nb)[name].endswith("."):
+            parts.append(_declaration(qwen3nb, name, shown=f"q.{name}"))
+            continue
+        namespace = importlib.import_module(f"qwen3nb.{name}")
+        own = [each for each in namespace.__all__ if each not in qwen3nb.__all__]
+        parts += [_declaration(namespace, each, shown=f"q.{name}.{each}") for each in own]
+    return "```{eval-rst}\n" + "\n".join(parts) + "```\n"
+
+
+def _homes(namespace: ModuleType) -> dict[str, str]:
+    """Return the module that defines each name of a namespace that loads them on first use."""
+    get = getattr(namespace, "__getattr__", None)
+    return inspect.getclosurevars(get).nonlocals["home_of"] if get else {}
+
+
+def _declaration(namespace: ModuleType, name: str, *, shown: str) -> str:
+    node, source = _definition(_homes(namespace).get(name, namespace.__name__), name)
+    return _described(node, source.splitlines(), shown=shown)
+
+
+def _definition(module: str, name: str) -> tuple[ast.stmt, str]:
+    """Return the definition of a name, and the text of the file that has it."""
+    spec = find_spec(module)
+    source = Path(str(spec and spec.origin)).read_text(encoding="utf-8")
+    for node in reversed(ast.parse(source).body):  # the last of several is not an overload
+        if getattr(node, "name", "") == name:
+            return node, source
+        if isinstance(node, ast.ImportFrom):
+            for each in node.names:
+                if name == (each.asname or each.name):
+                    return _definition(str(node.module), each.name)
+    raise ValueError(f"{module} defines no {name}")
+
+
+def _described(node: Any, lines: list[str], *, shown: str) -> str:
+    """Return a definition as a directive of Sphinx's Python domain; a class with its methods."""
+    from sphinx.ext.napoleon import Config, GoogleDocstring
+
+    config = Config(napoleon_use_ivar=True)
+    text = ["", *GoogleDocstring(ast.get_docstring(node) or "", config).lines(), ""]
+    kind, signature, arguments = "method" if "." not in shown else "function", "", None
+    if isinstance(node, ast.ClassDef):
+        kind = "class"
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign):
+                about = lines[(each.end_lineno or 1) - 1].partition("  # ")[2]
+                text.append(f"| ``{ast.unparse(each.target)}`` {about}")
+        text.append("")
+        for each in (each for each in node.body if isinstance(each, ast.FunctionDef)):
+            if each.name == "__init__":
+                arguments = each.args
+            elif each.name[0] != "_" and ast.get_docstring(each):
+                text += _described(each, lines, shown=each.name).splitlines()
+    elif ast.unparse(node.decorator_list[:1]).endswith("property"):
+        kind = "property"
+    else:
+        arguments = node.args
+        signature = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    if arguments is not None:
+        arguments.args = [each for each in arguments.args if each.arg not in ("self", "cls")]
+        signature = f"({ast.unparse(arguments)}){signature}"
+    body = "\n".join(f"   {line}".rstrip() for line in text)
+    return f".. py:{kind}:: {shown}{signature}\n{body}\n"
+
+
+_PAGES: dict[str, Callable[..., str]] = {
+    "commands": commands_text,
+    "parameters": parameters_text,
+    "tiers": tiers_text,
+    "metrics": metrics_text,
+    "python": python_text,
+}
