@@ -1,4 +1,4 @@
-"""What the landing page says: who leads, with a figure, and the findings of all pages.
+"""The landing page: who leads, with a figure, and the findings of all pages.
 
 Findings are derived from records alone; one that the records do not support is omitted.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.baseline import in_words
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
@@ -73,8 +74,6 @@ def headline_findings(
 
 def findings_html(findings: Sequence[Finding]) -> str:
     """Return findings as HTML cards, escaped."""
-    if not findings:
-        return '<p class="q-note">These records support no further finding.</p>'
     cards = []
     for each in findings:
         headline = escaped_text(each.headline)
@@ -213,16 +212,19 @@ class _OnTask:
         )
 
     def extracted(self) -> Finding | None:
-        """Compare the best extracted encoder with the best other model."""
+        """Compare the best extracted encoder with the baseline."""
         own = [each for each in self.results if each.model.identity in self.sources]
-        others = [each for each in self.results if each.model.identity not in self.sources]
+        compared = self.comparison.on(own[0].task.key) if own else None
+        others = [
+            each for each in self.results if compared and self.name(each) == compared.baseline
+        ]
         gap = self.gap(own[0], others[0]) if own and others else None
         if gap is None:
             return None
         verdict = self.verdict(gap, "above", "below", "not significantly different from")
         return Finding(
-            f"The best extracted encoder, {self.name(own[0])}, is {verdict} the best baseline on "
-            + self.where,
+            f"The best extracted encoder, {self.name(own[0])}, is {verdict} "
+            f"{in_words(gap.second)} on {self.where}",
             f"{own[0].task.main_metric} {_text(own[0])}, against {_text(others[0])} of "
             f"{self.name(others[0])}: {gap}.",
             self.links.get(own[0].run, ""),

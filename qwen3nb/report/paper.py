@@ -23,19 +23,16 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.compare import (
     differences_figure,
     differences_table,
-    overview_table,
     pairs_figure,
     task_differences_figure,
     tasks_by_type,
     wins_figure,
 )
 from qwen3nb.report.leaderboard.board import (
-    bars_figure,
     comparison_figure,
     cost_table,
-    headline_table,
     leaderboard,
-    rank_figure,
+    rank_table,
     standings,
     task_tables,
 )
@@ -67,7 +64,7 @@ from qwen3nb.utils.secrets import write_public
 
 _OF_MANY = 4  # of more than `MANY` models that are not named, how many have figures of their own
 # Figures of one panel, which are legible in one column; others span the page.
-_NARROW = re.compile(r"differences-.|wins-.|ranks|interference|per-query")
+_NARROW = re.compile(r"differences-.|wins-.|interference|per-query")
 _CLASSES = {
     "plain": r"\documentclass[twocolumn]{article}" "\n" r"\usepackage[margin=.75in]{geometry}",
     "acl": r"\documentclass[11pt]{article}"
@@ -181,11 +178,8 @@ class PaperContents:
         shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
         if not shown:
             return trained
-        figures = [f(shown, tier=tier, tasks=tasks) for f in (comparison_figure, bars_figure)]
-        if not tasks:
-            boards = standings(shown, tier=tier, seed=self.choice.seed, first_only=True)
-            figures.append(rank_figure(boards))
         comparison = self._comparison
+        figures: list[Figure | None] = [comparison_figure(shown, tier=tier, tasks=tasks)]
         for task in () if self._has_means else self._compared_tasks:
             figures.append(task_differences_figure(comparison, task=task))
             figures.append(wins_figure(comparison, task=task))
@@ -209,10 +203,9 @@ class PaperContents:
             return trained
         comparison = self._comparison
         boards = [leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)]
-        if not tasks:
-            headline = headline_table(shown, tier=tier)
-            caption = f"The scores in front on the tier {tier}."
-            boards.append(replace(headline, name=f"headline-{tier}", caption=caption))
+        ranks = None if tasks else standings(shown, tier=tier, seed=self.choice.seed)
+        if ranks is not None:
+            boards.append(rank_table(ranks))
         if self._has_means:
             boards = [transposed(board, first="mean") for board in boards]
             compared = list(self._of_benchmarks())
@@ -248,18 +241,14 @@ class PaperContents:
         tables = task_tables(self._shown, tier=self._tier)
         if tables is None:
             return
-        *sections, (title, missing) = tables.tables
-        for name, table in sections:
-            yield replace(transposed(table, first="task"), caption=f"{name}.")
-        yield replace(missing, name="missing", caption=f"{title}.")
-        yield replace(
-            overview_table(comparison, most=len(comparison.names)),
-            caption="Tasks won and lost, by type.",
-        )
+        for name, table in tables.tables:
+            types = table.name == "types"  # a row per type, as there is one per mean and task
+            shown = transposed(table, first="type of task") if types else table
+            yield replace(shown, caption=f"{name}.")
         for kind, tasks in tasks_by_type(comparison).items():
             if keys := [each.task for each in tasks if each.with_baseline]:
                 table = differences_table(comparison, tasks=keys)
-                caption = f"{kind}: paired differences from {comparison.baseline}."
+                caption = f"{kind}: {table.caption[0].lower()}{table.caption[1:]}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 
     def _per_model(self) -> Iterator[Figure]:

@@ -25,6 +25,7 @@ from qwen3nb.report.card.facts import (
     HUB_ID,
     details,
     is_language,
+    languages,
     license_problem,
     origin,
     source_folder,
@@ -34,7 +35,6 @@ from qwen3nb.report.card.facts import (
 )
 from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.one_model import (
-    main_scores_table,
     parts_table,
     results_table,
     suite_table,
@@ -106,6 +106,8 @@ def card_text(
         )
     stated = stated_facts(source_folder(provenance), facts, license=license)
     own = _of_model(folder, results)
+    if not stated.get("language"):
+        stated["language"] = languages(own)
     # Not HTML: every outside value goes through `escaped`.
     template = Environment(
         loader=PackageLoader("qwen3nb.report.card", "."),
@@ -228,21 +230,22 @@ def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _measured(own: Sequence[Result], results: Sequence[Result], *, tier: str) -> dict[str, Any]:
-    """Return what the template says about the results: of many tasks, the main scores."""
+    """Return what the template says about the results: of many tasks, the means come first."""
     tasks = TIERS[tier].task_keys
     on_tier = compare(results, tier=tier)
     measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
     shown = dict.fromkeys(("evaluation", "suite", "comparison"), "")
+    many = len(own) > MANY
     if own:
-        scores = results_table(own) if len(own) <= MANY else main_scores_table(own)
-        tables = [table.to_markdown() for table in (scores, parts_table(own)) if table.rows]
+        tables = [each.to_markdown() for each in (results_table(own), parts_table(own)) if each]
         board = leaderboard(results, tier=tier, comparison=on_tier)
         shown["evaluation"] = "\n\n".join(tables)
         shown["suite"] = suite_table(summarise(own, requested=tasks)).to_markdown()
         shown["comparison"] = board.to_markdown()
     return {
         **shown,
+        "many": many,
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }
@@ -267,10 +270,11 @@ def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
 def front_matter(
     folder: Path, results: Sequence[Result], stated: Mapping[str, Any], *, name: str
 ) -> str:
-    """Return the front matter as YAML.
+    """Return the front matter as YAML, with the main score of every task.
 
     A licence, language, base model or data set that the hub would refuse is left out.
     """
+    import yaml
     from huggingface_hub import ModelCardData
 
     evaluated = list(_eval_results(results))
@@ -289,46 +293,38 @@ def front_matter(
         widget=[_WIDGET] if modular else None,
         **{key: stated[key] for key in ("license_name", "license_link") if stated.get(key)},
     )
-    return str(data.to_yaml())
+    # A line per innermost list or mapping: a model with 61 tasks has 250 lines, not 1,400.
+    style: dict[str, Any] = {"default_flow_style": None, "width": 1000, "sort_keys": False}
+    return str(yaml.safe_dump(data.to_dict(), allow_unicode=True, **style)).rstrip()
 
 
 def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
-    """Yield what the hub's index of results lists, an entry per split, subset and metric."""
+    """Yield what the hub's index of results lists: the main score of each split and subset."""
     from huggingface_hub import EvalResult
 
     for result in results:
-        task, main = result.task, result.task.main_metric
-        scores: list[tuple[str | None, str | None, str, Aggregate]] = [
-            (part.subset, part.split, main, part.score) for part in result.parts
+        task, metric = result.task, result.task.main_metric
+        only = [names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)]
+        scores: list[tuple[str | None, str | None, Aggregate]] = [
+            (part.subset, part.split, part.score) for part in result.parts
         ]
-        if not scores:
-            subset, split = (
-                names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)
-            )
-            listed = {main: result.main} | result.metrics  # the main one first
-            scores = [(subset, split, metric, score) for metric, score in listed.items()]
-        for subset, split, metric, score in scores:
+        # MTEB's name of a metric; one that MTEB itself has reported stays as it is.
+        own = task.mteb.metric if task.mteb else ""
+        name, _, cut = metric.partition("@")
+        named = f"{_AT[name]}_at_{cut}" if cut.isdecimal() and name in _AT else ""
+        for subset, split, score in scores or [(only[0], only[1], result.main)]:
             if score.value is None:
                 continue
-            # MTEB's name of a metric; one that MTEB itself has reported stays as it is.
-            own = task.mteb.metric if task.mteb and metric == main else ""
-            name, _, cut = metric.partition("@")
-            named = f"{_AT[name]}_at_{cut}" if cut.isdecimal() and name in _AT else ""
-            theirs = own or named or _NAMES.get(metric, metric)
             part = "" if subset in (None, "default") else f" ({subset})"
             yield EvalResult(
                 task_type=task.type,
-                task_name=task.type,
                 dataset_type=task.dataset,
                 dataset_name=f"{task.name}{part}",
                 dataset_config=subset,
                 dataset_split=split,
                 dataset_revision=task.revision,
-                metric_type=theirs,
-                metric_name=theirs,
-                metric_value=score.value,
-                source_name="MTEB" if task.mteb else None,
-                source_url="https://github.com/embeddings-benchmark/mteb" if task.mteb else None,
+                metric_type=own or named or _NAMES.get(metric, metric),
+                metric_value=round(score.value, 6),
             )
 
 

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import card_fields
+from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
@@ -70,6 +71,19 @@ def is_language(code: str) -> bool:
     (True, False)
     """
     return bool(_LANGUAGE.fullmatch(code))
+
+
+def languages(results: Iterable[Result]) -> list[str]:
+    """Return the languages of the tasks that a model was measured on, as the hub writes them.
+
+    MTEB writes ``eng-Latn`` for English and ``python-Code`` for a programming language.
+    """
+    named = {each for result in results for each in result.task.languages}
+    named |= {each for r in results for part in r.parts for each in part.languages}
+    codes = (each.partition("-") for each in named)
+    short = {"eng": "en"}  # the hub takes other languages with three letters
+    known = {"code" if script == "Code" else short.get(code, code) for code, _, script in codes}
+    return sorted(filter(is_language, known))
 
 
 def _license(name: str) -> str:

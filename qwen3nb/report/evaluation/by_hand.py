@@ -25,7 +25,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import number_text
 
 _TOP = 5
-_SHOWN = 200  # characters of a text
+_SHOWN = 120  # characters of a text
 _ENCODED = 1_000  # documents that are encoded for one query
 _SEARCHED = 50_000  # documents that are searched for one query, of an encoder with stored vectors
 
@@ -205,5 +205,5 @@ def _pairs(task: Any, result: Result, most: int) -> Table:
 
 
 def shortened(text: str) -> str:
-    """Return a text on one line, of at most 200 characters."""
+    """Return a text on one line, of at most 120 characters."""
     return cut(text, _SHOWN)

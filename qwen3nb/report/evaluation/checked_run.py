@@ -1,25 +1,25 @@
-"""What the page of one evaluation does: look at its needs, evaluate, compare with a baseline."""
+"""The page of one evaluation: look at its needs, evaluate, compare with a baseline."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from qwen3nb.analysis.comparison.against_baseline import (
-    AgainstBaseline,
-    against_baseline,
-    known_baseline,
-)
+from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
 from qwen3nb.evaluation.mteb.select import choose_tasks, split_names
 from qwen3nb.evaluation.run import EvaluationRun, Run
+from qwen3nb.models.kinds.prompts import prompt_warning
+from qwen3nb.models.kinds.resolve import default_model
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.report.leaderboard.one_model import Summary, summarise
+from qwen3nb.utils.choices import one_of
 
 _SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")
 
@@ -43,12 +43,23 @@ class CheckedRun:
 
     needs: Needs
     evaluation: EvaluationRun
-    baseline: str = ""  # label of the model to compare with; empty for a known one
+    caution: str = ""  # that the model was used without the prompts of its authors, if so
+    baseline: str = ""  # label of the model to compare with; empty for a reference model
 
     @property
     def results(self) -> Results:
         """The records."""
         return self.evaluation.results
+
+    @property
+    def model(self) -> Any:
+        """The loaded model."""
+        return self.needs.model
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why tasks failed, by name."""
+        return self.evaluation.reasons
 
     @property
     def sources(self) -> list[Any]:
@@ -126,8 +137,8 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     `EvaluationRun.raise_failures`.
 
     Args:
-        checkpoint: a model spec.
-        baseline: label of a model to compare with; empty for bm25, a known model or random.
+        checkpoint: a model spec; empty for the study's only export, else bm25.
+        baseline: label of a model to compare with; empty for a reference model.
         options: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
             ``subsets`` (see `choose_tasks`); ``data``, ``limit``, ``runs``, ``output_dir`` and
             ``cache`` (see `look`); and those of `load_encoder`.
@@ -137,17 +148,23 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         MirrorError: one list of the data sets and weights that are missing.
         PreflightError: too little memory or disk.
     """
-    known_baseline(load_results(options.get("output_dir") or None, adapters=False), baseline)
+    if not checkpoint:  # in a notebook that is run by hand
+        checkpoint, why = default_model()
+        print(f"No model was named: this is {checkpoint} ({why}).")
+    if baseline:
+        known = load_results(options.get("output_dir") or None, adapters=False)
+        one_of("baseline", baseline, sorted({result.model.label for result in known}))
     needs = look(checkpoint, **options)
     needs.preflight.require()
     # What a record stores is what changes it, not where it is kept.
-    apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache"}
+    apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
     config = {
         "checkpoint": checkpoint,
         **needs.selection,
         "data": options.get("data", ""),
         "limit": needs.limit,
         **{name: value for name, value in options.items() if name not in apart},
+        **{name: options[name] for name in ("prompts", "base") if options.get(name)},
         "baseline": baseline,
     }
     evaluation = evaluate(
@@ -164,4 +181,6 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         strict=False,
     )
     write_all_results(needs.run.output)
-    return CheckedRun(needs, evaluation, baseline)
+    given = options.get("prompts") or options.get("prefix")
+    caution = "" if given else prompt_warning(needs.model.source)
+    return CheckedRun(needs, evaluation, caution, baseline)

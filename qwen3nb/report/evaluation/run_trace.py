@@ -1,4 +1,4 @@
-"""What an evaluation's page tells the command line: its scores, for the end of `qwen3nb eval`.
+"""The summary of an evaluation's page for the command line: scores, for the end of `qwen3nb eval`.
 
 The page carries them in an output of its own type, which a hidden cell shows and no browser sees,
 so that the terminal shows the page's numbers, of a reused page too, and computes none.
@@ -6,20 +6,24 @@ so that the terminal shows the page's numbers, of a reused page too, and compute
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.analysis.comparison.alignment import system_names
+from qwen3nb.analysis.comparison.baseline import baselines
 from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import latest
 from qwen3nb.utils.atomic_files import read_json
 
 _TYPE = "application/vnd.qwen3nb.run+json"
 _CONCLUSION = 'class="q-conclusion"'
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class RunTrace:
     """The scores of a page."""
 
@@ -27,15 +31,38 @@ class RunTrace:
     reused: tuple[str, ...] = ()  # tasks whose record was there already
     skipped: Mapping[str, str] | None = None  # why a task has no result
 
-    def __repr__(self) -> str:
-        return f"<RunTrace: {len(self.scores)} scores, {len(self.reused)} reused>"
+    def others(self, results: Iterable[Result]) -> list[Result]:
+        """The newest records of other models on these tasks."""
+        models, tasks = {each.model for each in self.scores}, {each.task for each in self.scores}
+        given = (each for each in results if each.task.key in tasks)
+        return [each for each in latest(given) if each.model.label not in models]
+
+    def baselines(self, results: Iterable[Result], *, named: str = "") -> list[list[str]]:
+        """The baseline of each task by the rule, and when its record was made.
+
+        Args:
+            results: the records that there are.
+            named: label of the model that the reader names, in the run or in ``_config.yml``.
+        """
+        others = self.others(results)
+        names = system_names(others)
+        systems = [names[each.model.identity, each.seed] for each in others]
+        pairs = list(zip(others, systems, strict=True))
+        first = next((name for each, name in pairs if each.model.label == named), "")
+        order = baselines(others, names, named=first)
+        made = {(each.task.key, name): each.finished for each, name in pairs}
+        of_tasks = (
+            (task, next((name for name in order if (task, name) in made), ""))
+            for task in sorted({task for task, _ in made})
+        )
+        return [[task, name, made[task, name]] for task, name in of_tasks if name]
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        return {_TYPE: asdict(self), "text/plain": repr(self)}
+        return {_TYPE: asdict(self), "text/plain": ""}  # nothing for a reader of the notebook
 
 
-def read_trace(page: Path) -> RunTrace | None:
-    """Return the scores that a page carries, or None."""
+def read_trace(page: Path | Mapping[str, Any]) -> RunTrace | None:
+    """Return the scores that a page carries, or None; of a file, or of a notebook that was read."""
     for output in _outputs(page):
         if (value := output.get("data", {}).get(_TYPE)) is not None:
             scores = tuple(_score(each) for each in value["scores"])
@@ -53,16 +80,16 @@ def read_conclusions(page: Path) -> list[str]:
 
 
 def read_finished(page: Path) -> str:
-    """Return when a page's run finished, UTC, ISO 8601; empty if it is no page of ours."""
+    """Return when a page's run finished, UTC, ISO 8601; empty if it is not a page of ours."""
     if not page.is_file():
         return ""
     return str(read_json(page).get("metadata", {}).get("qwen3nb", {}).get("finished", ""))
 
 
-def _outputs(page: Path) -> list[dict[str, Any]]:
-    if not page.is_file():
-        return []
-    return [each for cell in read_json(page)["cells"] for each in cell.get("outputs", ())]
+def _outputs(page: Path | Mapping[str, Any]) -> list[dict[str, Any]]:
+    if isinstance(page, Path):
+        page = read_json(page) if page.is_file() else {"cells": []}
+    return [each for cell in page["cells"] for each in cell.get("outputs", ())]
 
 
 def _score(value: dict[str, Any]) -> AgainstBaseline:

@@ -13,93 +13,123 @@ from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.analysis.stats.multiple_testing import too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.models.kinds.source import registry
+from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import effect_text, plural, short_task
-from qwen3nb.report.render.home import task_anchor
+from qwen3nb.report.render.home import formula_link, record_link, task_anchor
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
-_COLUMNS = (
-    "task\nmetric",
-    "score\n95 % interval",
-    "Δ to the baseline\n95 % interval",
-    "baseline\nscore",
-    "p\ncorrected",
-    "n",
-)
-
 
 def scores_table(
-    scores: Sequence[AgainstBaseline], *, skipped: Mapping[str, str] | None = None
+    scores: Sequence[AgainstBaseline],
+    *,
+    results: Sequence[Result] = (),
+    skipped: Mapping[str, str] | None = None,
 ) -> Table | Sections:
     """Return a row per task: the main score, and its paired difference from the baseline.
 
-    Many tasks are in a folded table per type. Tasks that are skipped show the reason.
+    Links to a score lead to its row. Many tasks are in a folded table per type, after that of the
+    means. Tasks that are skipped show the reason.
+
+    Args:
+        scores: of one model.
+        results: its records: a score links to the file of its record.
+        skipped: the reasons by task.
     """
+    files = {result.task.key: record_link(result) for result in results}
     if len(scores) <= MANY:
-        return _table(scores, "scores", "", skipped or {})
+        return _table(scores, files, about=_not_applicable(skipped))
+    kinds = sorted({each.type for each in scores}, key=lambda kind: (kind != MEAN, kind))
     tables = []
-    for kind in sorted({each.type for each in scores}):
+    for kind in kinds:
         own = [each for each in scores if each.type == kind]
-        title = f"{kind} ({plural(len(own), 'task')})"
-        tables.append((title, _table(own, f"scores-{kind}", kind)))
-    if skipped:
-        caption = "Tasks that the model cannot do."
-        rows = map(_skipped, skipped, skipped.values())
-        table = Table.of(rows, _COLUMNS, name="scores-none", caption=caption)
-        tables.append(("Not applicable", table))
-    return Sections(tuple(tables))
+        title = (
+            "Means, with their differences"
+            if kind == MEAN
+            else f"{kind} ({plural(len(own), 'task')})"
+        )
+        tables.append((title, _table(own, files, kind=kind)))
+    return Sections(tuple(tables), _not_applicable(skipped))
+
+
+def _not_applicable(skipped: Mapping[str, str] | None) -> str:
+    """Say which tasks a model cannot do, each reason once; of many, their number."""
+    by_reason: dict[str, list[str]] = {}
+    for task, reason in (skipped or {}).items():
+        by_reason.setdefault(reason, []).append(short_task(task))
+    return " ".join(
+        f"Not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
+        f"({reason})."
+        for reason, tasks in by_reason.items()
+    )
 
 
 def _table(
     scores: Sequence[AgainstBaseline],
-    name: str,
-    kind: str,
-    skipped: Mapping[str, str] | None = None,
+    files: Mapping[str, str],
+    *,
+    kind: str = "",
+    about: str = "",
 ) -> Table:
-    used = interval_words(each.score.interval for each in scores)
-    note = f"Intervals: 95 %, {used}, over n. In bold: differences that are significant"
-    if any(each.p_value is not None for each in scores):
-        few = too_few_draws(max(each.family for each in scores), draws=DRAWS, alpha=ALPHA)
-        note += (
-            f" (two-sided paired permutation test, p < {ALPHA:g} corrected by Holm over all pairs "
-            "of the models with scores on the task, whose number is below p; and the interval "
-            f"leaves out 0){';' if few else ''}{few.removesuffix('.')}"
-        )
+    """What is equal in all rows is said once, in the caption or the note."""
     model = scores[0].model if scores else "the model"
-    tasks = f"the {kind} tasks" if kind else "every task"
-    rows = [*map(_row, scores), *(_skipped(*each) for each in (skipped or {}).items())]
-    return Table.of(
-        rows,
-        _COLUMNS if rows else (),
-        note=f"{note}.",
-        name=name,
-        caption=f"Scores of {model} on {tasks}, each with its paired difference from a baseline.",
-    )
+    metrics = {each.metric for each in scores}
+    compared = [each for each in scores if each.difference is not None]
+    baselines = {each.reference for each in compared}
+    families = {each.family for each in compared}
+    used = interval_words(each.score.interval for each in scores)
+    note = f"Intervals: 95 %, {used}, over n."
+    if compared:
+        few = too_few_draws(max(families), draws=DRAWS, alpha=ALPHA).removesuffix(".")
+        pairs = f" ({families.pop()} on each)" if len(families) == 1 else ""
+        note += (
+            " In bold: differences that are significant (two-sided paired permutation test, "
+            f"p < {ALPHA:g} corrected by Holm over all pairs{pairs} of the models with scores on "
+            f"the task; and the interval leaves out 0){';' if few else ''}{few}."
+        )
+    rows: list[dict[str, Any]] = []
+    for each in scores:
+        row: dict[str, Any] = {"task": Cell(short_task(each.task), id=task_anchor(each.task))}
+        if len(metrics) > 1:
+            row["metric"] = Cell(each.metric, link=formula_link(each.metric))
+        row["score\n95 % interval"] = number(each.score, link=files.get(each.task, ""))
+        if compared:
+            row |= _against(each, one=len(baselines) == 1, family=not pairs)
+        row["n"] = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
+        rows.append(row)
+    caption = f"Scores of {model}"
+    caption += f" on {kind or 'every task'}" if kind != MEAN else ", means over tasks"
+    if len(metrics) == 1:
+        caption += f", {min(metrics)}"
+    if len(baselines) == 1:
+        caption += f", each with its paired difference Δ from {min(baselines)}"
+    elif baselines:
+        caption += ", each with its paired difference Δ from a baseline"
+    name = f"scores-{kind}" if kind else "scores"
+    note = f"{note} {about}".strip()
+    return Table.of(rows, note=note, empty=about, name=name, caption=f"{caption}.")
 
 
-def _row(each: AgainstBaseline) -> tuple[Any, ...]:
-    link = "" if each.type == MEAN else f"#{task_anchor(each.task)}"
-    change: Any = (None, each.why)
-    baseline: Any = each.reference or None
-    p: Any = None
-    if each.difference is not None:
+def _against(each: AgainstBaseline, *, one: bool, family: bool) -> dict[str, Any]:
+    """Cells of a difference, with the baseline's name and the number of pairs where they differ."""
+    if each.difference is None:
+        cells: tuple[Any, ...] = ((None, each.why), None, None)
+    else:
         ends: dict[str, Any] = {"interval": each.interval, "detail": "(no interval)"}
-        change = number(each.difference, "+.3f", strong=each.significant, **ends)
-        baseline = (each.reference, number_text(each.other))
-        p = Cell(p_value_text(each.p_value), f"{each.family} pairs", value=each.p_value)
-    n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
-    task = (short_task(each.task), each.metric)
-    return task, number(each.score, link=link), change, baseline, p, n
-
-
-def _skipped(task: str, reason: str) -> tuple[Any, ...]:
-    return short_task(task), ("not applicable", reason), *[None] * 4
+        pairs = f"{each.family} pairs" if family else ""
+        cells = (
+            number(each.difference, "+.3f", strong=each.significant, **ends),
+            number(each.other, detail="" if one else each.reference),
+            Cell(p_value_text(each.p_value), pairs, value=each.p_value),
+        )
+    return dict(zip(("Δ\n95 % interval", "baseline", "p\ncorrected"), cells, strict=True))
 
 
 def terminal_table(
@@ -109,9 +139,6 @@ def terminal_table(
     skipped: Mapping[str, str] | None = None,
 ) -> Table:
     """Return the scores with a line per task, for a terminal; which records are reused."""
-    by_reason: dict[str, list[str]] = {}
-    for task, reason in (skipped or {}).items():
-        by_reason.setdefault(reason, []).append(short_task(task))
     model = scores[0].model if scores else "the model"
     return Table.of(
         (
@@ -127,11 +154,7 @@ def terminal_table(
             }
             for each in scores
         ),
-        note="\n".join(
-            f"not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
-            f"({reason})"
-            for reason, tasks in by_reason.items()
-        ),
+        note=_not_applicable(skipped),
         name="terminal",
         caption=f"Scores of {model}.",
     )
@@ -173,8 +196,11 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
     )
 
 
-def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
-    """Say whether a model is better than its baselines: on the mean, and on how many tasks."""
+def evaluation_conclusion(scores: Sequence[AgainstBaseline], *, caution: str = "") -> Conclusion:
+    """Say whether a model is better than its baselines: on the mean, and on how many tasks.
+
+    ``caution`` comes last: what else a reader must know of the scores.
+    """
     if not scores:
         return Conclusion("No task was finished, so there is no score to speak of.")
     model = scores[0].model
@@ -190,7 +216,7 @@ def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
     ]
     if alone := [each for each in scores if each.difference is None and each not in of_means]:
         sentences.append(_alone(model, alone, bool(by_baseline)))
-    return Conclusion(" ".join(sentences))
+    return Conclusion(" ".join(filter(None, [*sentences, caution and f"{caution}."])))
 
 
 def _one_task(each: AgainstBaseline) -> str:
@@ -239,9 +265,9 @@ def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:
         return f"{names}{more} {plural} no difference to test ({best.why})."
     ends = interval_text(number(best.score).interval, sign=False, absent="")
     one = f"{best.metric} {number_text(best.score.value)} {ends}".strip()
-    baselines = (f"`--model {name}`" for name in ("bm25", "random") if name != model)
+    searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
+    baseline = "bm25" if searched and model != "bm25" else next(iter(registry()))
     return (
-        f"{model} scores {one} on {short_task(best.task)}, n = {best.score.n}; there is no "
-        f"baseline to compare it with ({best.why}). `qwen3nb eval` with {' or '.join(baselines)} "
-        "on the same tasks makes one."
+        f"{model} scores {one} on {short_task(best.task)}, n = {best.score.n}. There is no "
+        f"baseline yet ({best.why}); `qwen3nb eval --model {baseline}` on the same tasks makes one."
     )

@@ -1,4 +1,4 @@
-"""The leaderboard: all models of a tier, tasks, ranks, costs, failures, as tables and figures.
+"""The leaderboard: all models of a tier, their tasks, ranks and costs.
 
 Of a tier with benchmarks, the means over each come first, then the tasks of each and its types.
 """
@@ -34,12 +34,12 @@ from qwen3nb.metrics.intervals import Interval, interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, draw_estimate, grid, panels, plain
+from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, plain
 from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Table, transposed
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ _MEANS = (
     "what is missing is listed below the tables of tasks. Best of each column in bold, second best "
     "underlined."
 )
-_MOST_BARS = 8  # models in a group of bars
 
 
 def by_model(results: Iterable[Result]) -> dict[str, dict[str, Result]]:
@@ -83,8 +82,8 @@ def leaderboard(
     """Return all models on a tier: a row per model, a column per task, the two best marked.
 
     Models that are not significantly different from the best of a column carry a mark. A tier with
-    benchmarks has a column per mean over a benchmark or type instead; its tasks are in
-    `task_tables`.
+    benchmarks has a column per mean over a benchmark instead; the means by type and the tasks are
+    in `task_tables`.
 
     Args:
         results: any records; those on other tiers' tasks are ignored.
@@ -188,17 +187,13 @@ class _Grid:
     means: Mapping[str, Sequence[BenchmarkMean]]  # by model identity, one per column
 
 
-def _grid(
-    results: Iterable[Result], tier: str, tasks: Sequence[str] = (), *, types: bool = True
-) -> _Grid:
+def _grid(results: Iterable[Result], tier: str, tasks: Sequence[str] = ()) -> _Grid:
     """Return the models with a result, sorted by the first mean that any has, or the first task.
 
-    Models without that mean follow, those with most tasks first. Without ``types``, the means over
-    the types of a benchmark are left out.
+    Models without that mean follow, those with most tasks first.
     """
     keys = tasks or TIERS[tier].task_keys
     columns = () if tasks else tier_columns(tier)
-    columns = tuple(each for each in columns if types or each.name.startswith(each.benchmark))
     on_tier = [result for result in latest(results) if result.task.key in keys]
     names, records = model_names(on_tier), by_model(on_tier)
     means = {
@@ -218,25 +213,33 @@ def _grid(
     return _Grid({i: names[i] for i in order}, {i: records[i] for i in order}, columns, means)
 
 
-def _means_table(grid: _Grid, tier: str, links: Mapping[str, str]) -> Table:
-    """Return a row per model, a column per mean over a benchmark or one of its types."""
+def _means_table(grid: _Grid, tier: str, links: Mapping[str, str], *, types: bool = False) -> Table:
+    """Return a row per model, a column per mean over a benchmark, or over one of its types."""
+    columns = [i for i, each in enumerate(grid.columns) if types != _of_benchmark(each)]
     rows = []
     for identity, name in grid.names.items():
         newest = max(grid.records[identity].values(), key=lambda each: each.finished)
-        cells = [_mean(each, newest) for each in grid.means[identity]]
+        cells = [_mean(grid.means[identity][i], newest) for i in columns]
         rows.append((Cell(name, link=links.get(newest.run, "")), *cells))
     heads = (
-        f"{each.name}\n{', '.join(filter(None, (each.metric, each.over)))}" for each in grid.columns
+        f"{each.name}\n{', '.join(filter(None, (each.metric, each.over)))}"
+        for each in map(grid.columns.__getitem__, columns)
     )
+    what = "type of task" if types else "benchmark"
     return Table.of(
         rows,
         ("model", *heads),
         best=True,
-        note=_MEANS,
+        note="" if types else _MEANS,
         empty=f"No results on the tier {tier}.",
-        name=f"comparison-{tier}",
-        caption=f"Means of all models over the benchmarks of the tier {tier}, with 95 % intervals.",
+        name="types" if types else f"comparison-{tier}",
+        caption=f"The mean over each {what} of the tier {tier}, with 95 % intervals.",
     )
+
+
+def _of_benchmark(column: MeanColumn) -> bool:
+    """Whether a mean is over a whole benchmark, rather than one type of its tasks."""
+    return column.name.startswith(column.benchmark)
 
 
 def _mean(mean: BenchmarkMean, example: Result) -> Cell | str:
@@ -250,7 +253,7 @@ def _mean(mean: BenchmarkMean, example: Result) -> Cell | str:
 def task_tables(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
 ) -> Sections | None:
-    """Return a table of tasks per benchmark and type, and a table of what is missing.
+    """Return the means by type, tables of tasks by benchmark and type, and what is missing.
 
     None for a tier without benchmarks, whose leaderboard shows its tasks.
     """
@@ -258,6 +261,8 @@ def task_tables(
         return None
     grid, pages = _grid(results, tier), links or {}
     tables = []
+    if not all(map(_of_benchmark, grid.columns)):
+        tables.append(("Means by type of task", _means_table(grid, tier, pages, types=True)))
     for benchmark in map(BENCHMARKS.__getitem__, TIERS[tier].benchmarks):
         for title, tasks in _parts(benchmark):
             columns = [task_column(benchmark, task) for task in tasks]
@@ -272,24 +277,25 @@ def task_tables(
                 caption=f"Scores of all models on the tasks of {benchmark.name}, with 95 % "
                 "intervals.",
             )
-            tables.append((title, table))
+            tables.append((title, transposed(table, first="task") if len(tasks) > 1 else table))
     whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
-    missing = Table.of(
-        (
-            ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
-            for identity, name in grid.names.items()
-            for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
-            if (mean := grid.means[identity][index]).gaps
-        ),
-        ("model", "tasks with a score", "without"),
-        empty="Every model has a score on every task.",
-        kind="words",
-        name="missing",
-        caption="Tasks without a score.",
-    )
-    tables.append(("What is missing", missing))
+    missing = [
+        ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
+        for identity, name in grid.names.items()
+        for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
+        if (mean := grid.means[identity][index]).gaps
+    ]
+    if missing:
+        table = Table.of(
+            missing,
+            ("model", "tasks with a score", "without"),
+            kind="words",
+            name="missing",
+            caption="Tasks without a score.",
+        )
+        tables.append(("What is missing", table))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
-    return Sections(tuple(tables), about)
+    return Sections(tuple(tables), about, unfolded=1)
 
 
 def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
@@ -349,28 +355,30 @@ def headline_table(
     task = headline_task(newest, tier=tier)
     on_task = [result for result in newest if result.task.key == task]
     if TIERS[tier].benchmarks:
-        means = _means_table(_grid(newest, tier, types=False), tier, pages)
-        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
-        table = replace(means, name="headline", caption=caption)
+        table = replace(_means_table(_grid(newest, tier), tier, pages), name="headline")
     elif not on_task:
-        note = f"No results on the {tier} tier yet; run `make demo` to make some."
+        note = f"No results on the {tier} tier yet: `qwen3nb eval --tier {tier}` makes some."
         table = Table(("model",), (), note)
     else:
         names, what = model_names(on_task), short_task(task)
         ordered = sorted(newest_records(on_task)[0], key=_score, reverse=True)
-        table = Table.of(
+        sizes = {f"{each.main.n} {each.task.unit}" for each in ordered}
+        rows = [
             (
-                (
-                    Cell(names[r.model.identity], link=pages.get(r.run, "")),
-                    number(r.main, link=score_link(r, pages)),
-                    Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
-                )
-                for r in ordered
-            ),
-            ("model", f"{what}\n{ordered[0].task.main_metric}", "n"),
+                Cell(names[r.model.identity], link=pages.get(r.run, "")),
+                number(r.main, link=score_link(r, pages)),
+                Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
+            )[: 3 if len(sizes) > 1 else 2]
+            for r in ordered
+        ]
+        over = f"the same {sizes.pop()}" if len(sizes) == 1 else "n"
+        heads = ("model", f"{what}\n{ordered[0].task.main_metric}", "n")
+        table = Table.of(
+            rows,
+            heads[: len(rows[0])],
             note=f"{what}: the task of the tier with most models, of several the first.",
             name="headline",
-            caption=f"Scores on {what}, best first, with 95 % intervals over n.",
+            caption=f"Scores on {what}, best first, with 95 % intervals over {over}.",
         )
     if most is None or len(table) <= most:
         return table
@@ -422,18 +430,6 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
     )
 
 
-def failures_table(failures: Mapping[str, str]) -> Table:
-    """Return the tasks that failed and why; empty if none did."""
-    return Table.of(
-        sorted(failures.items()),
-        ("run", "why"),
-        empty="No task failed.",
-        kind="words",
-        name="failures",
-        caption="Runs that failed, and why.",
-    )
-
-
 @dataclass(frozen=True)
 class _ScoreGrid:
     """What the figures show: main scores of models on tasks, or their means over benchmarks."""
@@ -460,9 +456,10 @@ def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _
             (name, mean.column.name): (mean.value, mean.interval)
             for identity, name in grid.names.items()
             for mean in grid.means[identity]
-            if mean.value is not None
+            if mean.value is not None and _of_benchmark(mean.column)
         }
-        columns = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
+        shown = filter(_of_benchmark, grid.columns)
+        columns = {each.name: f"{each.measure}, {each.over}" for each in shown}
         how = "95 % interval over the queries of the mean's tasks, the tasks being given"
         return _ScoreGrid(columns, models, means, how, "mean")
     records = [(grid.names[i], each) for i, own in grid.records.items() for each in own.values()]
@@ -477,14 +474,16 @@ def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _
     return _ScoreGrid(columns, models, scores, f"{how}with each task", "task")
 
 
-def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
+def comparison_figure(
+    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = ()
+) -> Figure:
     """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
-    A tier with benchmarks has a panel per mean over a benchmark or type; ``tasks`` are shown in
-    place of the tier's. Models keep their row and colour in every panel; a missing result leaves
-    its row empty.
+    A tier with benchmarks has a panel per mean over a benchmark; ``tasks`` (keys, also
+    comma-separated) are shown in place of the tier's. Models keep their row and colour in every
+    panel; a missing result leaves its row empty.
     """
-    every = _score_grid(results, tier, tasks)
+    every = _score_grid(results, tier, split_names(tasks) if isinstance(tasks, str) else tasks)
     scores = replace(every, models=every.models[:MOST_MODELS])
     what = "task" if tasks else f"{scores.what} of the tier {tier}"
     return Figure(
@@ -506,7 +505,7 @@ def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
         for row, name in enumerate(rows):
             if score := scores.scores.get((name, column)):
                 draw_estimate(axis, row, *score, **asdict(styles[name]), size=4)
-        axis.set_title(plain(short_task(column), most=34))
+        axis.set_title("\n".join(wrap(plain(short_task(column), most=44), 24)))
         axis.set_xlabel(measure)
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
         axis.set_ylim(-0.6, len(rows) - 0.4)
@@ -518,94 +517,18 @@ def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
     return figure
 
 
-def bars_figure(
-    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = ()
-) -> Figure | None:
-    """Draw a group of bars per task, one per model with its interval; a cross is not measured.
-
-    Of many models, the best on the tier's first task are shown. A tier with benchmarks has a group
-    per mean over a benchmark or type; ``tasks`` (keys, also comma-separated) are shown in place of
-    the tier's. None if there are no results on the tier.
-    """
-    keys = split_names(tasks) if isinstance(tasks, str) else tasks
-    scores = _score_grid(results, tier, keys)
-    if not scores.models:
-        return None
-    what = "task compared" if keys else f"{scores.what} of the tier {tier}"
-    return Figure(
-        name=f"bars-{'-'.join(keys) or tier}",
-        draw=lambda width: _bars(scores, width),
-        caption=f"Every {what}, a bar per model with its "
-        f"{scores.intervals}; × means not measured, not zero."
-        + not_shown(len(scores.models) - _MOST_BARS),
-        alt=f"Groups of bars, one group per {scores.what}. {scores}",
-    )
-
-
-def _bars(scores: _ScoreGrid, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Rectangle
-
-    per_line = 6 if width > 5 else 3
-    lines = -(-len(scores.columns) // per_line)
-    figure, axes = plt.subplots(lines, 1, figsize=(width, 1.75 * lines + 0.5), squeeze=False)
-    # The hatching of a bar tells it apart without colour.
-    looks: dict[str, dict[str, Any]] = {
-        name: {"facecolor": style.color, "hatch": style.hatch, "edgecolor": "white", "linewidth": 0}
-        for name, style in list(model_styles(scores.models).items())[:_MOST_BARS]
-    }
-    wide = 0.84 / len(looks)
-    for line, axis in enumerate(axes[:, 0]):
-        tasks = list(scores.columns)[line * per_line : (line + 1) * per_line]
-        for center, task in enumerate(tasks):
-            for index, (name, look) in enumerate(looks.items()):
-                x = center - 0.42 + wide * (index + 0.5)
-                value, ends = scores.scores.get((name, task), (None, None))
-                if value is None:
-                    color = look["facecolor"]
-                    axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
-                    continue
-                axis.bar(x, value, width=wide * 0.9, **look)
-                if ends is not None:
-                    axis.plot([x, x], ends, color=GREY, linewidth=1.1)
-        labels = []
-        for task in tasks:
-            lines_of_name = wrap(plain(short_task(task), most=32), 18)
-            measure = scores.columns[task]
-            measure = measure.replace(", ", "\n") if width < 5 else measure
-            labels.append("\n".join([*lines_of_name, measure]))
-        axis.set_xticks(range(len(tasks)), labels, fontsize=SMALL)
-        axis.set_xlim(-0.5, per_line - 0.5 if lines > 1 else len(tasks) - 0.5)
-        axis.tick_params(axis="x", length=0)
-        axis.axhline(0, color=GREY, linewidth=0.7)
-        axis.set_ylabel("main metric" if scores.what == "task" else "mean")
-        grid(axis, which="y")
-    figure.legend(
-        [Rectangle((0, 0), 1, 1, **look) for look in looks.values()],
-        [plain(name, most=26) for name in looks],
-        loc="outside lower center",
-        ncols=4 if width > 5 else 2,
-        handlelength=0.9,
-        columnspacing=1.2,
-    )
-    return figure
-
-
-def standings(
-    results: Iterable[Result], *, tier: str, seed: int = 0, first_only: bool = False
-) -> CategoryBoards | None:
+def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> CategoryBoards | None:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
     Of more than `MANY` tasks, a ranking per type. The mean is over the tasks that most models
     have: a model that lacks one of them is listed with the reason, not ranked. A tier with
     benchmarks has a ranking per benchmark and type instead, the first of which stands for the
-    tier; with ``first_only``, that one alone, as `rank_figure` shows it. None if fewer than two
-    models can be ranked.
+    tier. None if fewer than two models can be ranked.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     if TIERS[tier].benchmarks:
-        return _benchmark_boards(on_tier, tier, seed=seed, first_only=first_only)
+        return _benchmark_boards(on_tier, tier, seed=seed)
     pairing = pair_results(on_tier)
     ranked = rankable(pairing.matrices)
     if not ranked:
@@ -626,15 +549,11 @@ def standings(
     return replace(boards, boards=on_each)
 
 
-def _benchmark_boards(
-    results: Sequence[Result], tier: str, *, seed: int, first_only: bool
-) -> CategoryBoards | None:
+def _benchmark_boards(results: Sequence[Result], tier: str, *, seed: int) -> CategoryBoards | None:
     """Rank the models within each benchmark, or each type of a benchmark that has several."""
     boards: dict[str, Ranking] = {}
     notes = []
     for title, column in ranked_columns(tier).items():
-        if boards and first_only:
-            break
         if ranked := column_matrices(results, column):
             weights = [column.weights[each.task] for each in ranked]
             boards[title] = rank_systems(ranked, seed=seed, weights=weights, name=title)
@@ -660,13 +579,15 @@ def rank_table(boards: CategoryBoards | None) -> Table:
     systems = dict.fromkeys(each.system for board in shown.values() for each in board.standings)
     rows: list[dict[str, Any]] = [{"model": system} for system in systems]
     for name, board in shown.items():
+        benchmark, _, kind = name.rpartition(": ")
         size = f"n = {board.queries[0]}"
         if board.name or len(board.tasks) > 1:
-            size = f"mean of {counted_tasks(board.tasks, board.name)}"
+            count = counted_tasks(board.tasks, board.name)
+            size = f"{benchmark}, {count}" if benchmark else f"mean of {count}"
         own = {each.system: each for each in board.standings}
         for row in rows:
             cell = _rank(own.get(row["model"]), row["model"], board)
-            row[f"{short_task(name)}\n{size}"] = cell
+            row[f"{short_task(kind)}\n{size}"] = cell
     return Table.of(
         rows,
         note=_note(boards),
@@ -723,63 +644,3 @@ def _note(boards: CategoryBoards) -> str:
 def _too_many_models(board: Ranking) -> str:
     """Say that no two of so many models can be found to differ, if that is so."""
     return too_few_draws(math.comb(len(board.standings), 2), draws=DRAWS, alpha=board.alpha)
-
-
-def rank_figure(boards: CategoryBoards | None) -> Figure | None:
-    """Draw each model's rank and its interval, best on top; tie groups as bars at the right.
-
-    On the first task, type or benchmark, as the rows of `rank_table` are sorted. None if fewer
-    than two models can be ranked.
-    """
-    if boards is None:
-        return None
-    board = next(iter(boards.boards.values()), boards.overall)
-    shown = board.standings[:MOST_MODELS]
-    words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval) for e in shown)
-    sizes = zip(board.tasks, board.queries, strict=True)
-    tasks = ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
-    if board.name:
-        n = " to ".join(map(str, sorted({min(board.queries), max(board.queries)})))
-        count = counted_tasks(board.tasks, board.name)
-        tasks = f"{board.name} ({count} with scores of every model listed, n = {n})"
-    return Figure(
-        name="ranks",
-        draw=lambda width: _draw_ranks(board, width),
-        caption=f"Rank of each model on {tasks}, "
-        "with its interval, which leaves out the ranks of models that are significantly better or "
-        "worse. Bars at the right join models that are not significantly different (paired "
-        f"permutation test, Holm over all pairs, alpha {board.alpha:g}, and the interval)."
-        + _too_many_models(board)
-        + not_shown(len(board.standings) - len(shown)),
-        alt=f"Rank and interval of each model. {words}.",
-    )
-
-
-def _draw_ranks(board: Ranking, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    shown = board.standings[:MOST_MODELS]
-    count = len(shown)
-    rows = {each.system: count - 1 - index for index, each in enumerate(shown)}
-    groups = [own for group in board.groups if len(own := [s for s in group if s in rows]) > 1]
-    last = max(count, *(each.rank_interval[1] for each in shown))
-    styles = model_styles(rows)
-    figure, axis = plt.subplots(figsize=(width, 0.21 * count + 0.75))
-    for each in shown:
-        row, style = rows[each.system], styles[each.system]
-        axis.plot(each.rank_interval, [row, row], color=style.color, linewidth=2)
-        axis.plot([each.rank], [row], style.marker, color=style.color, markersize=4.5)
-    for index, group in enumerate(groups):
-        x = last + 0.6 + 0.45 * index
-        ends = [rows[group[0]] + 0.3, rows[group[-1]] - 0.3]
-        axis.plot([x, x], ends, color=GREY, linewidth=2.5, clip_on=False)
-        text = _letter(index + 1)
-        axis.annotate(text, (x, ends[0]), ha="center", va="bottom", fontsize=SMALL)
-    axis.set_yticks(list(rows.values()), [plain(name, most=44) for name in rows])
-    axis.set_xlim(0.5, last + 0.6 + 0.45 * max(1, len(groups)))
-    axis.set_xticks(range(1, last + 1, 1 + (last - 1) // MOST_MODELS))
-    axis.set_ylim(-0.6, count - 0.1)
-    axis.tick_params(axis="y", length=0)
-    grid(axis)
-    axis.set_xlabel("rank (1 is best)")
-    return figure

@@ -20,82 +20,51 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
 from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, SMALL, Figure, grid, panels, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
-from qwen3nb.report.render.sections import MANY, Sections
+from qwen3nb.report.render.sections import MANY
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
-
-def results_tables(
-    results: Sequence[Result], *, skipped: Mapping[str, str] | None = None
-) -> Table | Sections:
-    """Return a model's results: all metrics, or of many tasks the main scores and the rest folded.
-
-    Tasks that were skipped show the reason.
-    """
-    if len(results) <= MANY:
-        return results_table(results, skipped=skipped)
-    tables = [("Main scores", main_scores_table(results, skipped=skipped))]
-    for kind in sorted({str(result.task.type) for result in results}):
-        own = [result for result in results if result.task.type == kind]
-        caption = f"Every metric of the {kind} tasks."
-        table = replace(results_table(own), name=f"metrics-{kind}", caption=caption)
-        count = f"{len(own)} task{'s' if len(own) > 1 else ''}"
-        tables.append((f"{kind}, all metrics ({count})", table))
-    return Sections(tuple(tables), unfolded=1)
+    from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
 
 
-def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
-    """Return one model's results: a row per task and metric."""
-    rows: list[Sequence[Any]] = [
+def results_table(results: Sequence[Result]) -> Table:
+    """Return one model's results: a row per task and metric; of many tasks, per main metric."""
+    many = len(results) > MANY
+    rows = [
         (
             result.task.key,
             name,
-            number(value, strong=name == result.task.main_metric),
+            number(value, strong=name == result.task.main_metric and not many),
             f"{value.n} {result.task.unit}",
         )
-        for result in results
+        for result in sorted(results, key=lambda each: str(each.task.type) if many else "")
         for name, value in result.metrics.items()
+        if name == result.task.main_metric or not many
     ]
-    rows += [(task, None, ("not applicable", why), None) for task, why in (skipped or {}).items()]
     used = (each.interval for result in results for each in result.metrics.values())
     return Table.of(
         rows,
         ("task", "metric", "value", "n"),
-        note=f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
+        note=f"{'' if many else 'Main metric in bold. '}Intervals: 95 %, {interval_words(used)}, "
+        "over n.",
         name="metrics",
-        caption="Every metric of every task, each with its 95 % interval.",
+        caption=f"{'The main score' if many else 'Every metric'} of every task, each with its 95 % "
+        "interval.",
     )
 
 
-def main_scores_table(
-    results: Sequence[Result], *, skipped: Mapping[str, str] | None = None
-) -> Table:
-    """Return a row per task with its main score, by type of task."""
-    rows: list[Sequence[Any]] = [
-        (
-            each.task.key,
-            each.task.type,
-            each.task.main_metric,
-            each.main,
-            Cell(f"{each.main.n} {each.task.unit}", value=each.main.n),
-        )
-        for each in sorted(results, key=lambda each: str(each.task.type))
-    ]
-    rows += [(name, None, None, ("not applicable", w), None) for name, w in (skipped or {}).items()]
-    heads = ("task", "type", "metric", "value\n95 % interval", "n")
-    return Table.of(rows, heads, name="main-scores", caption="The main score of every task.")
-
-
-def parts_table(results: Sequence[Result]) -> Table:
+def parts_table(results: Sequence[Result]) -> Table | None:
     """Return a row per split and subset of the tasks that have several, with its languages.
 
-    The score in front, over all parts, is the one that MTEB reports: the mean of the parts.
+    The score in front, over all parts, is the one that MTEB reports: the mean of the parts. None if
+    every task has one subset and one split.
     """
     rows: list[Sequence[Any]] = []
     for result in (each for each in results if each.parts):
@@ -105,15 +74,32 @@ def parts_table(results: Sequence[Result]) -> Table:
         for part in result.parts:
             languages = ", ".join(part.languages) or "not recorded"
             rows.append((task, part.subset, part.split, languages, part.score, part.score.n))
+    if not rows:
+        return None
     return Table.of(
         rows,
         ("task\nmetric", "subset", "split", "languages", "value\n95 % interval", "n"),
         note="In bold: the value that MTEB reports, the mean over the parts. Queries are paired "
         "within one subset and split only.",
-        empty="Every task has one subset and one split.",
         name="parts",
-        caption="Scores by subset and split.",
+        caption="Scores by language, subset and split.",
     )
+
+
+def checks_conclusion(checks: SanityCheck) -> Conclusion:
+    """Say how many of its sanity checks a model passes, and which it does not."""
+    judged = [each for each in checks if each.verdict in ("PASSED", "WARNING", "FAILED")]
+    missed = [each for each in judged if each.verdict != "PASSED"]
+    of = f"all {len(judged)} sanity checks"
+    if missed:
+        of = f"{len(judged) - len(missed)} of {len(judged)} sanity checks"
+    elif len(judged) == 1:
+        of = "the one sanity check that applies to it"
+    reasons = "; ".join(
+        f"{each.verdict}: {each.name}, {each.observed} (expected {each.expected})"
+        for each in missed
+    )
+    return Conclusion(f"{checks.model} passes {of}." + f" {reasons}." * bool(missed))
 
 
 def checks_table(checks: Iterable[Any]) -> Table:
@@ -180,6 +166,8 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
     model, settings, environment = last.model, last.model.settings, last.environment
     encoded = sum(result.cost.encoded for result in results)
     cached = sum(result.cost.cached for result in results)
+    command = "" if "first" in last.config else command_again(last, whole=True)
+    again = {"make it again": Cell(command, code=True)} if command else {}
     facts = {
         "model": model.label,
         "identity (SHA-256)": model.identity,
@@ -189,6 +177,7 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
         "seed": last.seed,
         ("pairs" if "template" in settings else "vectors"): f"{encoded:,} computed, {cached:,} "
         "from the cache",
+        **again,
         "run": last.run,
         "finished (UTC)": last.finished,
         "device": f"{environment.device}, {environment.precision}",

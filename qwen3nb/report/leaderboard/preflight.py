@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -41,14 +40,6 @@ def preflight_table(preflight: Preflight) -> Table:
     )
 
 
-def plan_tables(planned: Sequence[Planned]) -> Table | Sections:
-    """Return the plan of a run: its tasks, or of many the sums by type and the tasks folded."""
-    if len(planned) <= MANY:
-        return plan_table(planned)
-    sums, every = plan_by_type_table(planned), plan_table(planned)
-    return Sections((("By type", sums), (f"All {len(planned)} tasks", every)), unfolded=1)
-
-
 def plan_by_type_table(planned: Sequence[Planned]) -> Table:
     """Return the plan of a run by type of task, with its totals."""
     rows = []
@@ -72,23 +63,3 @@ def plan_by_type_table(planned: Sequence[Planned]) -> Table:
 def _minutes(planned: Sequence[Planned]) -> str | None:
     known = [each.minutes for each in planned if each.minutes is not None]
     return known[0].total(known).text(1) if known else None
-
-
-def plan_table(planned: Sequence[Planned]) -> Table:
-    """Return the plan of a run: tasks, data, texts and the expected minutes."""
-    return Table.of(
-        (
-            {
-                "task": each.task,
-                "MTEB type": each.type,
-                "data": (each.dataset, f"@ {each.revision}"),
-                "distinct texts": "unknown" if each.texts is None else f"{each.texts:,}",
-                "minutes": _minutes([each]),
-                "status": "record found" if each.status == "there" else each.status,
-            }
-            for each in planned
-        ),
-        kind="words",
-        name="plan",
-        caption="The tasks of the run, as planned before the first.",
-    )

@@ -191,6 +191,7 @@ _MSMARCO = _Data(
     {"documents": 8_841_823, "queries": 6980},
 )
 _TARGETS = {"STSBenchmark": _STS, "MSMARCO": _MSMARCO}
+_MSMARCO_METRICS = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
 _OURS = "ours"  # every extracted model, of which more than the value is expected
 _EXPECTED = {
     "Qwen3-0.6B": {"STSBenchmark": 0.60, "MSMARCO": 0.20},
@@ -203,10 +204,11 @@ _EXPECTED = {
 def expected_table(results: Iterable[Result]) -> Table | None:
     """Return expected and measured scores on STS-B and MS MARCO, a row per model.
 
-    None if no model has a score on either.
+    None if no model of which a score is expected has one on either.
 
     Every extracted model is one of ours. A target is judged only on the data it was set for, in
-    the revision that MTEB pins and in full; a cell without a score names the command that fills it.
+    the revision that MTEB pins and in full; of a model with one of the scores, a cell without the
+    other names the command that fills it.
     """
     newest, _ = newest_records([r for r in latest(results) if r.task.key in _TARGETS])
     if not newest:
@@ -215,15 +217,15 @@ def expected_table(results: Iterable[Result]) -> Table | None:
     for label, values in _EXPECTED.items():
         ours = label == _OURS
         models = by_model(record for record in newest if _is(record, label))
-        for identity, own in models.items() or [("", {})]:
-            row: dict[str, Any] = {
-                "model": (names.get(identity, label), _OURS * (ours and bool(identity)))
-            }
+        for identity, own in models.items():
+            row: dict[str, Any] = {"model": (names[identity], _OURS * ours)}
             for task, data in _TARGETS.items():
                 expected = f"{'>' if ours else '~'} {values[task]:.2f}"
                 row[f"{task}\n{data.metric}, expected"] = expected
                 row[f"{task}\n{data.metric}, measured"] = _measured(label, own, task)
             rows.append(row)
+    if not rows:
+        return None
     return Table.of(
         rows,
         note="Expected: about the value for baselines, above it for extracted models. Judged only "
@@ -244,8 +246,7 @@ def _measured(label: str, own: Mapping[str, Result], task: str) -> Cell:
     data, record = _TARGETS[task], own.get(task)
     score = record.metrics.get(data.metric) if record else None
     if record is None or score is None or score.value is None:
-        spec = next((each.model.spec for each in own.values()), label)
-        folder = "FOLDER" if spec == _OURS else spec
+        folder = next(iter(own.values())).model.spec
         return Cell("missing", f"qwen3nb eval --model {folder} --tasks {','.join(_TARGETS)}")
     if record.task.revision != data.revision or record.task.size != data.size:
         return number(score.value, detail="other data, not judged")
@@ -255,18 +256,19 @@ def _measured(label: str, own: Mapping[str, Result], task: str) -> Cell:
 
 
 def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
-    """Return Spearman on every STS task with its mean, and five metrics on MS MARCO.
+    """Return Spearman on every STS task with its mean, and the metrics recorded on MS MARCO.
 
     A row per model; the mean is over the STS tasks of the table, if a model has all of them. None
-    without records of such tasks.
+    without records of two such tasks, of which the leaderboard has the scores.
     """
     given = [r for r in latest(results) if r.task.type == "STS" or r.task.key == "MSMARCO"]
-    if not given:
+    if len({each.task.key for each in given}) < 2:
         return None
     names, models = model_names(given), by_model(given)
     every = {r.task.key for own in models.values() for r in own.values() if "Spearman" in r.metrics}
     tasks = sorted(every)
-    metrics = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
+    recorded = {name for each in given if each.task.key == "MSMARCO" for name in each.metrics}
+    metrics = [name for name in _MSMARCO_METRICS if name in recorded]
     columns = [*((task, "Spearman") for task in tasks), *(("MSMARCO", each) for each in metrics)]
     rows = []
     for identity, own in sorted(models.items(), key=lambda item: names[item[0]]):
@@ -288,5 +290,5 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
         best=True,
         note="95 % intervals over pairs or queries; best of each column in bold.",
         name="sts-msmarco",
-        caption="Correlations on every STS task, and five metrics on MS MARCO dev.",
+        caption="Correlations on every STS task, and the metrics on MS MARCO dev.",
     )

@@ -23,11 +23,13 @@ _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 def print_table(table: Table) -> None:
     """Print ``table``, with verdicts in colour if the terminal supports it.
 
-    Text is printed literally, never interpreted as markup or control codes.
+    Text is printed literally, never interpreted as markup or control codes. Columns of intervals
+    are never broken.
     """
     shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
-        shown.add_column(_plain(column), overflow="fold")
+    for index, column in enumerate(table.columns):
+        whole = any(row[index].text.startswith("[") or row[index].interval for row in table.rows)
+        shown.add_column(_plain(column), overflow="fold", no_wrap=whole)
     for row in table.rows:
         shown.add_row(*[_cell(cell) for cell in row])
     console = terminal()

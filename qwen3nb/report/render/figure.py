@@ -8,7 +8,6 @@ fonts.
 from __future__ import annotations
 
 import hashlib
-import html
 import io
 import re
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.format import typeset
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -214,7 +214,8 @@ class Figure:
         mark = hashlib.sha256(text.encode()).hexdigest()[:8]
         text = re.sub(r'\bid="', f'id="q{mark}-', text)
         text = re.sub(r'(href="|url\()#', rf"\1#q{mark}-", text)
-        label = html.escape(_line(self.alt or self.caption), quote=True)
+        text = re.sub(r"(?<=>)[^<>]+(?=</t)", lambda match: typeset(match[0]), text)
+        label = escaped_text(_line(self.alt or self.caption))
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
     def save(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> Path:

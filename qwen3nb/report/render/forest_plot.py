@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from qwen3nb.metrics.intervals import Interval
@@ -77,11 +78,14 @@ def forest_figure(
             draw_estimate(axis, height, row.value, ends, **look)
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
-        axis.set_xlabel(plain(xlabel, most=90))
+        axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
         grid(axis)
-        labels = [plain(row.label, most=26 if narrow else 44) for row in upwards]
-        axis.set_yticks(range(len(rows)), labels)
+        lines = [wrap(plain(row.label, most=52), 26 if narrow else 52) for row in upwards]
+        axis.set_yticks(range(len(rows)), ["\n".join(each) for each in lines])
         axis.tick_params(axis="y", length=0)
+        for label in axis.get_yticklabels():
+            if "\n" in label.get_text():  # so that two lines fit their row
+                label.set(fontsize=SMALL, linespacing=0.9)
         axis.spines["left"].set_visible(False)
         beside = axis.secondary_yaxis("right")
         numbers = [_numbers(row, number, short=narrow) for row in upwards]

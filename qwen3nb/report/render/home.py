@@ -79,10 +79,11 @@ def record_link(result: Result) -> str:
     return "/".join(("../records", *path.parts[-3:]))
 
 
-def command_again(result: Result) -> str:
+def command_again(result: Result, *, whole: bool = False) -> str:
     """Return the command that measures a score again; empty if no command can.
 
-    It writes beside the stored records, which are neither reused nor replaced.
+    It writes beside the stored records, which are neither reused nor replaced. With ``whole``, it
+    repeats the evaluation that the score is from, with all of its tasks.
     """
     config, settings = result.config, result.model.settings
     if "first" in config and "collection" in config:
@@ -106,7 +107,13 @@ def command_again(result: Result) -> str:
     else:
         data = str(config.get("data") or "")
         words = ["qwen3nb", "eval", "--model", str(config.get("checkpoint") or result.model.spec)]
-        words += ["--data", data] if data else ["--tasks", result.task.name]
+        given = {name: config.get(name) for name in ("tasks", "benchmark", "types", "tier")}
+        selected = {"tasks": result.task.name}
+        if data or whole:
+            selected = {"data": data} if data else {n: str(v) for n, v in given.items() if v}
+            if len(selected) > 1:
+                selected.pop("tier", None)  # the others take its place
+        words += [word for name, value in selected.items() for word in (f"--{name}", value)]
         used = config if "checkpoint" in config else {**settings, "seed": result.seed}
         for name, default in EVAL_DEFAULTS.items():
             value = used.get(name, default)

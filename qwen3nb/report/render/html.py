@@ -11,7 +11,7 @@ import html
 import re
 from pathlib import Path
 
-from qwen3nb.utils.format import minus_signs
+from qwen3nb.utils.format import typeset
 
 _TAG = "<style data-q>"
 _WORDS = 8  # of a caption that becomes an id
@@ -29,8 +29,8 @@ def anchor(prefix: str, name: str, caption: str = "") -> str:
 
 
 def escaped_text(text: str) -> str:
-    """Return text for a page: escaped, and with minus signs before negative numbers."""
-    return html.escape(minus_signs(text))
+    """Return text for a page: escaped, with its numbers as they are printed (see `typeset`)."""
+    return html.escape(typeset(text))
 
 
 def styled(page: str) -> str:

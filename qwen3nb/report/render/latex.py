@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from qwen3nb.utils.format import minus_signs
+from qwen3nb.utils.format import typeset
 
 
 def _named(form: str, pairs: str) -> dict[str, str]:
@@ -23,6 +23,7 @@ _PRINTED = {
     **_named(r"$\{}$", "± pm × times · cdot ≤ leq ≥ geq ≈ approx → rightarrow Δ Delta ‖ | µ mu"),
     **dict(zip('"‘’“”–—', ("''", "`", "'", "``", "''", "--", "---"), strict=True)),
     "−": "$-$",
+    "\u00a0": " ",
     "²": "$^{2}$",
     "°": r"$^{\circ}$",
 }
@@ -34,7 +35,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("50 % of $x_1$")
     '50 \\\\% of \\\\$x\\\\_1\\\\$'
     """
-    line = minus_signs(" ".join(text.split()))
+    line = typeset(" ".join(text.split()))
     pairs = zip(" " + line, line, strict=False)
     return "".join("{}-" if before == char == "-" else _printed(char) for before, char in pairs)
 

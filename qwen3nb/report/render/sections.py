@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from typing import Any
 
 from qwen3nb.report.render.html import escaped_text, styled, unstyled
-from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import escaped
 
 MANY = 12  # tasks; of more, tables and figures are split by type and folded
@@ -17,7 +17,7 @@ MOST_MODELS = 30  # in a figure; of more, the best are shown
 class Sections:
     """Titled tables; on a page each is folded, in Markdown each has a heading."""
 
-    tables: tuple[tuple[str, Table], ...]
+    tables: tuple[tuple[str, Any], ...]  # each a `Table`, or a `TableChoice` among several
     about: str = ""  # shown above them
     unfolded: int = 0  # number of tables, from the first, that are open on a page
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote
 
-from qwen3nb.report.render.cell import Cell, as_cell
+import numpy as np
+
+from qwen3nb.report.render.cell import Cell, Drawing, as_cell
 from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
+_N = re.compile(r"\bn = ([\d,]+)")  # in the head of a column
+_COUNT = re.compile(r"-?\d{1,3}(,\d{3})+|-?\d{1,15}")
+_MISSING = {"", "–", "not run", "no vectors"}  # in place of a number
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
+_MANY_COLUMNS = 7  # of more, the type is smaller on a page
 _SMALLER = 6  # table columns that fit the page in the font of captions
 _FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 
@@ -128,27 +134,35 @@ class Table:
         return [note for note in (self.note, *(f"{m} {text}" for m, text in self.legend)) if note]
 
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
-        """Return a pandas DataFrame: unrounded numbers, text where a cell has no number.
+        """Return a pandas DataFrame of unrounded numbers, NaN where a cell has none, or of texts.
 
-        With ``intervals``, two columns with the ends follow a column that has intervals.
+        A column is named by the first line of its head, or by all of it if two columns share that.
+        With ``intervals``, the ends follow a column that has intervals, and n one whose head says
+        it: ``SciFact``, ``SciFact, low``, ``SciFact, high``, ``SciFact, n``.
         """
         from pandas import DataFrame
 
-        names, *rows = self._plain(intervals=intervals)
-        return DataFrame(rows, columns=names)
+        firsts = [head.partition("\n")[0] for head in self.columns]
+        columns: dict[str, Any] = {}
+        for index, (head, first) in enumerate(zip(self.columns, firsts, strict=True)):
+            name = first if firsts.count(first) == 1 else " ".join(head.split())
+            cells = [row[index] for row in self.rows]
+            columns[name] = _values(cells)
+            if intervals and any(each.interval for each in cells):
+                for end, label in enumerate(("low", "high")):
+                    ends = [each.interval[end] if each.interval else None for each in cells]
+                    columns[f"{name}, {label}"] = np.array(ends, float)
+            if intervals and (n := _N.search(head)):
+                columns[f"{name}, n"] = int(n[1].replace(",", ""))
+        return DataFrame(columns, index=range(len(self)))
 
-    def _plain(self, *, intervals: bool) -> list[list[Any]]:
+    def _plain(self) -> list[list[Any]]:
         """Return the names of the columns, each on one line, then each row's numbers or text."""
         columns: list[list[Any]] = []
         for index, head in enumerate(self.columns):
             cells, name = [row[index] for row in self.rows], " ".join(head.split())
-            words = (" ".join(f"{each.text} {each.detail}".split()) for each in cells)
-            values = (
-                text.replace("−", "-") if each.value is None else each.value
-                for each, text in zip(cells, words, strict=True)
-            )
-            columns.append([name, *values])
-            if intervals and any(each.interval for each in cells):
+            columns.append([name, *map(_plain_value, cells)])
+            if any(each.interval for each in cells):
                 ends = [each.interval or (None, None) for each in cells]
                 columns.append([f"{name}, low", *(low for low, _ in ends)])
                 columns.append([f"{name}, high", *(high for _, high in ends)])
@@ -159,23 +173,28 @@ class Table:
 
         Cells with a value carry it as a sort key.
         """
-        heads = "".join(map(self._html_head, range(len(self.columns))))
-        body = "".join(map(_html_row, self.rows))
         name = anchor("tab", self.name, self.caption)
         own = f' id="{html.escape(name, quote=True)}"' if name else ""
         above = f'<p class="q-caption">{escaped_text(self.caption)}</p>' if self.caption else ""
         below = "".join(f'<p class="q-note">{escaped_text(note)}</p>' for note in self.notes())
-        table = (
-            f'<div class="q-scroll"><table class="q {html.escape(self.kind)}">'
-            f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        grid = f'<div class="q-scroll">{self.grid_html()}</div>' if self.columns else ""
+        return f'<div class="q-table"{own}>{above}{grid}{below}</div>'
+
+    def grid_html(self) -> str:
+        """Return the head and the rows as an HTML ``table``, escaped."""
+        heads = "".join(map(self._html_head, range(len(self.columns))))
+        body = "".join(map(_html_row, self.rows))
+        kind = f"{self.kind} many" if len(self.columns) > _MANY_COLUMNS else self.kind
+        return (
+            f'<table class="q {html.escape(kind)}"><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table>"
         )
-        return f'<div class="q-table"{own}>{above}{table * bool(self.columns)}{below}</div>'
 
     def _html_head(self, index: int) -> str:
         text, _, detail = self.columns[index].partition("\n")
         if not (text + detail).strip():
             return "<td></td>"  # a header without text would be announced as one
-        kept = html.escape(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
+        kept = escaped_text(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
         small = f'<span class="q-detail">{kept}</span>' if detail else ""
         name = _HUMP.sub("<wbr>", html.escape(text))  # where a long name may break
         # Among words, the head of a column of numbers stands over them.
@@ -228,7 +247,7 @@ class Table:
         """
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
-        for row in self._plain(intervals=True):
+        for row in self._plain():
             writer.writerow([inert_text(each) if isinstance(each, str) else each for each in row])
         return buffer.getvalue()
 
@@ -245,7 +264,11 @@ class Table:
     def __repr__(self) -> str:
         name = f" {self.name}" if self.name else ""
         size = f"{len(self)} rows × {len(self.columns)} columns"
-        return f"<Table{name}: {size}>\n{self.to_frame()!r}"
+        from pandas import DataFrame
+
+        heads = [" ".join(head.split()) for head in self.columns]
+        shown = DataFrame([[cell.text for cell in row] for row in self.rows], columns=heads)
+        return f"<Table{name}: {size}>\n{shown!r}"
 
     def _repr_html_(self) -> str:
         return styled(self.to_html() + (self._links() if self.name and self.rows else ""))
@@ -262,6 +285,26 @@ class Table:
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
 
 
+def _plain_value(cell: Cell) -> float | str:
+    """Return a cell's number, else its text and what is below it."""
+    words = " ".join(f"{cell.text} {cell.detail}".split())
+    return words.replace("−", "-") if cell.value is None else cell.value
+
+
+def _values(cells: Sequence[Cell]) -> Any:
+    """Return the numbers of a column, NaN where a cell has none; its texts if they are words."""
+    texts = [str(_plain_value(cell)) for cell in cells]
+    numbers = [
+        int(text.replace(",", "")) if cell.value is None and _COUNT.fullmatch(text) else cell.value
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+    words = {text for text, each in zip(texts, numbers, strict=True) if each is None} - _MISSING
+    if words and all(cell.value is None for cell in cells):
+        return texts
+    whole = all(isinstance(each, int) for each in numbers)
+    return numbers if whole else np.array(numbers, float)
+
+
 def _html_row(row: Sequence[Cell]) -> str:
     own = f' id="{html.escape(row[0].id, quote=True)}"' if row and row[0].id else ""
     cells = []
@@ -275,9 +318,22 @@ def _html_row(row: Sequence[Cell]) -> str:
         text = _HTML.of(cell, text)
         if cell.detail:
             text += f'<span class="q-detail">{escaped_text(cell.detail)}</span>'
+        if cell.drawing:
+            text = _drawn(cell.drawing) + text
         key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
         cells.append(f"<td{key}>{text}</td>" if index else f'<th scope="row"{key}>{text}</th>')
     return f"<tr{own}>{''.join(cells)}</tr>"
+
+
+def _drawn(drawing: Drawing) -> str:
+    """Return a row of a forest plot: the line of no effect, the interval, and the estimate."""
+    low, value, high, zero = (f"{4 + 1.12 * each:.4g}" for each in drawing[:4])
+    kind = "q-forest" if drawing.filled else "q-forest q-open"
+    return (
+        f'<svg class="{kind}" width="120" height="22" viewBox="0 0 120 22" aria-hidden="true">'
+        f'<path class="q-zero" d="M{zero} 0V22"/><path d="M{low} 11H{high}"/>'
+        f'<circle cx="{value}" cy="11" r="3.5"/></svg>'
+    )
 
 
 def _stacked(text: str, detail: str, side: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
@@ -12,7 +12,7 @@ from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import effect_text, short_task
+from qwen3nb.report.render.format import effect_text, short_task, without_constants
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
 
 
 def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
-    """All variants with their scores, best first."""
+    """All variants with their scores, best first; an option with one setting is said below."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     first = ordered[0].result
+    rows: list[dict[str, Any]] = [
+        {
+            "pooling": each.variant.pooling,
+            "weights": each.variant.weights,
+            "around a text": each.variant.around,
+            "vectors": "length 1, cosine" if each.variant.length == "unit" else "kept, dot product",
+            first.task.main_metric: number(each.result.main, strong=each is ordered[0]),
+        }
+        for each in ordered
+    ]
+    options = ("pooling", "weights", "around a text", "vectors")
+    shown, same = without_constants(rows, {name: f"In all, {name}: {{}}." for name in options})
     return Table.of(
-        (
-            {
-                "pooling": each.variant.pooling,
-                "weights": each.variant.weights,
-                "around a text": each.variant.around,
-                "vectors": "length 1, cosine"
-                if each.variant.length == "unit"
-                else "kept, dot product",
-                first.task.main_metric: number(each.result.main, strong=each is ordered[0]),
-            }
-            for each in ordered
-        ),
-        note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
+        shown,
+        note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. {same} Intervals: 95 %, "
         f"{interval_words(each.result.main.interval for each in ordered)}. "
         "The best value is biased upwards by the selection among variants.",
         name=_name("ablation", first.task.key),
@@ -60,6 +61,7 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         kind: start of the table's name, where a page has several.
     """
     on = f", on {short_task(task)}" if task else ""
+    settings = " or ".join(map(str, sorted({each.settings for each in effects})))
     return Table.of(
         (
             {
@@ -72,13 +74,13 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
                     detail="no interval",
                 ),
                 "p\nHolm": number(each.p_value, ".4f", strong=each.significant),
-                "averaged over": each.settings,
             }
             for each in effects
         ),
         note=f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over "
-        f"the combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
-        f"two-sided paired permutation test, Holm over these {len(effects)}.",
+        f"the combinations of the other options ({settings}); 95 % interval "
+        f"({interval_words(['paired'])}), two-sided paired permutation test, Holm over these "
+        f"{len(effects)}.",
         name=f"{_name(kind, task)}-tested",
         caption=f"Effect of each setting compared with the reference{on}.",
     )

@@ -153,27 +153,28 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
 
 
 def compression_table(suite: AnnSuite) -> Table:
-    """A row per kind and dimension: bytes, nDCG@10, and its loss."""
-    full = suite.compressed[0]
+    """A row per number of dimensions, a column per kind: the loss in nDCG@10."""
+    full, rows = suite.compressed[0], dict[int, dict[str, Any]]()
+    for each in suite.compressed:
+        lost = _paired(each.ndcg, full.ndcg)
+        bits = plural(8 * each.size // each.dimension, "bit")
+        row = rows.setdefault(each.dimension, {"dimensions": each.dimension})
+        row[f"{each.kind}\n{bits} per dimension"] = (
+            Cell(f"{_mean(full.ndcg):.3f}", "itself", strong=True)
+            if each is full
+            else number(lost.difference, "+.3f", interval=lost.interval, detail="no interval")
+        )
+    heads = list(dict.fromkeys(head for row in rows.values() for head in row))
     return Table.of(
-        (
-            {
-                "dimensions": each.dimension,
-                "vectors": each.kind,
-                "bytes per document": (f"{each.size:,}", f"1/{full.size / each.size:.3g}"),
-                "nDCG@10": _mean_of(each.ndcg),
-                "Δ to full float32": None if each is full else tuple(effect.split(" ", 1)),
-            }
-            for each in suite.compressed
-            for effect in [_effect(_paired(each.ndcg, full.ndcg))]
-        ),
+        ([row.get(head) for head in heads] for row in rows.values()),
+        heads,
         note=f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors "
         "are truncated to their first dimensions and, for cosine similarity, normalised again; a "
         "model not trained for this loses more. int8: documents in 255 steps per dimension. "
-        f"Intervals: 95 %, {interval_words(['widened'])}, over queries; differences are paired.",
+        f"Intervals: 95 %, {interval_words(['widened'])}, of the paired difference over queries.",
         name="compression",
-        caption="Fewer dimensions and fewer bits: nDCG@10 by exact search, with the paired "
-        f"difference from full vectors over n = {suite.queries:,} queries.",
+        caption="Fewer dimensions and fewer bits: nDCG@10 of the full vectors by exact search, and "
+        f"the paired difference of all others from it over n = {suite.queries:,} queries.",
     )
 
 

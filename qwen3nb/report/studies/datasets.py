@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qwen3nb.datasets.mirror import data_revision
-from qwen3nb.datasets.pydocs.build import OWN, PyDocs
+from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.report.render.cell import number
@@ -62,22 +62,6 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
     )
 
 
-def difficulty_table(scores: Mapping[str, Aggregate]) -> Table:
-    """Scores of models on all of PyDocs, with only a query's own document relevant.
-
-    Args:
-        scores: per model, from `pydocs_difficulty`.
-    """
-    return Table.of(
-        ((model, score, f"{score.n} queries") for model, score in scores.items()),
-        ("model", "whole, own document\nnDCG@10", "n"),
-        note="Not comparable with scores on the sample, which has fewer documents and graded "
-        "judgements.",
-        name="difficulty",
-        caption="How hard PyDocs is: nDCG@10 on the whole corpus, 95 % intervals over queries.",
-    )
-
-
 def data_conclusion(scores: Mapping[str, Aggregate]) -> Conclusion:
     """Say whether PyDocs separates models, and leaves room above the best of them.
 
@@ -117,36 +101,15 @@ def prediction_table(tier: str = "fast") -> Table:
                     f"{len(each.tasks)} tasks" if len(each.tasks) > 1 else "",
                 ),
                 "rank correlation": number(each.correlation, strong=each is predictions[0]),
-                "models": each.correlation.n,
             }
             for each in predictions
         ),
-        note=f"Spearman over models with the {predictions[0].target} "
-        f"({', '.join(predictions[0].targets)}); "
+        note=f"Spearman over {predictions[0].correlation.n} models with the "
+        f"{predictions[0].target} ({', '.join(predictions[0].targets)}); "
         "95 % interval (Fisher's z) over models. Scores: embeddings-benchmark/results at f4cc6c8.",
         name="prediction",
         caption=f"Rank correlation over models of the tier {tier}, and of its parts, with other "
         "tasks.",
-    )
-
-
-def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:
-    """Evenly spaced queries with the start of their own documents."""
-    step = max(1, len(pydocs.query_names) // count)
-    texts = {name: pydocs.corpus[name] for name in pydocs.query_names[::step][:count]}
-    return Table.of(
-        (
-            {
-                "query": pydocs.queries[name],
-                "document": (f"{text[:160]}…" if len(text) > 160 else text, name),
-                "related": sum(grade < OWN for grade in pydocs.qrels[name].values()),
-            }
-            for name, text in texts.items()
-        ),
-        kind="words",
-        name="examples",
-        caption="Some queries of PyDocs, the start of the document to find, and the number of "
-        "other documents judged related.",
     )
 
 

@@ -14,7 +14,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, plain
-from qwen3nb.report.render.format import plural
+from qwen3nb.report.render.format import plural, without_constants
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 def checkpoints_table(
     folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"
 ) -> Table:
-    """The checkpoints of a training, the selected ones in bold."""
+    """The checkpoints of a training, the selected ones in bold.
+
+    What is the same of all is said below them.
+    """
     rows = []
     for folder in folders:
         weights = open_checkpoint(folder).weights
@@ -44,9 +47,13 @@ def checkpoints_table(
                 "digest": weights.digest[:12],
             }
         )
+    shown, same = without_constants(
+        rows, {"parameters": "Each has {} parameters.", "stored as": "All are stored as {}."}
+    )
+    note = f"In bold: the {len(selected)} selected checkpoints. " if selected else ""
     return Table.of(
-        rows,
-        note=f"In bold: the {len(selected)} selected checkpoints." if selected else "",
+        shown,
+        note=(note + same).strip(),
         name="checkpoints",
         caption=f"The {len(folders)} checkpoints of the training, and those that were selected.",
     )
@@ -56,7 +63,7 @@ def extraction_table(done: Extraction) -> Table:
     """The checks made after writing, each with its bound."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
-    check, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
+    check, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}".replace("-", "\u2011")
     sizes = f"{len(check.lengths)} inputs of {min(check.lengths)} to {max(check.lengths)} tokens"
     rows = (
         (

@@ -1,15 +1,14 @@
-"""The page of reranking: gains, queries that changed, and calibration of P(yes)."""
+"""The page of reranking: gains, queries that changed, and how reliable the scores are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from qwen3nb.analysis.comparison.differences import (
     ALPHA,
@@ -25,26 +24,22 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
-from qwen3nb.report.evaluation.by_hand import shortened, typical_query
+from qwen3nb.report.evaluation.by_hand import shortened
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, panels, plain
 from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import p_value_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
+    from pandas import DataFrame
 
     from qwen3nb.models.rerankers.yes_no import Reranker
 
 METRIC = "nDCG@10"
 _BINS = 10
-# Log-odds above which P(yes) rounds to 1, from half the spacing of numbers below 1.
-_FULL = {"bfloat16": np.log(2.0**9 - 1), "float32": np.log(2.0**25 - 1)}
-Floats = NDArray[np.float64]
-Labels = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -61,11 +56,19 @@ class Reranked:
         """Name of the data set."""
         return str(self.result.config["collection"])
 
-    def pairs(self) -> tuple[Floats, Labels]:
-        """Log-odds (N,) of all scored pairs, and whether each is relevant."""
-        parts = [(np.empty(0), np.empty(0, dtype=bool)), *map(self._labelled, self.run)]
-        scores, labels = zip(*parts, strict=True)
-        return np.concatenate(scores), np.concatenate(labels)
+    def to_frame(self) -> DataFrame:
+        """Return a row per query and candidate: log-odds, P(yes), and whether it is relevant."""
+        from pandas import DataFrame
+
+        from qwen3nb.models.rerankers.yes_no import sigmoid
+
+        rows = [
+            (query, document, odds, self.collection.qrels[query].get(document, 0) > 0)
+            for query, scores in self.run.items()
+            for document, odds in scores.items()
+        ]
+        frame = DataFrame(rows, columns=["query", "document", "log-odds", "relevant"])
+        return frame.assign(**{"P(yes)": sigmoid(frame["log-odds"].to_numpy(dtype=float))})
 
     def order(self) -> dict[str, float]:
         """Per query, the share of (relevant, not relevant) candidate pairs in the right order.
@@ -73,18 +76,14 @@ class Reranked:
         Ties count one half; queries without both kinds of candidates are left out.
         """
         shares = {}
-        for query in self.run:
-            scores, labels = self._labelled(query)
+        for query, candidates in self.run.items():
+            scores = np.array(list(candidates.values()), dtype=np.float64)
+            grades = self.collection.qrels[query]
+            labels = np.array([grades.get(each, 0) > 0 for each in candidates], dtype=bool)
             above = scores[labels][:, None] - scores[~labels][None, :]
             if above.size:
                 shares[query] = float((above > 0).mean() + (above == 0).mean() / 2)
         return shares
-
-    def _labelled(self, query: str) -> tuple[Floats, Labels]:
-        """Log-odds of a query's candidates, and whether each is relevant."""
-        scores, grades = self.run[query], self.collection.qrels[query]
-        labels = [grades.get(document, 0) > 0 for document in scores]
-        return np.array(list(scores.values()), dtype=np.float64), np.array(labels, dtype=bool)
 
 
 def reranked(
@@ -171,7 +170,6 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
 
 def _row(result: Result, gain: PairedDifference) -> dict[str, Any]:
     metrics, words = result.metrics, _in_words(gain)
-    recall = next(name for name in metrics if name.startswith("first Recall@"))
     raw = f"raw {p_value_text(gain.p_value)}, {words}"
     clear = gain.significant(ALPHA)
     return {
@@ -183,7 +181,6 @@ def _row(result: Result, gain: PairedDifference) -> dict[str, Any]:
         ),
         "p\ncorrected": Cell(p_value_text(gain.corrected), raw, strong=clear, value=gain.corrected),
         "won, tied, lost": f"{gain.won}, {gain.tied}, {gain.lost}",
-        "recall\nfirst stage: the ceiling": metrics[recall],
         f"best order\n{METRIC}": metrics[f"oracle {METRIC}"],
     }
 
@@ -236,24 +233,21 @@ def order_table(pages: Sequence[Reranked]) -> Table:
     """Ordering of relevant candidates above others, and calibration of P(yes)."""
     rows: list[dict[str, Any]] = []
     for page in pages:
-        scores, labels = page.pairs()
-        chance = _probability(scores)
+        frame = page.to_frame()
+        chance, labels = frame["P(yes)"], frame["relevant"]
         order = aggregate({"order": page.order()}, how="mean", columns=("order",))
         words = order.undefined
         if order.low is not None and order.high is not None:
             below = "chance is in the interval" if order.high >= 0.5 else "below chance"
             words = "above chance" if order.low > 0.5 else below
-        ends = f"[{scores.min():+.2f}, {scores.max():+.2f}]"
         rows.append(
             {
-                "data set": (short_task(page.name), f"{len(scores):,} pairs"),
+                "data set": (short_task(page.name), f"{len(frame):,} pairs"),
                 "relevant above others\n0.5 is chance": order,
                 "in words": words,
-                "relevant\nshare": f"{labels.mean():.3f}",
-                "P(yes)\nmean": f"{chance.mean():.3f}",
-                "calibration error\n10 bins": f"{expected_error(chance, labels):.3f}",
-                "Brier score": f"{((chance - labels) ** 2).mean():.3f}",
-                "log-odds\nmedian, range": (f"{float(np.median(scores)):+.2f}", ends),
+                "relevant\nshare": number(float(labels.mean())),
+                "P(yes)\nmean": number(float(chance.mean())),
+                "calibration error\n10 bins": number(expected_error(chance, labels)),
             }
         )
     return Table.of(
@@ -267,103 +261,55 @@ def order_table(pages: Sequence[Reranked]) -> Table:
     )
 
 
-def _probability(log_odds: Floats) -> Floats:
-    """P(yes) for log-odds (N,)."""
-    from qwen3nb.models.rerankers.yes_no import sigmoid
+def expected_error(chance: ArrayLike, labels: ArrayLike) -> float:
+    """Expected calibration error of P(yes) (N,) and whether each pair is relevant (N,).
 
-    return sigmoid(log_odds)
+    See Guo et al. 2017, https://arxiv.org/abs/1706.04599.
+    """
+    given, relevant = np.asarray(chance, dtype=float), np.asarray(labels, dtype=float)
+    bin_of = np.minimum((given * _BINS).astype(int), _BINS - 1)
+    gaps = np.bincount(bin_of, weights=given - relevant, minlength=_BINS)
+    return float(np.abs(gaps).sum() / len(given))
 
 
-def reliability(chance: Floats, labels: Labels) -> list[tuple[float, float, int]]:
-    """Mean P(yes), share of relevant pairs and number of pairs, per non-empty bin."""
-    bin_of = np.minimum((chance * _BINS).astype(int), _BINS - 1)
-    return [
-        (float(chance[inside].mean()), float(labels[inside].mean()), int(inside.sum()))
-        for inside in (bin_of == each for each in range(_BINS))
-        if inside.any()
+def cases_table(pages: Sequence[Reranked], *, count: int = 2) -> Table:
+    """The ``count`` queries that gained and lost most, with the first document of both runs."""
+    changed = sorted(
+        (
+            (gain, query, page)
+            for page in pages
+            for query, gain in page.result.per_query[f"gain {METRIC}"].items()
+            if gain
+        ),
+        key=lambda case: (-abs(case[0]), case[1]),
+    )
+    cases = [
+        *[case for case in changed if case[0] > 0][:count],
+        *[case for case in changed if case[0] < 0][:count],
     ]
-
-
-def expected_error(chance: Floats, labels: Labels) -> float:
-    """Expected calibration error (Guo et al. 2017, https://arxiv.org/abs/1706.04599)."""
-    bins = reliability(chance, labels)
-    return sum(n * abs(mean - share) for mean, share, n in bins) / len(labels)
-
-
-def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
-    """The queries that changed most: top documents of both runs, relevant ones in bold."""
-    changed = [
-        (-abs(gain), query, f"{page.name}, {METRIC} {gain:+.3f}", page)
-        for page in pages
-        for query, gain in page.result.per_query[f"gain {METRIC}"].items()
-        if gain and (gain > 0) == helped
-    ]
-    cases = sorted(changed, key=lambda case: case[:2])[:count]
     rows: list[dict[str, Any]] = []
-    for _, query, what, page in cases:
+    for gain, query, page in cases:
+        what = f"{short_task(page.name)}, {METRIC} {gain:+.3f}"
         head: Any = (shortened(page.collection.queries[query]), what)
-        for rank, documents in enumerate(_documents(page, query, top), start=1):
-            rows.append({"query": head if rank == 1 else "", "rank": rank, **documents})
+        rows.append({"query": head, **_first_documents(page, query)})
     return Table.of(
         rows,
         note="Relevant documents in bold.",
-        empty="There is no such query.",
+        empty="No query changed.",
         kind="words",
-        name=f"rerank-{'gains' if helped else 'losses'}",
-        caption=f"The {len(cases)} queries that {'gained' if helped else 'lost'} most, with the "
-        f"first {top} documents before and after.",
+        name="rerank-cases",
+        caption="The queries that gained and lost most, with the first document before and after.",
     )
 
 
-def _documents(page: Reranked, query: str, top: int) -> list[dict[str, Cell | None]]:
-    """Per rank, its document before and after reranking; relevant ones are strong."""
-    grades: Mapping[str, int] = page.collection.qrels[query]
-    columns = {
-        name: [
-            Cell(shortened(page.collection.documents[each]), strong=grades.get(each, 0) > 0)
-            for each in ranking(run, query, top)
-        ]
+def _first_documents(page: Reranked, query: str) -> dict[str, Cell | None]:
+    """The first document before and after reranking; a relevant one is strong."""
+    grades, texts = page.collection.qrels[query], page.collection.documents
+    return {
+        name: Cell(shortened(texts[each]), strong=grades.get(each, 0) > 0)
         for name, run in (("first stage", page.first), ("reranked", page.run))
+        for each in ranking(run, query, 1)
     }
-    ranks = zip_longest(*columns.values())
-    return [dict(zip(columns, cells, strict=True)) for cells in ranks]
-
-
-def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int = 5) -> Table:
-    """Return the first documents of one query before and after reranking.
-
-    Args:
-        pages: reranked data sets.
-        query: its id in one of them; by default, in the first one, the query whose gain is
-            nearest to the mean.
-        top: number of documents.
-
-    Raises:
-        ValueError: no data set has this query; names some of the first.
-    """
-    page = next((each for each in pages if not query or query in each.run), None)
-    if page is None:
-        known = ", ".join(sorted(pages[0].run)[:5])
-        raise ValueError(f"unknown query {query!r}; such as: {known}")
-    gains = page.result.per_query[f"gain {METRIC}"]
-    name = query or typical_query(gains)
-    log_odds = [page.run[name][each] for each in ranking(page.run, name, top)]
-    chances = _probability(np.array(log_odds)).tolist()
-    odds = [(f"{p:.3f}", f"{each:+.2f}") for p, each in zip(chances, log_odds, strict=True)]
-    text = shortened(page.collection.queries[name])
-    ranks = enumerate(zip_longest(_documents(page, name, top), odds), start=1)
-    return Table.of(
-        (
-            {"rank": rank, **(documents or {}), "P(yes)\nlog-odds": shown}
-            for rank, (documents, shown) in ranks
-        ),
-        note="Relevant documents in bold."
-        + ("" if query else " The query whose gain is nearest to the mean."),
-        kind="words",
-        name="rerank-query",
-        caption=f"Query {name} of {short_task(page.name)}, “{text}”: the first {top} documents "
-        f"before and after reranking, {METRIC} {gains[name]:+.3f}.",
-    )
 
 
 def gain_figure(results: Sequence[Result]) -> Figure:
@@ -395,62 +341,3 @@ def gain_figure(results: Sequence[Result]) -> Figure:
         "gain, its interval and its test are in the table above.",
         alt=f"Sorted gains per query. {summary}.",
     )
-
-
-def calibration_figure(pages: Sequence[Reranked]) -> Figure:
-    """Reliability diagram of P(yes) and histograms of log-odds, one row per data set."""
-    pairs = [(short_task(page.name), *page.pairs()) for page in pages]
-
-    def draw(width: float) -> MplFigure:
-        figure, axes, _ = panels(2 * len(pairs), width, height=2.5, most=2)
-        for left, right, (name, scores, labels) in zip(axes[::2], axes[1::2], pairs, strict=True):
-            _reliability(left, _probability(scores), labels)
-            _spread(right, scores, labels)
-            left.set_title(plain(name, most=40))
-        return figure
-
-    summary = "; ".join(
-        f"{name}: n = {len(labels):,} pairs, {int(labels.sum()):,} relevant"
-        for name, _, labels in pairs
-    )
-    return Figure(
-        name="calibration",
-        draw=draw,
-        caption=f"{summary}. Left: share of relevant pairs per bin of P(yes) with its 95 % "
-        "Wilson interval; the diagonal is perfect calibration. Right: log-odds of relevant pairs "
-        "and of others; beyond a dashed line, P(yes) is exactly 0 or 1 in that precision, which "
-        "causes ties.",
-        alt=f"Reliability of P(yes), and two histograms of log-odds. {summary}.",
-    )
-
-
-def _reliability(axis: Axes, chance: Floats, labels: Labels) -> None:
-    from scipy.stats import binomtest
-
-    axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
-    bins = reliability(chance, labels)
-    for mean, share, count in bins:
-        ends = binomtest(round(share * count), count).proportion_ci(method="wilson")
-        axis.plot([mean, mean], [ends.low, ends.high], color=COLORS[0], linewidth=1.4)
-        where: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
-        axis.annotate(f"{count:,}", (mean, ends.high), fontsize=SMALL, **where)
-    means, shares = [each[0] for each in bins], [each[1] for each in bins]
-    axis.plot(means, shares, "o-", color=COLORS[0], markersize=4, linewidth=1)
-    axis.set(xlim=(-0.05, 1.05), ylim=(-0.05, 1.15), ylabel="share of relevant pairs")
-    axis.set_xlabel("mean P(yes) of the bin, labelled with its pairs")
-    grid(axis, which="both")
-
-
-def _spread(axis: Axes, scores: Floats, labels: Labels) -> None:
-    edges = np.linspace(scores.min(), scores.max() + 1e-9, 41).tolist()
-    look: dict[str, Any] = {"density": True, "histtype": "stepfilled", "alpha": 0.5}
-    kinds = ((~labels, "not relevant", COLORS[1]), (labels, "relevant", COLORS[0]))
-    for inside, name, color in kinds:
-        label = f"{name}, {inside.sum():,}"
-        axis.hist(scores[inside], bins=edges, color=color, label=label, **look)
-    for end in _FULL.values():
-        for edge in (-end, end):
-            if scores.min() < edge < scores.max():
-                axis.axvline(edge, color=GREY, linewidth=0.8, linestyle="--")
-    axis.set(xlabel="log-odds of yes", ylabel="density")
-    axis.legend()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import significant
@@ -38,6 +38,9 @@ from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read
 from qwen3nb.utils.format import json_text, number_text, p_value_text, percent_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import write_public
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 _Task = tuple[str, str, str]  # kind, data set and metric
@@ -86,6 +89,18 @@ class InterferenceReport:
                 if each.tir is not None or each is group.overall:
                     kind, colon, dataset = each.name.partition(": ")
                     yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per task, configuration and seed: the metric and its score."""
+        from pandas import DataFrame
+
+        rows = [
+            (f"{kind}: {short_task(name)}", metric, system, seed, value)
+            for (system, (kind, name, metric)), seeds in _by_seed(self.scores).items()
+            for seed, value in seeds.items()
+        ]
+        columns = ["task", "metric", "configuration", "seed", "score"]
+        return DataFrame(rows, columns=columns).sort_values(columns[:4], ignore_index=True)
 
     def to_markdown(self) -> str:
         """As Markdown: verdicts, rule, tables, and what is missing."""

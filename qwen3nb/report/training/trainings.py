@@ -1,11 +1,10 @@
-"""The page of trainings: learning curves, best checkpoints, losses and logs, and a conclusion."""
+"""The page of trainings: scores by step, what changed, losses, and a conclusion."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,13 +26,9 @@ from qwen3nb.analysis.inventory.training_logs import (
 from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingSummary,
     Trajectory,
-    objective_of,
-    training_folder,
     training_summaries,
     trajectories,
-    trajectory_curve,
 )
-from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import Array, interval_words
@@ -47,7 +42,7 @@ from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.format import interval_text, number_text, p_value_text
+from qwen3nb.utils.format import number_text, p_value_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -76,17 +71,6 @@ class Trainings:
     conflicts: tuple[Conflicts, ...]  # gradient conflicts of joint runs
     problems: tuple[str, ...]  # unreadable files and truncated lines
     seed: int  # of the draws
-    # what the training of each log did, where its folder says so
-    objectives: Mapping[str, str] = field(default_factory=dict)
-
-    def curves(self) -> dict[tuple[str, str, int], Curve]:
-        """Learning curves by task, training and seed, of those with two or more steps."""
-        return {
-            (each.task, each.training, number): trajectory_curve(steps, metric=each.metric)
-            for each in self.trajectories
-            for number, steps in each.records.items()
-            if len(steps) > 1
-        }
 
     @cached_property
     def summaries(self) -> tuple[TrainingSummary, ...]:
@@ -183,7 +167,6 @@ def read_trainings(
         tuple(conflicts),
         tuple(problems),
         seed,
-        {_shown(folder): objective_of(folder) for folder in last},
     )
 
 
@@ -214,6 +197,7 @@ def gains_table(trainings: Trainings) -> Table:
                     p_value_text(gain.p_value), strong=_is_shown(each), value=gain.p_value
                 ),
                 "queries": number(gain.n, "d"),
+                "best step": (each.best.step, f"mean {each.best.mean:.3f}"),
             }
             for each in trainings.summaries
             for gain in [each.gain]
@@ -221,108 +205,11 @@ def gains_table(trainings: Trainings) -> Table:
         note=f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation "
         f"tests over the queries, p by Holm over these {len(trainings.summaries)}; p < {ALPHA:g}, "
         "and an interval that leaves out 0, in bold. First and last are not selected by score, so "
-        "the difference is not biased; training again gives another model, which a single training "
-        "cannot show.",
+        "the difference is not biased, unlike the mean of the best step; training again gives "
+        "another model, which a single training cannot show.",
         empty="No training has two or more evaluated steps with scores per query.",
         name="gains",
         caption="What each training changed: its last step against its first, on the same queries.",
-    )
-
-
-def best_table(trainings: Trainings) -> Table:
-    """The best checkpoint per task and training, and whether it differs from the others."""
-    return Table.of(
-        (
-            {
-                "task": (short_task(each.task), each.metric),
-                "training": (each.training, f"seed {seed}" if len(each.records) > 1 else ""),
-                "best step": (best.step, f"mean {best.mean:.3f}"),
-                "above the next\n95 % interval": (
-                    number_text(best.difference, sign=True),
-                    interval_text(best.interval),
-                ),
-                "separable": best.significant,
-                "in words": best.statement,
-            }
-            for each in trainings.trajectories
-            for seed, steps in each.scores.items()
-            if len(steps) > 1
-            for best in [best_checkpoint(steps, seed=trainings.seed)]
-        ),
-        note="Paired permutation test, Holm over the best against each of the others. The mean of "
-        "the best checkpoint is biased upwards by the selection.",
-        empty="No training has two or more evaluated steps with scores per query.",
-        kind="words",
-        name="best-checkpoints",
-        caption="The checkpoint with the highest mean of each training, and whether it differs "
-        "from the others by more than noise.",
-    )
-
-
-def variance_table(trainings: Trainings) -> Table:
-    """Variance components of the mean per task, training and step: seeds and queries."""
-    rows, alone = [], []
-    for each in trainings.trajectories:
-        scores = {seed: steps for seed, steps in each.scores.items() if steps}
-        if len(scores) < 2:
-            alone.append(each.training)
-            continue
-        for point in seed_curve(scores).points:
-            mean = f"{point.mean:.3f} ± {point.std:.3f}"
-            ends = interval_text(point.interval, sign=False)
-            shares = " / ".join(f"{100 * share:.0f} %" for share in point.split.shares or ())
-            zeros = "; ".join(f"{note.split(':')[0]} set to 0" for note in point.split.notes)
-            spread = Cell(mean, ends, value=point.mean, interval=point.interval)
-            training = (each.training, f"step {point.step}, {len(point.means)} seeds")
-            task = (short_task(each.task), each.metric)
-            rows.append((task, training, spread, (shares or "no spread", zeros)))
-    one = f"With one seed: {', '.join(dict.fromkeys(alone))}." if alone else ""
-    spread_of = ("mean ± std\n95 %, seeds and queries", "error from\nseeds / queries / both")
-    return Table.of(
-        rows,
-        ("task", "training", *spread_of),
-        note="Crossed random-effects model: shares of the squared error of the mean over seeds "
-        f"and queries; negative estimates are set to 0. {one}",
-        empty=f"Variance components need two or more seeds of a training. {one}",
-        name="variance",
-        caption="How uncertain the mean over seeds and queries is, and which of the two it comes "
-        "from.",
-    )
-
-
-def loss_correlation_table(trainings: Trainings) -> Table:
-    """Correlation of evaluation loss and score over the checkpoints of each training."""
-    rows: list[dict[str, Any]] = []
-    for each, steps in ((t, steps) for t in trainings.trajectories for steps in t.records.values()):
-        # The log of the training from which the records' models were extracted, if known.
-        folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
-        names = (each.training, folder and _shown(folder))
-        log = next((log.series for log in trainings.logs if log.name in names), {})
-        losses = dict(log.get("eval_loss", ()))
-        scores = {step: steps[step].metrics[each.metric].value for step in sorted(steps)}
-        shared = [step for step in scores if step in losses]
-        points = [(losses[s], v) for s in shared if (v := scores[s]) is not None]
-        if len(points) < 2:
-            continue
-        value = correlation(*zip(*points, strict=True))
-        ends = interval_text(value.interval) if value.interval else value.undefined
-        rows.append(
-            {
-                "task": (short_task(each.task), each.metric),
-                "training": each.training,
-                "Spearman\n95 % interval": (number_text(value.value, sign=True, digits=2), ends),
-                "checkpoints": value.n,
-                "steps": ", ".join(map(str, shared)),
-            }
-        )
-    return Table.of(
-        rows,
-        note="Of evaluation loss and score. Checkpoints of one training are not independent, so "
-        "the interval (Fisher's) is too narrow; with few points it means little, with two nothing.",
-        empty="No training has two checkpoints with an evaluation loss and a score.",
-        name="loss-correlation",
-        caption="Rank correlation of evaluation loss and score over the checkpoints of a training; "
-        "below 0, a lower loss goes with a higher score.",
     )
 
 
@@ -345,70 +232,44 @@ def series_title(name: str) -> str:
     return _TITLES.get(name) or "development " + re.sub(r"\bndcg\b", "nDCG", words)
 
 
-def logs_table(trainings: Trainings) -> Table:
-    """Last step and values of each log, and problems with reading the files."""
-    rows: list[tuple[Any, Any, Any]] = []
-    for log in trainings.logs:
-        names = [name for name in logged_series([log]) if name != "lr"]
-        last = [f"{series_title(name)} {log.series[name][-1][1]:.3f}" for name in names]
-        step = max((s for values in log.series.values() for s, _ in values), default=0)
-        training = (log.name, trainings.objectives.get(log.name, ""))
-        rows.append((training, step, "; ".join(last) or "no loss"))
-    rows += [(None, None, ("cannot be read", line)) for line in trainings.problems]
-    return Table.of(
-        rows,
-        ("training", "last step", "last values") if rows else (),
-        empty="No log of a training was found.",
-        kind="words",
-        name="logs",
-        caption="Each training that left a log: what it did, and the last values logged.",
-    )
-
-
 def trajectory_figure(trainings: Trainings) -> Figure | None:
-    """Learning curves with 95 % intervals, one panel per task; None if there are none."""
-    curves = trainings.curves()
-    if not curves:
+    """Scores by step with 95 % intervals, one panel per task; None without two steps."""
+    frame = trainings.to_frame()
+    own = frame.groupby(["task", "training", "seed"])
+    frame = frame[own["step"].transform("nunique") > 1]
+    if frame.empty:
         return None
-    tasks = list(dict.fromkeys(task for task, _, _ in curves))
-    metrics = {each.task: each.metric for each in trainings.trajectories}
-    lines = dict.fromkeys(key[1:] for key in curves)
-    seeds = Counter(training for training, _ in lines)
-    names = {
-        (training, seed): f"{training}, seed {seed}" if seeds[training] > 1 else training
-        for training, seed in lines
-    }
+    several = frame.groupby("training")["seed"].transform("nunique") > 1
+    seeded = frame["training"] + ", seed " + frame["seed"].astype(str)
+    frame["training"] = frame["training"].mask(several, seeded)
+    tasks, names = (list(dict.fromkeys(frame[column])) for column in ("task", "training"))
 
     def draw(width: float) -> MplFigure:
-        styles = model_styles(names.values())
+        styles = model_styles(names)
         figure, axes, _ = panels(len(tasks), width, height=1.9)
         for axis, task in zip(axes, tasks, strict=True):
-            own = {key[1:]: curve for key, curve in curves.items() if key[0] == task}
-            for line, curve in own.items():
-                look, label = styles[names[line]], plain(names[line]) if len(names) > 1 else None
-                steps, means = zip(*((p.step, p.mean) for p in curve.points), strict=True)
-                axis.plot(steps, means, look.marker, ls="-", c=look.color, ms=4, label=label)
-                known = [(point.step, *point.interval) for point in curve.points if point.interval]
-                if known:
-                    at, low, high = zip(*known, strict=True)
-                    axis.vlines(at, low, high, color=look.color, linewidth=1.8)
-            axis.set_title(plain(short_task(task), most=24))
-            n = max(curve.n for curve in own.values())
-            axis.set(xlabel="training step", ylabel=f"{metrics[task]}, n = {n}")
+            on_task = frame[frame["task"] == task]
+            for name, line in on_task.groupby("training", sort=False):
+                look, label = styles[str(name)], plain(str(name)) if len(names) > 1 else None
+                at = line["step"]
+                axis.plot(at, line["score"], look.marker, ls="-", c=look.color, ms=4, label=label)
+                axis.vlines(at, line["low"], line["high"], color=look.color, linewidth=1.8)
+            axis.set_title(plain(task, most=24))
+            n, metric = on_task["n"].max(), on_task["metric"].iloc[0]
+            axis.set(xlabel="training step", ylabel=f"{metric}, n = {n}")
             grid(axis, which="y")
         _legend(figure, axes)
         return figure
 
     words = "; ".join(
-        f"{short_task(task)}, {training}: "
-        + ", ".join(f"{point.step} {point.mean:.3f}" for point in curve.points)
-        for (task, training, _), curve in curves.items()
+        f"{task}, {name}: "
+        + ", ".join(f"{s} {v:.3f}" for s, v in zip(line["step"], line["score"], strict=True))
+        for (task, name), line in frame.groupby(["task", "training"], sort=False)
     )
     return Figure(
         name="trajectory",
         draw=draw,
-        caption="Score by training step: mean and 95 % interval over the n given at each panel "
-        f"({' and '.join(sorted({curve.interval for curve in curves.values()}))}). "
+        caption="Score by training step: mean and 95 % interval over the n given at each panel. "
         "One line per training; step 0 is before training, or the checkpoint that it started from.",
         alt=f"Score by training step. {words}.",
     )
@@ -558,7 +419,8 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
     own = [each for each in every if each.task == every[0].task]
     sentences = [_in_words(each, every) for each in own[:_MOST]]
     if len(own) > _MOST:
-        sentences.append(f"{len(own) - _MOST} more trainings are in the tables.")
+        sentences.append(f"{len(own) - _MOST} more trainings are in the table.")
+    sentences += [f"Not read: {problem}." for problem in trainings.problems]
     return Conclusion(" ".join(sentences))
 
 

@@ -60,7 +60,14 @@ def test_the_card_of_a_tier_with_benchmarks_shows_all_of_its_tasks(encoder_folde
     own = [replace(each, model=evaluated.model) for each in tier_records("tiny")]
     body = card_body(encoder_folder, own, tier="full")
     assert all(f"| {key} |" in body for key in TIERS["full"].task_keys)
-    assert "MTEB(eng, v2) Mean (TaskType)" in body
+    order = ("## Evaluation", "MTEB(eng, v2) Mean (TaskType)", "## Use", "## Scores by task")
+    assert sorted(order, key=body.index) == list(order)
+    amend(own[0], "task", languages=("eng-Latn", "python-Code", "deu-Latn"))
+    front = card_text(encoder_folder, own, tier="full").split("---")[1]
+    assert front.count("\n") < 400  # a line per mapping
+    assert yaml.safe_load(front)["language"] == ["code", "deu", "en"]
+    (index,) = yaml.safe_load(front)["model-index"]
+    assert sum(len(each["metrics"]) for each in index["results"]) == len(own)  # the main scores
 
 
 def test_the_hub_reads_back_what_was_measured(encoder_folder, evaluated):

@@ -26,7 +26,7 @@ def searched(tmp_path_factory):
 
 def test_the_query_nearest_to_the_mean_is_typical():
     assert typical_query({"b": 0.4, "a": 0.6, "c": 1.0, "d": 0.0}) == "a"  # both are 0.1 away
-    assert shortened("a\n b " + "x" * 300) == "a b " + "x" * 195 + "…"
+    assert shortened("a\n b " + "x" * 300) == "a b " + "x" * 115 + "…"
 
 
 def test_the_rank_by_hand_is_the_rank_in_the_record(searched):

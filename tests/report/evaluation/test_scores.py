@@ -9,7 +9,7 @@ from helpers.notebooks import notebook_of
 from helpers.records import amend, make, noisy, tier_records
 
 import qwen3nb as q
-from qwen3nb.analysis.comparison.against_baseline import against_baseline, known_baseline
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.records.record import Part
 from qwen3nb.report.evaluation.run_trace import (
     RunTrace,
@@ -24,8 +24,8 @@ from qwen3nb.report.evaluation.scores import (
     scores_table,
     terminal_table,
 )
-from qwen3nb.report.leaderboard.one_model import provenance_table
 from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.home import record_link, score_link
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
 
@@ -49,11 +49,10 @@ M, OTHER = on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1)
         (on_tasks("m", 0.5, 0.3), OTHER, "m is worse than bm25 on 1 of 2 tasks compared with it "),
         (on_tasks("m", 0.5, 0.3), OTHER, "better on none; on one no difference is shown (the larg"),
         (on_tasks("m", 0.5, 0.5), OTHER, "No difference between m and bm25 is shown on either of"),
-        (M, on_tasks("random", 0.1, 0.1), "than random (a floor) on both"),
+        (M, on_tasks("random", 0.1, 0.1), "than random (the floor) on both"),
         (M, [], "m scores nDCG@10 0."),
-        (M, [], "no baseline to compare it with (no record of a baseline). `qwen3nb eval` with"),
-        (M, [], "with `--model bm25` or `--model random`"),
-        (on_tasks("bm25", 0.5), [], "with `--model random` on the same"),
+        (M, [], "no record of a reference model); `qwen3nb eval --model bm25` on the same tasks"),
+        (on_tasks("bm25", 0.5), [], "`qwen3nb eval --model all-MiniLM-L6-v2` on the same tasks"),
         ([], OTHER, "No task was finished"),
     ],
 )
@@ -71,7 +70,7 @@ def test_one_difference_has_its_interval():
     )
 
 
-def test_the_baseline_is_bm25_then_a_model_of_the_registry_then_random_as_a_floor():
+def test_the_baseline_has_most_tasks_of_the_reference_models_then_random_is_the_floor():
     ours = on_tasks("m", 0.5, 0.5)
     bm25, random = on_tasks("bm25", 0.4), on_tasks("random", 0.1, 0.1)
     best, toy = on_tasks("all-MiniLM-L6-v2", 0.9, 0.9), on_tasks("toy", 0.95, 0.95)
@@ -80,12 +79,14 @@ def test_the_baseline_is_bm25_then_a_model_of_the_registry_then_random_as_a_floo
         return [each.baseline for each in against_baseline(ours, others, **options)]
 
     assert baselines(*bm25, *random, *toy) == ["bm25", "random"]
-    assert baselines(*bm25, *random, *best) == ["bm25", "all-MiniLM-L6-v2"]
+    assert baselines(*bm25, *random, *best) == ["all-MiniLM-L6-v2"] * 2
+    assert baselines(*bm25, *best[1:]) == ["bm25", "all-MiniLM-L6-v2"]
     assert baselines(*toy) == ["", ""]  # no baseline by accident
     assert baselines(*bm25, *random, *toy, baseline="toy") == ["toy", "toy"]
     assert baselines(*bm25, baseline="bm25") == ["bm25", ""]
+    assert baselines(*bm25, *best, baseline="bm25") == ["bm25", "all-MiniLM-L6-v2"]
     why = [each.why for each in against_baseline(ours, bm25, baseline="bm25")]
-    assert why == ["", "no record of bm25"]
+    assert why == ["", "no record of a reference model"]
     assert baselines(*ours) == ["", ""]  # never itself
     old = make("bm25", task=TASKS[0], revision="older", scores=noisy(0.4))
     assert baselines(old) == ["", ""]  # nor on other data
@@ -118,7 +119,7 @@ def test_a_correlation_is_judged_as_a_mean_is():
     assert one.p_value < 0.001
     assert one.interval[0] > 0
     assert one.verdict == "better"
-    assert scores_table([one]).rows[0][4].detail == "1 pairs"
+    assert "over all pairs (1 on each) of the models" in scores_table([one]).note
     (none,) = against_baseline([sts("m", 3.0, seed=2)], [sts("random", 3.0, seed=1)])
     assert none.verdict == "not shown"
 
@@ -126,17 +127,19 @@ def test_a_correlation_is_judged_as_a_mean_is():
 def test_the_table_shows_what_is_not_applicable_and_no_none():
     scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
     table = scores_table(scores, skipped={"AuthorSTS": "m has no vectors"})
-    assert [row[0].text for row in table.rows] == ["Retrieval", "AuthorSTS"]
+    assert [row[0].text for row in table.rows] == ["Retrieval"]
     assert table.rows[0][2].strong
-    assert table.rows[1][1].detail == "m has no vectors"
-    for shown in (table, scores_table(against_baseline(on_tasks("m", 0.7), []))):
+    assert table.note.endswith("Not applicable: AuthorSTS (m has no vectors).")
+    alone = scores_table(against_baseline(on_tasks("m", 0.7), []))
+    assert alone.columns == ("task", "score\n95 % interval", "n")
+    for shown in (table, alone):
         assert "None" not in shown.to_html()
-        assert shown.caption
+        assert shown.caption.startswith("Scores of m on every task, nDCG@10")
     terminal = terminal_table(scores, reused=[TASKS[0]], skipped={"X": "why", "Y": "why"})
     assert [row[-1].text for row in terminal.rows] == ["reused"]
-    assert terminal.note == "not applicable: X, Y (why)"
+    assert terminal.note == "Not applicable: X, Y (why)."
     many = {f"T{i}": "why" for i in range(31)}
-    assert terminal_table(scores, skipped=many).note == "not applicable: 31 tasks (why)"
+    assert terminal_table(scores, skipped=many).note == "Not applicable: 31 tasks (why)."
     assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
 
 
@@ -144,7 +147,8 @@ def test_many_tasks_are_folded_by_type():
     ours, others = tier_records("m"), tier_records("random", mean=0.3, seed=1)
     scores = against_baseline(ours, others)
     shown = scores_table(scores, skipped={"X": "no vectors"})
-    assert sum(len(table) for _, table in shown.tables) == 62
+    assert sum(len(table) for _, table in shown.tables) == 61
+    assert shown.about == "Not applicable: X (no vectors)."
     assert shown._repr_html_().count(" open>") == 0
     names = [table.name for _, table in shown.tables]
     assert len(set(names)) == len(names)
@@ -159,14 +163,6 @@ def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
     assert baseline_figure([]) is None
 
 
-def test_an_unknown_baseline_lists_those_that_have_records():
-    records = [*on_tasks("m", 0.5), *on_tasks("bm25", 0.5)]
-    assert known_baseline(records, "") == ""
-    assert known_baseline(records, "bm25") == "bm25"
-    with pytest.raises(ValueError, match="unknown baseline 'bm52'; choose one of: bm25, m"):
-        known_baseline(records, "bm52")
-
-
 def test_a_task_in_several_subsets_has_no_single_difference():
     """Its score is the mean of the subsets, not the correlation over all of their pairs."""
     parts = tuple(
@@ -177,11 +173,12 @@ def test_a_task_in_several_subsets_has_no_single_difference():
     assert (one.difference, one.why) == (None, "its subsets are paired one by one")
 
 
-def test_a_score_links_to_the_row_that_says_where_it_comes_from():
-    scores = against_baseline(on_tasks("m", 0.7), [])
-    (row,) = scores_table(scores).rows
-    (home,) = provenance_table(on_tasks("m", 0.7)).rows
-    assert row[1].link == f"#{home[0].id}" == "#score-pydocssampleretrieval"
+def test_a_row_is_what_links_to_a_score_lead_to_and_links_to_its_record_and_formula():
+    own = [*on_tasks("m", 0.7), make("m", task=TASKS[1], metric="MRR@10")]
+    first, second = scores_table(against_baseline(own, []), results=own).rows
+    assert score_link(own[0], {own[0].run: "x.html"}) == f"x.html#{first[0].id}"
+    assert first[2].link == record_link(own[0])
+    assert second[1].link == "../methods.html#formula-mrr"
 
 
 def test_scores_and_conclusions_come_back_from_a_page(tmp_path):

@@ -42,23 +42,30 @@ def test_one_table_many_outputs():
         ["n", "0.5", "", ""],
         ["'=HYPERLINK(1)", "not run", "", ""],
     ]
-    assert r"\textbf{0.667}\textsubscript{$\pm$0.1}" in TABLE.to_latex()
-    assert r"\underline{0.500}\textsuperscript{\dag{}}" in TABLE.to_latex()
+    assert r"\textbf{.667}\textsubscript{$\pm$0.1}" in TABLE.to_latex()
+    assert r"\underline{.500}\textsuperscript{\dag{}}" in TABLE.to_latex()
     assert "<u>0.500</u><sup>†</sup>" in TABLE.to_markdown()
-    assert '<td data-sort="0.6666666666666666"><strong>0.667</strong>' in TABLE.to_html()
+    assert '<td data-sort="0.6666666666666666"><strong>.667</strong>' in TABLE.to_html()
     assert "† a note" in TABLE.to_html()
     with pytest.raises(ValueError, match="unknown format 'pdf'; choose one of: latex, csv"):
         TABLE.to_text("pdf")
     assert TABLE._repr_html_().count("download=") == len(TABLE_FORMATS)
 
 
-def test_a_frame_has_numbers_where_there_are_and_text_elsewhere():
-    shown = {"model": ["m", "n", "=HYPERLINK(1)"], "x n = 3": [2 / 3, 0.5, "not run"]}
-    assert TABLE.to_frame().to_dict("list") == shown
-    ends = TABLE.to_frame(intervals=True)
-    assert list(ends.columns) == ["model", "x n = 3", "x n = 3, low", "x n = 3, high"]
-    assert ends.iloc[0, 2:].tolist() == [0.6, 0.7]
-    assert ends.iloc[1:, 2:].isna().all(axis=None)
+def test_a_frame_has_numbers_and_stable_names_whatever_is_missing():
+    frame = TABLE.to_frame(intervals=True)
+    assert list(frame.columns) == ["model", "x", "x, low", "x, high", "x, n"]
+    assert frame.select_dtypes("number").columns.tolist() == list(frame.columns[1:])
+    assert frame.x.mean() == pytest.approx((2 / 3 + 0.5) / 2)
+    assert frame.iloc[0].tolist() == ["m", 2 / 3, 0.6, 0.7, 3]
+    assert frame.iloc[2, 1:4].isna().all()
+    assert list(TABLE.to_frame().columns) == ["model", "x"]
+    shared = Table.of([("1,200", 7, "–"), ("3", "–", "–")], ("a\nk = 1", "a\nk = 2", "b"))
+    assert shared.to_frame().fillna(-1).to_dict("list") == {
+        "a k = 1": [1200, 3],
+        "a k = 2": [7, -1],
+        "b": [-1, -1],
+    }
     assert repr(TABLE).startswith("<Table x: 3 rows × 2 columns>")
     empty = Table(("a", "b"), ())
     assert empty.to_frame().shape == (0, 2)
@@ -81,10 +88,10 @@ def test_negative_numbers_have_a_minus_sign_except_where_a_program_reads_them():
     rows = ((Cell("qwen3nb eval -1 2026-11-20", code=True), cell, Cell("−1.5")),)
     minus = Table(("a", "x", "y"), rows)
     shown = minus.to_html()
-    assert ">−0.020<" in shown
-    assert "[−0.100, −.5], checkpoint-3" in shown
+    assert ">−.020<" in shown
+    assert "[−.100, −.5], checkpoint-3" in shown
     assert "<span>-1</span> <span>2026-11-20</span>" in shown
-    assert "$-$0.020" in minus.to_latex()
+    assert "$-$.020" in minus.to_latex()
     assert minus.to_csv().splitlines()[1] == "qwen3nb eval -1 2026-11-20,-0.02,-0.1,-0.5,-1.5"
 
 

@@ -19,17 +19,16 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.report.leaderboard.one_model import model_and_run_table
 from qwen3nb.report.studies.reranking import (
     Reranked,
-    calibration_figure,
     cases_table,
     expected_error,
     gain_figure,
     order_table,
-    reliability,
     rerank_conclusion,
     rerank_table,
     reranked,
     reranker_table,
 )
+from qwen3nb.utils.format import typeset
 
 NOTEBOOK = REPOSITORY / "notebooks" / "rerank.ipynb"
 
@@ -64,29 +63,27 @@ def test_the_page_shows_the_values_of_the_record(done):
     won, lost = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     assert f"{won}, {5 - won - lost}, {lost}" in text
     difference = result.main.value - result.metrics["first nDCG@10"].value
-    assert f"{difference:+.3f}" in text
-    assert f"{result.metrics['oracle nDCG@10'].value:.3f}" in text
+    assert typeset(f"{difference:+.3f}") in text
+    assert typeset(f"{result.metrics['oracle nDCG@10'].value:.3f}") in text
     assert f"{result.config['counts']['pairs']:,}" in reranker_table(reranker, [result]).to_html()
     assert "pairs" in model_and_run_table([result]).to_html()
-    scores, labels = page.pairs()
-    assert len(scores) == result.config["counts"]["pairs"] == len(labels)
+    frame = page.to_frame()
+    assert len(frame) == result.config["counts"]["pairs"]
     retrieved = sum(f"d{query[1:]}" in run for query, run in page.run.items())
-    assert labels.sum() == retrieved
+    assert frame["relevant"].sum() == retrieved
 
 
 def test_cases_are_those_that_changed_most_and_their_texts_are_escaped(done):
     _, (result,), pages = done
-    gains, shown = result.per_query["gain nDCG@10"], ""
-    for helped in (True, False):
-        selected = [gain for gain in gains.values() if gain and (gain > 0) == helped]
-        table = cases_table(pages, helped=helped, count=2)
-        heads = [row[0].detail for row in table.rows if row[0].text]
-        expected = sorted(selected, key=abs, reverse=True)[:2]
-        assert heads == [f"words, nDCG@10 {gain:+.3f}" for gain in expected]
-        shown += table.to_html()
-    assert "&lt;script&gt;" in shown
-    assert "<script>" not in shown
-    assert "no such query" in cases_table([], helped=True).note
+    gains = result.per_query["gain nDCG@10"].values()
+    table = cases_table(pages, count=2)
+    won = sorted((gain for gain in gains if gain > 0), reverse=True)[:2]
+    lost = sorted(gain for gain in gains if gain < 0)[:2]
+    heads = [row[0].detail for row in table.rows if row[0].text]
+    assert heads == [f"words, nDCG@10 {gain:+.3f}" for gain in (*won, *lost)]
+    assert "&lt;script&gt;" in table.to_html()
+    assert "<script>" not in table.to_html()
+    assert "No query changed" in cases_table([]).note
 
 
 def test_order_by_hand(done):
@@ -100,24 +97,19 @@ def test_order_by_hand(done):
 def test_calibration_by_hand():
     chance = np.array([0.05, 0.05, 0.95, 0.95, 1.0])
     labels = np.array([False, True, True, True, False])
-    low, high = reliability(chance, labels)
-    assert low == (pytest.approx(0.05), 0.5, 2)
-    assert high == (pytest.approx(2.9 / 3), pytest.approx(2 / 3), 3)
+    # Mean P(yes) .05 against 1 of 2 that are relevant; 2.9 / 3 against 2 of 3.
     error = (2 * 0.45 + 3 * (2.9 / 3 - 2 / 3)) / 5
     assert expected_error(chance, labels) == pytest.approx(error)
 
 
-def test_figures_show_every_query_and_pair(done):
+def test_the_page_shows_every_query_and_pair(done):
     _, results, pages = done
     (axis,) = gain_figure(results).axes
     heights = [patch.get_height() for patch in axis.patches]
     gains = results[0].per_query["gain nDCG@10"].values()
     assert sorted(heights) == pytest.approx(sorted(gain for gain in gains if gain))
-    left, right = calibration_figure(pages).axes
-    scores, labels = pages[0].pairs()
-    shown = sum(int(text.get_text().replace(",", "")) for text in left.texts)
-    assert shown == len(scores)
-    assert f"not relevant, {(~labels).sum()}" in right.get_legend_handles_labels()[1]
+    frame = pages[0].to_frame()
+    assert frame["P(yes)"].to_numpy() == pytest.approx(1 / (1 + np.exp(-frame["log-odds"])))
     assert math.isfinite(float(order_table(pages).rows[0][5].text))
 
 

@@ -21,13 +21,13 @@ from qwen3nb.report.render.table import TABLE_FORMATS
 from qwen3nb.report.studies.ablation import ablation_conclusion, effects_figure, effects_table
 from qwen3nb.report.studies.ann import ann_conclusion, ann_table, compression_table
 from qwen3nb.report.studies.calibration import calibration_conclusion, calibration_table
-from qwen3nb.report.studies.datasets import data_conclusion, difficulty_table
+from qwen3nb.report.studies.datasets import data_conclusion
 from qwen3nb.report.studies.extraction import (
     averaging_table,
     extraction_conclusion,
     extraction_table,
 )
-from qwen3nb.report.studies.probes import probes_conclusion, probes_figure, probes_table
+from qwen3nb.report.studies.probes import probes_conclusion, probes_table
 from qwen3nb.report.studies.speed import (
     precision_table,
     speed_conclusion,
@@ -183,7 +183,6 @@ TABLES = {
     "ann": lambda label: ann_table(suite([replace(FLAT, family=label)], label=label)),
     "compression": lambda label: compression_table(suite([FLAT], label=label)),
     "probes": lambda *labels: probes_table([probes(each) for each in labels]),
-    "difficulty": lambda *labels: difficulty_table(dict.fromkeys(labels, UNDEFINED)),
     "extraction": lambda label: extraction_table(extraction(label=label, warnings=(label,))),
     "averaging": lambda *labels: averaging_table(
         dict.fromkeys(labels, 0.25), dict.fromkeys(labels, (0.9, 0.5))
@@ -212,7 +211,7 @@ def test_a_table_is_named_and_keeps_labels_as_text(name, text):
     assert "None" not in table.to_html()
 
 
-@pytest.mark.parametrize("name", ["effects", "probes", "difficulty", "averaging", "speed"])
+@pytest.mark.parametrize("name", ["effects", "probes", "averaging", "speed"])
 def test_a_table_of_nothing_has_a_note_and_no_rows(name):
     table = TABLES[name]()
     assert table.rows == ()
@@ -229,7 +228,6 @@ def test_names_differ_between_tasks_and_kinds():
 def test_tables_carry_their_numbers():
     averaged = averaging_table({"a": 0.25}, {"a": (0.9, 0.5)}).to_frame()
     assert averaged.iloc[0, 1:].tolist() == [0.25, 0.9]
-    assert "clusters, V-measure" in probes_figure(probes()).alt
     table = speed_table([bench(2)])
     assert table.rows[1][3].value == 2
     assert [row[5].text for row in table.rows] == ["40 %", "80 %"]

@@ -10,7 +10,6 @@ from qwen3nb.analysis.inventory.training_logs import TrainingLog
 from qwen3nb.report.training.trainings import (
     Trainings,
     gains_table,
-    logs_table,
     loss_figure,
     read_trainings,
     training_conclusion,
@@ -60,7 +59,7 @@ MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01
         (steps_of("a", 0.3), "No training has two evaluated checkpoints"),
         (SEEDS, "Training a, seed 1 raised"),
         (SEEDS, "Training a, seed 2 raised"),
-        (MANY, "2 more trainings are in the tables."),
+        (MANY, "2 more trainings are in the table."),
     ],
 )
 def test_what_a_training_changed(tmp_path, results, words):
@@ -157,19 +156,6 @@ def test_a_label_without_a_step_has_that_of_its_checkpoint(home, continued):
         object.__setattr__(result.model, "label", f"my-model-{number}")
     names = {each.training: each.steps for each in read_trainings(continued).trajectories}
     assert names == {"ul2": (100, 200), "pairs": (0, 50, 150)}
-
-
-def test_logs_say_what_each_training_did(home, continued):
-    scored = {"eval_ndcg_at_10": 0.41, "eval_ndcg_at_10_runtime": 2, "eval_runtime": 3}
-    state = {"log_history": [{"step": 50, "loss": 0.5, **scored}]}
-    folder = home / "runs" / "pairs" / "checkpoint-50"
-    (folder / "trainer_state.json").write_text(json.dumps(state))
-    (row,) = logs_table(read_trainings([])).rows
-    assert (row[0].text, row[0].detail) == (
-        "pairs",
-        "contrastive, started from runs/ul2/checkpoint-200",
-    )
-    assert row[2].text == "training loss 0.500; development nDCG@10 0.410"
 
 
 def test_a_short_training_is_no_dot_beside_a_long_one():
