@@ -53,13 +53,13 @@ _Row = Mapping[str, list[int]]
 class ContrastiveSettings(Schedule):
     """The contrastive phase."""
 
-    steps: int = 400
-    save_every: int = 100
+    steps: int = 240
+    save_every: int = 60
     batch: int = 64
     length: int = 48
     learning_rate: float = 3e-3
     temperature: float = 0.05  # divides the cosines
-    development: int = 800  # pairs to measure on: nDCG@10 at full length, the loss as in training
+    development: int = 400  # pairs to measure on: nDCG@10 at full length, the loss as in training
     averaged: int = 2  # number of checkpoints to average, the best on the development pairs
     seed: int = 0  # seed of the draws
 

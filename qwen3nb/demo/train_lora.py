@@ -68,11 +68,11 @@ _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 class BaseSettings:
     """Size and training of the base model."""
 
-    steps: int = 500  # optimisation steps
+    steps: int = 340  # optimisation steps
     batch: int = 16  # queries per step
     learning_rate: float = 3e-3  # peak of the learning rate; linear warm-up, then cosine
     temperature: float = 0.05  # temperature of the contrastive loss
-    window: int = 192  # maximum tokens of a pair
+    window: int = 128  # maximum tokens of a pair
     length: int = 64  # maximum tokens of an embedded text
     vocabulary: int = 4000  # size of the vocabulary without special tokens
     hidden: int = 64  # hidden size
@@ -87,14 +87,14 @@ BASE = BaseSettings()
 class LoraSettings:
     """Training of the demo's adapters."""
 
-    steps: int = 40  # optimisation steps, for every mode
+    steps: int = 30  # optimisation steps, for every mode
     batch: int = 8  # queries per step
     rank: int = 8  # rank of the adapters
     alpha: int = 16  # scale of the adapters, multiplied by 1/rank
     # peak of the learning rate; linear warm-up over a tenth, then cosine
     learning_rate: float = 3e-3
     temperature: float = 0.05  # temperature of the contrastive loss
-    window: int = 192  # maximum tokens of a pair
+    window: int = 128  # maximum tokens of a pair
     length: int = 64  # maximum tokens of an embedded text
     log_every: int = 5  # steps between entries of the log and of the gradient conflicts
     seeds: tuple[int, ...] = (42, 123)  # one adapter is trained per mode and seed

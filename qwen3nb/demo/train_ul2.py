@@ -73,8 +73,8 @@ class Example:
 class Ul2Settings(Schedule):
     """Size and training of the models."""
 
-    steps: int = 1200
-    save_every: int = 400
+    steps: int = 360
+    save_every: int = 120
     batch: int = 16
     length: int = 64
     learning_rate: float = 3e-3
@@ -88,7 +88,7 @@ class Ul2Settings(Schedule):
 
 
 UL2 = Ul2Settings()
-DECODER = Ul2Settings(steps=600, save_every=300)
+DECODER = Ul2Settings(steps=120, save_every=60)
 
 
 def training_texts() -> tuple[list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""What the demo's trainings share: the Trainer of transformers, and faster layers on a CPU.
+"""The demo's trainings: the Trainer of transformers, and faster layers on a CPU.
 
 PyTorch's products in float32 call MKL, which leaves half of an AMD processor idle with layers as
 narrow as the demo's (`qwen3nb.models.inference.onednn_linear`); they are two thirds of a step. Here

@@ -46,7 +46,26 @@ return (await axe.run(document, {resultTypes: ['violations']})).violations.map(
 """
 
 
-def used(page, script, *, folder, width=1200, library=None):
+# Tables, code and formulas of which a part is beyond the edge of the page or of their box: whether
+# a bar below that box shows it, by how many pixels they are wider, and their first words.
+CUT = """
+const seen = [...document.querySelectorAll('article :is(table, pre, math)')]
+  .filter(each => each.checkVisibility() && each.getClientRects().length);
+return seen.flatMap(each => {
+  let box = each;
+  while (box !== document.body && getComputedStyle(box).overflowX === 'visible')
+    box = box.parentElement;
+  const wider = box === document.body
+    ? each.getBoundingClientRect().right - document.documentElement.clientWidth
+    : box.scrollWidth - box.clientWidth;
+  const bar = box.offsetHeight - box.clientHeight >= 6;
+  return wider > 1 ? [[bar, wider, each.textContent.trim().slice(0, 60)]] : [];
+});
+"""
+OVERLAY = "--enable-features=OverlayScrollbar"  # bars that show only while something scrolls
+
+
+def used(page, script, *, folder, width=1200, library=None, flags=()):
     """What ``script`` (the body of an async function) returns, run on the page in a file.
 
     A script error on the page is an assertion error here. A ``library`` is loaded first.
@@ -64,7 +83,13 @@ def used(page, script, *, folder, width=1200, library=None):
     text = page.read_text(encoding="utf-8")
     head = text.find("<head>") + len("<head>") if "<head>" in text else 0
     probe.write_text(text[:head] + catch + text[head:] + run, encoding="utf-8")
-    command = [chromium(), *FLAGS, f"--user-data-dir={folder}", f"--window-size={width},1000"]
+    command = [
+        chromium(),
+        *FLAGS,
+        *flags,
+        f"--user-data-dir={folder}",
+        f"--window-size={width},1000",
+    ]
     done = subprocess.run(
         [*command, "--dump-dom", probe.resolve().as_uri()],
         capture_output=True,
@@ -76,5 +101,5 @@ def used(page, script, *, folder, width=1200, library=None):
     match = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
     assert match, f"the script did not reach its end: {done.stderr[-1000:]}"
     answer = json.loads(html.unescape(match[1]))
-    assert answer["errors"] == []
+    assert answer["errors"] == [], answer["errors"]
     return answer.get("answer")

@@ -5,11 +5,10 @@ import shutil
 from helpers import REPOSITORY
 
 
-def write_checkout(home, *, lessons=False, api=False):
+def write_checkout(home, *, lessons=False):
     """Make ``home`` a checkout without results or pages; return it.
 
-    Without the lessons of the guide, and without the page of the Python interface, which imports
-    every library, a book is built in a third of the time.
+    Without the lessons of the guide, a book is built in half the time.
     """
     ignored = shutil.ignore_patterns("runs", ".ipynb_*")
     for name in ("notebooks", "book"):
@@ -18,7 +17,5 @@ def write_checkout(home, *, lessons=False, api=False):
         page.unlink()
     if not lessons:
         shutil.rmtree(home / "notebooks" / "guide")
-    if not api:
-        (home / "book" / "api.md").write_text("# The Python interface\n")
     shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
     return home

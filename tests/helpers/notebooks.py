@@ -49,7 +49,7 @@ def call(*arguments, folder, **options):
 
 
 def execute_here(notebook, partial, parameters, *, name="", once=None, output=None, **_):
-    """Run the code cells of a notebook in this process: as a kernel would, without its start."""
+    """Run a notebook's code cells in this process, as a kernel would; the names they define."""
     node = nbformat.read(notebook, as_version=4)
     names = {"display": lambda *shown: [_drawn(each) for each in shown], "__name__": "__main__"}
     for cell in node.cells:
@@ -64,6 +64,7 @@ def execute_here(notebook, partial, parameters, *, name="", once=None, output=No
             _drawn(eval(code, names))  # noqa: S307 - likewise
         if "parameters" in cell.metadata.get("tags", ()):
             names.update(parameters)
+    return names
 
 
 def _drawn(shown):
