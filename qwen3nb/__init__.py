@@ -8,6 +8,7 @@ loaded when it is first used, so that importing the package costs next to nothin
 from qwen3nb.utils.imports import lazy_names
 
 _HOMES = {
+    "qwen3nb.analysis.comparison.changes": ("diff",),
     "qwen3nb.analysis.comparison.compare": ("compare",),
     "qwen3nb.checkpoints.averaging": ("average_checkpoints",),
     "qwen3nb.datasets.collection": ("TestCollection",),
@@ -21,7 +22,7 @@ _HOMES = {
     "qwen3nb.models.encoders.base": ("Encoder",),
     "qwen3nb.models.load": ("load_encoder",),
     "qwen3nb.models.modeling.configuration": ("Qwen3EncoderConfig",),
-    "qwen3nb.models.modeling.qwen3_encoder": ("Qwen3EncoderModel",),
+    "qwen3nb.models.modeling.qwen3_encoder": ("Qwen3EncoderModel", "Qwen3EncoderPooler"),
     "qwen3nb.models.rerankers.load": ("load_reranker",),
     "qwen3nb.models.rerankers.yes_no": ("Reranker",),
     "qwen3nb.records.record": ("Result",),

@@ -17,6 +17,8 @@ the cache is the user's, and what reads or writes results, models or pages raise
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = [
@@ -32,10 +34,13 @@ __all__ = [
     "notebook_names",
     "notebooks",
     "page_key",
+    "releases",
     "results",
     "root",
     "runs",
     "shown",
+    "study_of",
+    "within",
 ]
 
 
@@ -58,6 +63,29 @@ def find_root() -> Path | None:
         return Path(home).expanduser().resolve()
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if is_study(folder)), None)
+
+
+def study_of(notebook: Path) -> Path | None:
+    """Return the study in whose ``notebooks/`` or a folder of it a notebook lies, or None."""
+    folder = notebook.resolve().parent
+    studies = (each.parent for each in (folder, folder.parent) if each.name == "notebooks")
+    return next(filter(is_study, studies), None)
+
+
+@contextmanager
+def within(study: Path | None) -> Iterator[None]:
+    """Let ``study`` be the root in a block, here and in the processes that it starts.
+
+    None, or a root that ``QWEN3NB_HOME`` names, leaves the root as it is.
+    """
+    if study is None or os.environ.get("QWEN3NB_HOME") or study == find_root():
+        yield
+        return
+    os.environ["QWEN3NB_HOME"] = str(study)
+    try:
+        yield
+    finally:
+        del os.environ["QWEN3NB_HOME"]
 
 
 def root() -> Path:
@@ -88,6 +116,11 @@ def _in_study(name: str) -> Path:
 def results() -> Path:
     """Result records, from which every table, figure and page is rebuilt."""
     return _folder("QWEN3NB_RESULTS", "results")
+
+
+def releases() -> Path:
+    """Releases of the study, which `qwen3nb freeze` makes."""
+    return _in_study("releases")
 
 
 def runs() -> Path:

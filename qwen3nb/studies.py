@@ -1,4 +1,4 @@
-"""What the notebooks measure and read, beyond an evaluation, each loaded when first used."""
+"""Studies of the notebooks, beyond an evaluation, each loaded when first used."""
 
 from qwen3nb.utils.imports import lazy_names
 

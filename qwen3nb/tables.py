@@ -7,30 +7,26 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.book.status": "data_versions_table failed_runs_table machine_table runs_table "
         "software_table verification_table",
-        "qwen3nb.report.comparison.compare": "breakdown_table by_type_tables changes_table "
-        "correlations_table differences_table overview_table power_table",
+        "qwen3nb.report.comparison.compare": "changes_table compared_tables differences_table "
+        "power_table",
         "qwen3nb.report.evaluation.by_hand": "disagreement_table query_table",
         "qwen3nb.report.evaluation.scores": "scores_table",
-        "qwen3nb.report.leaderboard.board": "cost_table failures_table headline_table rank_table "
-        "task_tables",
+        "qwen3nb.report.leaderboard.baseline_choice": "baseline_tables",
+        "qwen3nb.report.leaderboard.board": "cost_table headline_table rank_table task_tables",
         "qwen3nb.report.leaderboard.one_model": "checks_table model_and_run_table parts_table "
-        "provenance_table results_tables suite_table",
-        "qwen3nb.report.leaderboard.preflight": "plan_tables preflight_table",
+        "provenance_table suite_table",
         "qwen3nb.report.leaderboard.published": "expected_table other_scores_table "
         "reproduction_table sts_and_msmarco_table",
         "qwen3nb.report.studies.ablation": "ablation_table effects_table",
         "qwen3nb.report.studies.ann": "ann_table compression_table",
         "qwen3nb.report.studies.calibration": "calibration_table",
-        "qwen3nb.report.studies.datasets": "difficulty_table examples_table pairs_table "
-        "prediction_table pydocs_table tier_table",
+        "qwen3nb.report.studies.datasets": "pairs_table prediction_table pydocs_table tier_table",
         "qwen3nb.report.studies.extraction": "averaging_table checkpoints_table extraction_table",
         "qwen3nb.report.studies.probes": "probes_table",
-        "qwen3nb.report.studies.reranking": "cases_table reranked_query_table order_table "
-        "rerank_table reranker_table",
+        "qwen3nb.report.studies.reranking": "cases_table order_table rerank_table reranker_table",
         "qwen3nb.report.studies.speed": "precision_table speed_table time_shares_table",
         "qwen3nb.report.training.interference": "configuration_differences_table "
         "configurations_table interference_seeds_table interference_table refusals_table",
-        "qwen3nb.report.training.trainings": "best_table gains_table logs_table "
-        "loss_correlation_table variance_table",
+        "qwen3nb.report.training.trainings": "gains_table",
     },
 )

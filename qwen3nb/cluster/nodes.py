@@ -113,7 +113,7 @@ def facts_here(question: Question) -> dict[str, str]:
     from qwen3nb.models.inference.onednn_linear import linear_library
     from qwen3nb.models.kinds.lora import adapter_fingerprint
     from qwen3nb.models.kinds.resolve import find_source
-    from qwen3nb.models.kinds.source import fingerprint
+    from qwen3nb.models.kinds.source import described
 
     environment = Environment.current()
     notebooks = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
@@ -124,7 +124,7 @@ def facts_here(question: Question) -> dict[str, str]:
         facts["notebooks"] = _digest([sha256_file(file) for file in notebooks])
     facts["linear layers"] = _or_error(linear_library)
     for spec in question.models:
-        facts[f"model {spec}"] = _or_error(lambda: fingerprint(find_source(spec)))  # noqa: B023
+        facts[f"model {spec}"] = _or_error(lambda: described(find_source(spec)))  # noqa: B023
     for name in question.adapters:
         folder = Path(name).expanduser()
         facts[f"adapter {name}"] = _or_error(lambda: adapter_fingerprint(folder))  # noqa: B023

@@ -20,7 +20,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import trainer_state
 from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_tensors
-from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, with_checksums
+from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, read_provenance, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
 from qwen3nb.extraction.export import ExportOptions, copy_tokenizer, write_model_files
@@ -54,6 +54,7 @@ class Extraction:
     parameters: int  # number of parameters, including embeddings
     verification: Verification  # the comparison with the source
     warnings: tuple[str, ...] = ()  # warnings about the source
+    replaced: str = ""  # what the export that it replaces had otherwise; empty if there was none
 
     @property
     def max_difference(self) -> float:
@@ -77,7 +78,8 @@ def extract_encoder(
     Args:
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
         output: the directory to create; an earlier export is replaced after verification.
-        label: label in results; by default the last two parts of the checkpoint's path.
+        label: label in results; by default that of an export of the same weights in ``output``,
+            else the last two parts of the checkpoint's path.
         allow: defects to allow; keys of `ALLOWANCES`.
         onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
         show_progress: whether to show progress bars.
@@ -115,6 +117,7 @@ def extract_encoder(
     dtype = _STORED[export.dtype]
     pieces = [Piece(new, dtype, (name,)) for new, name in used.items()]
     pieces += [Piece(None, dtype, (name,)) for name in checked]
+    earlier = _earlier(output)
     with new_folder(output) as work:
         tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
         weights = write_pieces(
@@ -138,9 +141,17 @@ def extract_encoder(
             tokenizer=tokenizer,
         )
         parts = [part for part in source.path.resolve().parts[-2:] if part != "/"]
+        same = earlier.get("source", {}).get("digest") == source.weights.digest
+        changed = [
+            f"{name} {earlier.get(name)!r} → {value!r}"
+            for name, value in asdict(export).items()
+            if earlier.get(name) != value
+        ]
+        changed += [] if same else ["another checkpoint"]
         extraction = Extraction(
             folder=output,
-            label=label or "-".join(parts),
+            label=label or (same and earlier.get("label")) or "-".join(parts),
+            replaced=", ".join(changed) or "the same settings" if earlier else "",
             parameters=sum(tensors[name].count for name in used.values()),
             verification=verification,
             warnings=tuple(warnings),
@@ -152,6 +163,14 @@ def extract_encoder(
             write_text(work / "README.md", describe(work))
         source.check_unchanged()
     return extraction
+
+
+def _earlier(folder: Path) -> dict[str, Any]:
+    """Return the provenance of the export in a folder; empty if there is none that can be read."""
+    try:
+        return read_provenance(folder) or {}
+    except CheckpointError:
+        return {}
 
 
 def _other_tensors(

@@ -1,4 +1,4 @@
-"""What went wrong with the hub, in one line: the cause and what to do.
+"""Errors of the hub, in one line: the cause and what to do.
 
 Nothing that a server wrote is repeated, nor the query of an address: both may hold tokens.
 """
@@ -83,7 +83,7 @@ def hub_reason(error: BaseException) -> str:
 def hub_error(error: BaseException) -> HubError:
     """Return an error of the hub or of its libraries as a `HubError`.
 
-    What the libraries stumble over in an answer is no answer of a hub.
+    What the libraries stumble over in an answer did not come from a hub.
     """
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)

@@ -43,12 +43,23 @@ class FailedRun:
 
 def note_failure(run: FailedRun) -> Path:
     """Store the note of a failed run; it replaces an earlier note of the same page."""
+    _remove_partial(run.page, kept=run.more)
     return write_json(_file(run.page), asdict(run))
 
 
 def forget_failure(page: str) -> None:
-    """Delete the note of a page whose run has succeeded."""
+    """Delete the note of a page whose run has succeeded, and the notebook that had failed."""
+    _remove_partial(page)
     _file(page).unlink(missing_ok=True)
+
+
+def _remove_partial(page: str, *, kept: tuple[str, ...] = ()) -> None:
+    """Delete the partly executed notebook that the note of a page names."""
+    earlier = failed_run(page)
+    for name in earlier.more if earlier else ():
+        file = paths.root() / name
+        if name not in kept and file.resolve().parent == paths.results() / "partial":
+            file.unlink(missing_ok=True)
 
 
 def failed_run(page: str) -> FailedRun | None:

@@ -328,6 +328,11 @@ class Result:
         """The aggregate of the task's main metric."""
         return self.metrics[self.task.main_metric]
 
+    @property
+    def value(self) -> float | None:
+        """The main score; None if it is undefined."""
+        return self.main.value
+
     def path(self, folder: Path | None = None) -> Path:
         """Return the record's path under ``folder`` (by default `paths.results`)."""
         name = f"{self.model.label}-{self.model.identity[:8]}"
@@ -494,10 +499,19 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     Raises:
         ResultError: a model or task name that is not safe in a path.
     """
-    for name in (model, task):
-        if not _NAME.fullmatch(name):
-            raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
-    return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
+    base = (folder or paths.results()) / safe_name(model)
+    return base / f"seed_{seed}" / f"{safe_name(task)}.json"
+
+
+def safe_name(name: str) -> str:
+    """Return ``name``, which is safe in a path.
+
+    Raises:
+        ResultError: it is not.
+    """
+    if not _NAME.fullmatch(name):
+        raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
+    return name
 
 
 def in_checksums(record: Path, digest: str) -> AbstractContextManager[None]:

@@ -35,6 +35,9 @@ class Results(Sequence[Result]):
     >>> Results([]).filter(tier="smoke")
     <Results: no records>
 
+    ``results[0]`` is a record, ``results[:5]`` are several, ``results["bm25"]`` those of a model
+    or of a task.
+
     Attributes:
         unreadable: why a record was left out when they were loaded, by its file.
     """
@@ -54,8 +57,13 @@ class Results(Sequence[Result]):
     @overload
     def __getitem__(self, index: int) -> Result: ...
     @overload
-    def __getitem__(self, index: slice) -> Results: ...
-    def __getitem__(self, index: int | slice) -> Result | Results:
+    def __getitem__(self, index: slice | str) -> Results: ...
+    def __getitem__(self, index: int | slice | str) -> Result | Results:
+        if isinstance(index, str):
+            model = any(_is_model(record, index) for record in self)
+            if not model:
+                one_of("model or task", index, [*self.models, *self.tasks, *self._types])
+            return self.filter(model=index) if model else self.filter(task=index)
         if isinstance(index, slice):
             return Results(self._records[index], unreadable=self.unreadable)
         return self._records[index]
@@ -91,6 +99,10 @@ class Results(Sequence[Result]):
         """Names of the tasks, sorted."""
         return tuple(sorted({record.task.key for record in self}))
 
+    @property
+    def _types(self) -> list[str]:
+        return sorted({record.task.type for record in self})
+
     def filter(
         self, *, model: Names | None = None, task: Names | None = None, tier: str | None = None
     ) -> Results:
@@ -98,7 +110,7 @@ class Results(Sequence[Result]):
 
         Args:
             model: a label, a spec, or the first digits (at least 8) of an identity; or several.
-            task: a task name, or several.
+            task: the name of a task or a type of tasks, such as ``Retrieval``; or several.
             tier: a tier; keeps records of its tasks and those made by a run of the tier.
 
         Raises:
@@ -113,8 +125,9 @@ class Results(Sequence[Result]):
             kept = tuple(r for r in kept if any(_is_model(r, name) for name in wanted))
         if task is not None:
             names = [task] if isinstance(task, str) else task
-            tasks = {one_of("task", name, self.tasks) for name in names}
-            kept = tuple(r for r in kept if r.task.key in tasks)
+            known = [*self.tasks, *self._types]
+            tasks = {one_of("task", name, known) for name in names}
+            kept = tuple(r for r in kept if tasks & {r.task.key, r.task.type})
         if tier is not None:
             tasks = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
             kept = tuple(r for r in kept if r.task.key in tasks or r.config.get("tier") == tier)
@@ -137,6 +150,55 @@ class Results(Sequence[Result]):
                 of_run = (each.seed, model.identity[:8], task.revision, each.finished)
                 rows.append((model.label, task.key, task.type, name, *score, task.unit, *of_run))
         return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def pivot(self, metric: str = "") -> pd.DataFrame:
+        """Return a table of numbers: a row per model, a column per task, missing where not run.
+
+        Args:
+            metric: by default each task's main metric. Of several records, the newest counts.
+
+        Raises:
+            ValueError: a metric that no record has; lists those there are.
+        """
+        frame = self.to_frame(all_metrics=bool(metric)).sort_values("finished")
+        if metric:
+            frame = frame[frame["metric"] == one_of("metric", metric, sorted({*frame["metric"]}))]
+        newest = frame.drop_duplicates(["model", "task"], keep="last")
+        return newest.pivot(index="model", columns="task", values="value")
+
+    def compare(self, **options: Any) -> Any:
+        """Compare the models query by query; see `qwen3nb.compare`, which has these options."""
+        import qwen3nb as q
+
+        return q.compare(self, **options)
+
+    def leaderboard(self, **options: Any) -> Any:
+        """Return a table of all models; see `qwen3nb.leaderboard`, which has these options.
+
+        By default, on the richest tier with records, else on all tasks.
+        """
+        import qwen3nb as q
+
+        return q.leaderboard(self, **self._shown(options))
+
+    def plot(self, **options: Any) -> Any:
+        """Return a figure of all scores with their intervals, a panel per task or mean.
+
+        Args:
+            options: ``tier`` or ``tasks``, of which the default is that of `leaderboard`.
+        """
+        import qwen3nb as q
+
+        return q.figures.comparison_figure(self, **self._shown(options))
+
+    def _shown(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``options`` with the tasks to show, if they name none."""
+        if "tier" in options:
+            return dict(options)
+        tier = richest_tier(self)
+        known = any(record.task.key in TIERS[tier].task_keys for record in self)
+        default = {"tier": tier} if known or not self else {"tier": tier, "tasks": self.tasks}
+        return {**default, **options}
 
     def write_scores(self, file: Path | str) -> Path:
         """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.

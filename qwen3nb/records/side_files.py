@@ -237,7 +237,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """Return the scores of ``scores``, itself if it is one already.
 
         Raises:
-            ResultError: an id that is no string, or a value that no finite 64-bit float equals.
+            ResultError: an id that is not a string, or a value that no finite 64-bit float equals.
         """
         if isinstance(scores, QueryScores):
             return scores

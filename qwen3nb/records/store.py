@@ -218,12 +218,17 @@ def latest(results: Iterable[Result]) -> list[Result]:
     """
     newest: dict[tuple[Any, ...], Result] = {}
     for result in results:
-        settings = result.model.settings
-        use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
-        key = (result.model.label, use, result.seed, result.task.key)
+        key = (*model_use(result), result.task.key)
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result
     return list(newest.values())
+
+
+def model_use(result: Result) -> tuple[Any, ...]:
+    """Return what the records of one model have in common, though its content be replaced."""
+    settings = result.model.settings
+    use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
+    return result.model.label, use, result.seed
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ def _with_settings(config: str, *, title: str, author: str) -> str:
         "title": json.dumps(title, ensure_ascii=False),
         "author": json.dumps(author, ensure_ascii=False),
         "copyright": json.dumps(str(datetime.now(UTC).year)),
+        "repository": '{ url: "" } # of the study; with one, set use_repository_button: true',
+        "  use_repository_button": "false",
     }
     lines = config.splitlines(keepends=True)
     keys = [line.partition(":")[0] for line in lines]

@@ -1,4 +1,4 @@
-"""What ``_config.yml`` says about a book: title, authors, year, address, licence."""
+"""The facts of a book in ``_config.yml``: title, authors, year, address, licence, baseline."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class BookSettings:
     year: str = ""  # the year of the copyright
     url: str = ""  # where it is published
     license: str = ""  # its licence, and by default that of the models it describes
+    baseline: str = ""  # label of the model that the others are compared with
 
 
 def book_settings(config: Path | None = None) -> BookSettings:
@@ -52,4 +53,5 @@ def book_settings(config: Path | None = None) -> BookSettings:
         year=text("copyright"),
         url=text("qwen3nb", "url") or text("html", "baseurl"),
         license=text("qwen3nb", "license"),
+        baseline=text("qwen3nb", "baseline"),
     )

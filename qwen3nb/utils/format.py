@@ -10,6 +10,9 @@ from typing import Any
 
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
+# A number below 1 with two decimals or more; no version, name, size or duration.
+_BELOW_ONE = re.compile(r"(?<![\w.,-])0(?=\.\d{2,}(?!\.?\w)(?! (?:%|m?s|[KMG]i?B)\b))")
+_PERCENT = re.compile(r"(?<=\d) (?=%)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -41,13 +44,18 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def minus_signs(text: str) -> str:
-    """Return text for print, with a minus sign before negative numbers instead of a hyphen.
+def typeset(text: str) -> str:
+    """Return text as pages print it: minus signs, and no zero before the point of a share.
 
-    >>> minus_signs("checkpoint-400: -0.020 [-0.1, 0.1], 2026-11-20")
-    'checkpoint-400: −0.020 [−0.1, 0.1], 2026-11-20'
+    A per cent sign stays on the line of its number.
+
+    >>> typeset("checkpoint-400: -0.020 [-0.1, 0.25], p <0.001, 2026-11-20, 0.31 ms")
+    'checkpoint-400: −.020 [−0.1, .25], p <.001, 2026-11-20, 0.31 ms'
+    >>> typeset("95 % intervals of torch 0.22.1 and Qwen3-0.66B")
+    '95\\xa0% intervals of torch 0.22.1 and Qwen3-0.66B'
     """
-    return _NEGATIVE.sub("−", text)
+    text = _BELOW_ONE.sub("", _NEGATIVE.sub("−", text))
+    return _PERCENT.sub("\u00a0", text)
 
 
 def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:
@@ -62,7 +70,7 @@ def p_value_text(value: float | None, *, relation: bool = False) -> str:
 
     Args:
         value: the p-value.
-        relation: whether ``=`` precedes a value that is no bound.
+        relation: whether ``=`` precedes a value that is not a bound.
 
     >>> p_value_text(0.31366), p_value_text(1 / 10_001), p_value_text(0.2, relation=True)
     ('0.3137', '<0.001', '= 0.2000')

@@ -1,4 +1,4 @@
-"""What reaches the terminal: text, never control characters or secrets of somebody else.
+"""Output to the terminal: text, never control characters or someone's secrets.
 
 Names of tensors, labels, file names, settings and messages of other programs may hold escape
 sequences that move the cursor, rewrite lines or fill the clipboard. They are shown as text, such as

@@ -192,6 +192,7 @@ def test_averages_of_a_real_training(fixtures, tmp_path, rule):
 
 
 def test_checkpoints_without_a_trainers_state_are_left_out_of_the_best(run):
+    assert "no checkpoint but these 3: eval_loss left out" in select_checkpoints(run, best=3).note
     (run / "checkpoint-20" / "trainer_state.json").unlink()
     best = select_checkpoints(run, best=2)
     assert {folder.name for folder in best.folders} == {"checkpoint-10", "checkpoint-30"}

@@ -2,14 +2,17 @@ import copy
 import json
 import math
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import pytrec_eval
+from helpers import REPOSITORY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.metrics import retrieval
 from qwen3nb.metrics.retrieval import (
     METRICS,
     Measure,
@@ -205,3 +208,12 @@ def test_a_score_that_is_not_finite_is_named():
     arrays = replace(built({"q": {"b": 1.0, "a": 2.0}}), scores=np.array([1.0, math.nan]))
     with pytest.raises(ValueError, match="query 'q': document 'a': expected a finite score; got n"):
         score_run({"q": {"a": 1}}, arrays, ["MRR@1"])
+
+
+def test_the_first_change_of_the_handbook_works_as_it_is_written(monkeypatch):
+    handbook = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (source, *_) = re.findall(r"```python\n(.*?)```", handbook, re.DOTALL)
+    metrics = dict(METRICS)
+    monkeypatch.setattr(retrieval, "METRICS", metrics)
+    exec(source, {"METRICS": metrics})  # noqa: S102 - our own page
+    assert score_rankings([["a", "b"], ["b"]], [{"b"}, {"b"}], ["First@1"]) == {"First@1": 0.5}

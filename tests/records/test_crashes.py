@@ -12,7 +12,7 @@ def faults(tmp_path_factory):
         yield server
 
 
-@pytest.mark.parametrize("name", ["RECORD", "EVALUATION", "RERANKING", "SWEEP", "BOOK"])
+@pytest.mark.parametrize("name", ["RECORD", "EVALUATION", "RERANKING", "SWEEP", "BOOK", "RELEASE"])
 def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
     report = faults.kill_everywhere(f"helpers.record_scenarios:{name}")
     assert report.broken == []

@@ -28,7 +28,7 @@ from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import MTEBScore, Part, Result
 from qwen3nb.records.side_files import first_stage_file, run_path
-from qwen3nb.records.store import load_failures, load_results, verify, verify_files
+from qwen3nb.records.store import load_results, verify, verify_files
 from qwen3nb.report.comparison.explorer import explore
 from qwen3nb.report.leaderboard.board import headline_task, standings
 from qwen3nb.report.render.home import command_again
@@ -164,11 +164,8 @@ def show_everything():
         q.tables.expected_table(results),
         q.tables.other_scores_table(results, tier=tier),
         q.tables.cost_table(results, links=links),
-        q.tables.failures_table(load_failures()),
         q.tables.headline_table(results, tier=tier, links=links, most=10),
-        q.tables.overview_table(comparison),
-        q.tables.correlations_table(comparison),
-        q.tables.breakdown_table(comparison),
+        q.tables.power_table(comparison),
         failed_runs_table(),
         verification_table(),
         data_versions_table(results),

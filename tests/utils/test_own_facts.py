@@ -13,8 +13,10 @@ def test_the_book_states_its_own_facts_or_nothing(home):
     ours = book_settings(REPOSITORY / "_config.yml")
     assert (ours.title, ours.year, ours.license) == ("qwen3nb", "2026", "apache-2.0")
     assert book_settings() == BookSettings()
-    (home / "_config.yml").write_text("title: A\nqwen3nb:\n  license: MIT\nhtml:\n  baseurl: u\n")
-    assert book_settings() == BookSettings(title="A", url="u", license="MIT")
+    (home / "_config.yml").write_text(
+        "title: A\nqwen3nb:\n  license: MIT\n  baseline: b\nhtml:\n  baseurl: u\n"
+    )
+    assert book_settings() == BookSettings(title="A", url="u", license="MIT", baseline="b")
     (home / "_config.yml").write_text("qwen3nb: none\nhtml:\n")
     assert book_settings() == BookSettings()
 

@@ -1,1 +1,1 @@
-"""What all files need: locks, errors that name them, digests that are remembered."""
+"""Files: locks, errors that name them, digests that are remembered."""
