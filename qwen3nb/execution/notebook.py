@@ -130,7 +130,8 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
 
 
 def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, Any]:
-    return described(find_source(spec, base=base))
+    source = find_source(spec, base=base)
+    return {**described(source), "label": source.label}
 
 
 def _results_digests() -> list[list[str]]:

@@ -6,7 +6,7 @@ from helpers.browser import used
 from helpers.records import RERANKING, RETRIEVAL, make, noisy, tier_records
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.leaderboard.baseline_choice import baseline_tables
+from qwen3nb.report.comparison.baseline_choice import baseline_tables
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled

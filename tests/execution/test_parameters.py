@@ -1,6 +1,7 @@
 """The parameters that a notebook declares, and those that are refused."""
 
 import ast
+import re
 
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
@@ -8,6 +9,7 @@ import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import notebook_of
 
+import qwen3nb as q
 from qwen3nb.execution.parameters import (
     CHOICES,
     MINIMUM,
@@ -53,6 +55,10 @@ def test_notebooks_hold_no_outputs_and_no_logic(path):
         assert name not in MINIMUM or parameter.default >= MINIMUM[name]
     parameters = next(c for c in code if "parameters" in c.metadata.get("tags", ()))
     assert all("  # " in line for line in parameters.source.splitlines())
+    for name in set(re.findall(r"\bq\.[a-z_]+(?:\.[a-z_]+)?", "\n".join(c.source for c in code))):
+        value = q
+        for part in name.split(".")[1:]:
+            value = getattr(value, part)  # also those that only a failed run shows
 
 
 @pytest.fixture

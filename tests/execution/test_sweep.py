@@ -115,7 +115,7 @@ def test_a_plan_resolves_each_model_and_notebook_once(small, monkeypatch):
 
     for module in ("execution.sweep_plan", "execution.notebook"):
         count(f"{module}.read_parameters")
-    for module in ("models.kinds.resolve", "execution.page_names"):
+    for module in ("models.kinds.resolve", "execution.notebook"):
         count(f"{module}.find_source")
     for name in ("execution.page_names.load_results", "execution.sweep.weight_bytes"):
         count(name)
@@ -126,7 +126,7 @@ def test_a_plan_resolves_each_model_and_notebook_once(small, monkeypatch):
     assert len({job.name for job in jobs}) == len(jobs) == 3 * 4 + 1 + 3 * 20
     calls.clear()
     check_jobs(jobs)
-    assert calls == {"read_parameters": 2, "find_source": 2 * len(models)}
+    assert calls == {"read_parameters": 2, "find_source": len(models)}
     fitting(jobs)
     assert calls["weight_bytes"] <= len(models)
 
@@ -201,7 +201,10 @@ def test_a_cluster_is_named_in_the_file_or_by_an_option(
     monkeypatch.setattr(sweeps, "sweep", lambda jobs, **all_: given.append(all_) or [])
     file = tmp_path / "sweep.toml"
     file.write_text(f'notebooks = ["plain"]\nbook = false\n{text}')
-    assert cli("sweep", file, *options, "--dry-run").stdout == "would run  plain\n"
+    assert cli("sweep", file, *options, "--dry-run").stdout.splitlines() == [
+        "would run  plain",
+        "1 run: 1 would run",
+    ]
     assert not given
     assert cli("sweep", file, *options).exit_code == 0
     assert (given[0]["ray"], given[0]["gpus_each"]) == expected
@@ -325,7 +328,11 @@ def test_a_sweep_goes_on_past_a_failure_builds_the_book_and_starts_where_it_ende
     assert built == [("smoke", "AssertionError: it is nought")]
     assert f"Open {small / 'index.html'}\n" in done.stdout
     dry = cli("sweep", file, "--dry-run").stdout
-    assert dry.splitlines() == ["would run  failing", "reused     plain"]
+    assert dry.splitlines() == [
+        "would run  failing",
+        "reused     plain",
+        "2 runs: 1 reused, 1 would run",
+    ]
     note = failed_run("failing")
     assert note.reason == "AssertionError: it is nought"
     assert "results/logs/failing.log" in note.more

@@ -398,6 +398,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
 def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
     """Print what a sweep would do with each run, and with how many; exit with 1 if any fails."""
     from qwen3nb.execution.parameters import one_pass
+    from qwen3nb.report.render.format import plural
 
     runs = []
     with one_pass():
@@ -413,7 +414,7 @@ def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
     ]
     counts = Counter(run["status"] for run in runs)
     total = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    opt.answer({"runs": runs}, *lines, f"{len(runs)} runs: {total}", as_json=as_json)
+    opt.answer({"runs": runs}, *lines, f"{plural(len(runs), 'run')}: {total}", as_json=as_json)
     if counts["would fail"]:
         sys.exit(1)
 

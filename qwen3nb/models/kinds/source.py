@@ -291,8 +291,11 @@ def fingerprint(source: Source) -> dict[str, Any]:
 
 
 def described(source: Source) -> dict[str, Any]:
-    """Return the fingerprint of ``source`` with the settings that its folder or registry gives."""
-    names = ("label", "prompts", "instruction", "pooling", "max_length")
+    """Return the fingerprint of ``source`` with the settings that its folder or registry gives.
+
+    Without its label, which follows the folder's name.
+    """
+    names = ("prompts", "instruction", "pooling", "max_length")
     return {
         **fingerprint(source),
         "settings": {name: getattr(source, name) for name in names},

@@ -59,6 +59,18 @@ def scores_table(
     return Sections(tuple(tables), _not_applicable(skipped))
 
 
+def failures_table(failures: Mapping[str, str]) -> Table:
+    """Return the tasks that failed and why; empty if none did."""
+    return Table.of(
+        sorted(failures.items()),
+        ("run", "why"),
+        empty="No task failed.",
+        kind="words",
+        name="failures",
+        caption="Runs that failed, and why.",
+    )
+
+
 def _not_applicable(skipped: Mapping[str, str] | None) -> str:
     """Say which tasks a model cannot do, each reason once; of many, their number."""
     by_reason: dict[str, list[str]] = {}

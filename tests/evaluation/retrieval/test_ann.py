@@ -211,7 +211,9 @@ def test_a_task_from_end_to_end():
     assert table.rows[0][1].text == "1.000"
     # All of the few queries tie, which says little about others.
     assert table.rows[0][-1].detail == "+0.000 [-1.000, +1.000]"
-    assert len(compression_table(suite).rows) == 8
+    compressed = compression_table(suite)
+    assert [row[0].text for row in compressed.rows] == ["128", "64"]
+    assert len(compressed.columns) == 1 + 4  # a column per kind of vectors
     assert ann_figure(suite).axes[0].get_title() == "1 thread"
     assert len(compression_figure(suite).axes[0].lines) == 4
     with pytest.raises(ValueError, match="unknown parameter 'ef'"):
