@@ -64,10 +64,12 @@ def forest_figure(
         from matplotlib.ticker import MaxNLocator
 
         narrow, upwards = width < 5, rows[::-1]
-        figure, (axis,), _ = panels(1, width, height=0.21 * len(rows) + 0.75)
+        lines = [wrap(plain(row.label, most=52), 26 if narrow else 52) for row in upwards]
+        height = 0.27 if any(len(each) > 1 for each in lines) else 0.21
+        figure, (axis,), _ = panels(1, width, height=height * len(rows) + 0.75)
         if zero is not None:
             axis.axvline(zero, color=GREY, linewidth=1)
-        for height, row in enumerate(upwards):
+        for y, row in enumerate(upwards):
             if row.value is None:
                 continue
             ends, clear = row.ends, row.clear
@@ -75,17 +77,16 @@ def forest_figure(
                 clear = zero is None or ends is None or not ends[0] <= zero <= ends[1]
             look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
             look |= {"filled": clear, "alpha": 1.0 if clear else 0.6}
-            draw_estimate(axis, height, row.value, ends, **look)
+            draw_estimate(axis, y, row.value, ends, **look)
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
         axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
         grid(axis)
-        lines = [wrap(plain(row.label, most=52), 26 if narrow else 52) for row in upwards]
         axis.set_yticks(range(len(rows)), ["\n".join(each) for each in lines])
         axis.tick_params(axis="y", length=0)
         for label in axis.get_yticklabels():
             if "\n" in label.get_text():  # so that two lines fit their row
-                label.set(fontsize=SMALL, linespacing=0.9)
+                label.set(fontsize=SMALL, linespacing=1.0)
         axis.spines["left"].set_visible(False)
         beside = axis.secondary_yaxis("right")
         numbers = [_numbers(row, number, short=narrow) for row in upwards]
