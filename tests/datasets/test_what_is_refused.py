@@ -581,7 +581,7 @@ NAMES = st.text(
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     texts=st.dictionaries(NAMES, TEXTS, min_size=1, max_size=5),
     grades=st.lists(st.integers(-1000, 1000), min_size=5, max_size=5),

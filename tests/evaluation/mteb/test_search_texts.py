@@ -42,7 +42,6 @@ def test_the_texts_of_an_embedded_task_are_its_queries():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("NoSuchTask", "unknown task"),
         ("AuthorSTS", "of type STS and has no queries"),
         ("SciFact", "neither in a mirror"),
     ],
