@@ -15,10 +15,8 @@ from qwen3nb.datasets.custom import documents as sources
 from qwen3nb.datasets.custom.documents import (
     DocumentLayout,
     TextTemplate,
-    duckdb_rows,
     find_layout,
     read_documents,
-    sqlite_rows,
 )
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.rows import DataError
@@ -122,29 +120,22 @@ ROW = '{"id": "r", "name": "n", "purpose": "p", "note": "-"}\n'
     ("odd", "message"),
     [
         ('{"id": "s", "name": "n", "purpos": "p"}', ":3: no field 'purpose', but 'purpos'"),
-        ('{"id": "s", "note": "-", "content": "p"}', ":3: no field 'name', but 'content'"),
         ('{"id": "s", "name": "n", "star": 3}', ":3: no field 'stars', but 'star'"),
         ('{"id": "s", "name": "n", "purpose": null}', None),
-        ('{"id": "s", "name": "n", "note": "-"}', None),
         ('{"id": "s", "name": "n", "url": "x"}', None),  # one more key, and a part that is absent
-        ('{"id": "s", "note": "-"}', None),
         ('{"id": "s"}', None),
         ('{"id": "s", "name": "n", "purpose": "p", "purposes": 2}', None),  # a column of its own
     ],
 )
-@pytest.mark.parametrize("first", [True, False])
-def test_a_key_in_the_place_of_another_is_refused_with_its_line(write, odd, message, first):
+def test_a_key_in_the_place_of_another_is_refused_with_its_line(write, odd, message):
     """Absent or null parts are fine; a part that is misspelt in one line is not an absent one."""
     layout = find_layout(text="{name}. {purpose}", stars="stars")
-    rows = [ROW.replace('"r"', '"q"')[:-2] + ', "stars": 1}\n', ROW]
-    rows.insert(0 if first else 2, odd + "\n")
-    file = write("d.jsonl", "".join(rows))
+    file = write("d.jsonl", ROW.replace('"r"', '"q"')[:-2] + ', "stars": 1}\n' + ROW + odd + "\n")
     if message is None:
         assert len(read_documents(file, layout).texts) == 3
         return
-    with pytest.raises(DataError, match=message.replace(":3:", ":1:") if first else message) as got:
+    with pytest.raises(DataError, match=message):
         read_documents(file, layout)
-    assert str(got.value).isprintable()
 
 
 def test_a_file_that_is_too_large_is_refused(write, tmp_path, monkeypatch):
@@ -288,20 +279,6 @@ def test_a_damaged_database_is_refused(sqlite, duck, write):
     content = duck(f"CREATE TABLE docs {SCHEMA}").read_bytes()
     with pytest.raises(DataError, match="DuckDB"):
         read_documents(write("cut.duckdb", content[:5000]))
-
-
-def test_a_query_that_takes_too_long_is_stopped(sqlite, duck, monkeypatch):
-    file = sqlite(
-        f"CREATE TABLE docs {SCHEMA}",
-        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 20000) "
-        "INSERT INTO docs SELECT n, 'x', n FROM r",
-    )
-    assert sum(1 for _ in sqlite_rows(file, table="docs", columns=["id"])) == 20_000
-    monkeypatch.setattr(sources, "SECONDS", -1)
-    with pytest.raises(DataError, match="interrupted; time limit -1 s"):
-        list(sqlite_rows(file, table="docs", columns=["id"]))
-    monkeypatch.undo()
-    assert not list(duckdb_rows(duck(f"CREATE TABLE docs {SCHEMA}"), table=None, columns=["id"]))
 
 
 def test_databases_are_opened_for_reading_only(sqlite, duck, tmp_path):

@@ -2,9 +2,9 @@
 
 Files are opened read-only, and nothing in them is executed. Of a database only tables are read: a
 view is a program that may never end, and so is a generated column. Extensions and other files are
-not loaded, and a query that exceeds its time limit is interrupted. Sizes are limited, so that a
-small file cannot expand into a large one. Every error names file, line (or row) and cause. The
-rules are a table of the guide, `book/guide/what-is-refused.md`.
+not loaded. Sizes are limited, so that a small file cannot expand into a large one. Every error
+names file, line (or row) and cause. The rules are a table of the guide,
+`book/guide/what-is-refused.md`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import importlib
 import re
 import sqlite3
 import string
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -42,11 +40,9 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import parse_json
 
 MOST = 256 << 20  # bytes of a file, unpacked
-SECONDS = 45.0  # time limit for a whole table
 _FREE = 16 << 20  # bytes that a database may hold whatever its size
 _CELL = 16 << 20  # bytes of one value of a database
 _ROW = 256  # bytes that a row takes in memory besides its text
-_STEPS = 10_000  # instructions of SQLite's virtual machine between checks of the time
 _FIELD = re.compile(r"\w[\w -]*")
 # Neither SQLite's own tables nor virtual ones, which are programs.
 _SQLITE_TABLES = (
@@ -120,18 +116,12 @@ class TextTemplate:
     dropped together with the text between it and the field before it; the text before the
     first and after the last field always stays.
 
-    Attributes:
-        fields: field names in order; a name may be repeated.
-        before: the literal text before each field.
-        after: the literal text after the last field.
-
     >>> TextTemplate.parse("{name}. {purpose}. {topics}").fill({"name": "a", "topics": "x y"})
     'a. x y'
     """
 
-    fields: tuple[str, ...]
-    before: tuple[str, ...]
-    after: str
+    parts: tuple[tuple[str, str], ...]  # fields in order, each with the literal text before it
+    after: str  # the literal text after the last field
 
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
@@ -140,9 +130,9 @@ class TextTemplate:
             parts = list(string.Formatter().parse(text))
         except ValueError as error:
             raise DataError(f"text template {text!r}: {error}") from None
-        fields, before, after = [], [], ""
+        fields, before = [], ""
         for literal, name, spec, conversion in parts:
-            after += literal
+            before += literal
             if name is None:
                 continue
             if spec or conversion or not _FIELD.fullmatch(name):
@@ -150,22 +140,21 @@ class TextTemplate:
                     f"text template {text!r}: expected a field name in braces, got {{{name}"
                     f"{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
                 )
-            fields.append(name)
-            before.append(after)
-            after = ""
+            fields.append((before, name))
+            before = ""
         if not fields:
             raise DataError(
                 f"text template {text!r}: expected a field, as in '{{title}}. {{text}}'"
             )
-        return cls(tuple(fields), tuple(before), after)
+        return cls(tuple(fields), before)
 
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text for ``values``; empty if all fields are empty."""
         text = ""
-        for name, literal in zip(self.fields, self.before, strict=True):
+        for literal, name in self.parts:
             if value := values.get(name, "").strip():
                 text += (literal if text else "") + value
-        return f"{self.before[0]}{text}{self.after}" if text else ""
+        return f"{self.parts[0][0]}{text}{self.after}" if text else ""
 
 
 def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLayout:
@@ -196,7 +185,7 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
     # A database can hold millions of rows in a few bytes.
     size, most = 0, size_limit(MOST)
     expanded = most if given else size_limit(max(_FREE, file.stat().st_size * RATIO))
-    wanted = [layout.id_column, *(layout.columns.get(name, name) for name in template.fields)]
+    wanted = [layout.id_column, *(layout.columns.get(name, name) for _, name in template.parts)]
     wanted += [name for name in (layout.stars, layout.updated) if name]
     columns = list(dict.fromkeys(wanted))
     objects = enumerate(given_rows(source, what="documents"), start=1) if given else ()
@@ -251,55 +240,41 @@ def _json_rows(
 ) -> Iterator[tuple[str, Row]]:
     """Yield the objects of a JSONL file; a key may be absent from some lines, not from all.
 
-    Nor may a line have another one in its place: one that is spelt alike, or any if it has no
-    column but the id, and that no line has which has the column.
+    Nor may a line have one that is spelt alike in its place.
     """
     seen: set[str] = set()
-    beside: dict[str, set[str]] = {name: set() for name in columns}
-    instead: dict[tuple[str, str], str] = {}
     for number, row in objects:
         where = f"{file}:{number}"
         seen |= row.keys()
         if columns[0] not in row:
             raise DataError(f"{where}: no field {columns[0]!r}; fields: {listed(row)}")
-        known = any(column in row for column in columns[1:])
-        for name in columns[1:]:
-            if name in row:
-                beside[name] |= row.keys()
-                continue
-            others = misspelt(name, row, columns) if known else row.keys() - {*columns}
-            for other in others:
-                instead.setdefault((name, other), where)
+        for name in columns:
+            if name not in row and (near := misspelt(name, row, columns)):
+                raise DataError(
+                    f"{where}: no field {name!r}, but {printable(near[0])!r:.60}; correct the key, "
+                    f"or write {name!r}: null for nothing"
+                )
         yield where, {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
             f"{file}: no line has the field {lost[0]!r}; fields: {listed(sorted(seen))}"
         )
-    for (name, other), where in instead.items():
-        if other not in beside[name]:
-            raise DataError(
-                f"{where}: no field {name!r}, but {printable(other)!r:.60}, which no line has "
-                f"beside {name!r}; correct the key, or write {name!r}: null for nothing"
-            )
 
 
 def sqlite_rows(
     file: Path, *, table: str | None, columns: Sequence[str]
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield number and values of ``columns`` for each row of ``table``, or of the only table."""
-    end = time.monotonic() + SECONDS
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as base:
             base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
-            base.set_progress_handler(lambda: int(time.monotonic() > end), _STEPS)
             base.execute("PRAGMA trusted_schema = OFF")
             name = _table(file, table, dict(base.execute(_SQLITE_TABLES)))
             known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
             yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
     except sqlite3.Error as error:
-        late = f"; time limit {SECONDS:g} s" if time.monotonic() > end else ""
-        raise DataError(f"{file}: SQLite: {printable(str(error))}{late}") from None
+        raise DataError(f"{file}: SQLite: {printable(str(error))}") from None
 
 
 def duckdb_rows(
@@ -315,16 +290,10 @@ def duckdb_rows(
     try:
         with closing(duckdb.connect(str(file), read_only=True, config=_DUCKDB_OPTIONS)) as base:
             base.execute("SET lock_configuration = true")
-            clock = threading.Timer(SECONDS, base.interrupt)
-            clock.daemon = True
-            clock.start()
-            try:
-                name = _table(file, table, dict(base.execute(_DUCKDB_TABLES).fetchall()))
-                known = [column for (column,) in base.execute(_DUCKDB_COLUMNS, [name]).fetchall()]
-                rows = base.execute(_select(file, name, columns, known))
-                yield from enumerate(iter(rows.fetchone, None), start=1)
-            finally:
-                clock.cancel()
+            name = _table(file, table, dict(base.execute(_DUCKDB_TABLES).fetchall()))
+            known = [column for (column,) in base.execute(_DUCKDB_COLUMNS, [name]).fetchall()]
+            rows = base.execute(_select(file, name, columns, known))
+            yield from enumerate(iter(rows.fetchone, None), start=1)
     except duckdb.Error as error:
         cause = [*str(error).strip().splitlines(), repr(error)][0]
         raise DataError(f"{file}: DuckDB: {printable(cause)}") from None
@@ -366,7 +335,7 @@ def _quoted(name: str) -> str:
 
 def _text(where: str, layout: DocumentLayout, template: TextTemplate, row: Row) -> str:
     values = {}
-    for name in template.fields:
+    for _, name in template.parts:
         column = layout.columns.get(name, name)
         values[name] = _part(f"{where}: field {column!r}", row[column], name in layout.lists)
     text = template.fill(values)
