@@ -246,7 +246,6 @@ def build_book(
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
     if failed := [each for each in failures if each.notebook not in _LESSONS]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
-    _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
     with turn(target, what="builds"), new_folder(target) as output:
@@ -259,22 +258,6 @@ def build_book(
             f"{failures_text(failures)}"
         )
     return index
-
-
-def _check_pages() -> None:
-    """Refuse pages that are not notebooks, which Sphinx would only call invalid.
-
-    Raises:
-        BookError: such a page; names the file.
-    """
-    for folder in (paths.book_runs(), paths.book() / "guide"):
-        for file in sorted(folder.glob("*.ipynb")):
-            try:
-                if not isinstance(read_json(file)["cells"], list):
-                    raise TypeError("its cells are not a list")
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                why = f"expected a notebook; delete the file, or run it again ({error})"
-                raise BookError(f"{file}: {why}") from None
 
 
 def _build_strictly(output: Path) -> None:

@@ -74,8 +74,7 @@ def model_taken(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> 
     own = declared.get("checkpoint")
     if own is None or given.get("checkpoint", own.default):
         return ""
-    model, why = once(default_model)
-    return f"No model was named: this is {model} ({why})."
+    return once(default_model)[1]
 
 
 def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import json
 import logging
 import os
@@ -179,7 +180,13 @@ def _check_model(spec: str, *, base: str | None, prompted: bool) -> None:
 
     source = once(find_source, spec, base=base)
     if not prompted and (warning := prompt_warning(source)):
-        log.warning(warning)  # at the terminal; the notebook's own is on its page
+        _warn(warning)
+
+
+@functools.cache  # each text once, however often a program resolves the parameters of its runs
+def _warn(text: str) -> None:
+    """Print a warning to the terminal; that of the notebook itself is on its page."""
+    log.warning(text)
 
 
 def model_of(values: Mapping[str, Any]) -> Source:

@@ -202,23 +202,20 @@ class NotebookRun:
     def _with_failures(self, nb: Any, failed: FailedRun) -> Any:
         """Return the executed notebook as a page, with a notice below its title."""
         nb = without_empty_sections(clean(nb, title=self._title(nb)))
-        cells = [cell for cell in nb.cells if RAISES not in _tags(cell)]
+        nb.cells = [cell for cell in nb.cells if RAISES not in _tags(cell)]
         nb.metadata["qwen3nb"] |= self._facts(finished=failed.failed, failed=failed.failed)
-        head, rest = _split_title(cells)
         notice = _admonition("Some of it failed", "Everything else is below. What failed:")
-        nb.cells = [*head, notice, _error_cell(failed), *rest]
-        return nb
+        return _below_title(nb, notice, _error_cell(failed))
 
 
 def set_notice(file: Path, text: str) -> None:
     """Put a notice below the title of a page, in place of an earlier one; none without a text."""
     nb = nbformat.read(file, as_version=4)
-    before = list(nb.cells)
-    cells = [each for each in before if each.get("id") != "failed-old"]
-    head, rest = _split_title(cells) if text else ([], cells)
-    notice = [_admonition("This page is older than the results", text, name="old")] * bool(text)
-    nb.cells = [*head, *notice, *rest]
-    if [each.source for each in nb.cells] != [each.source for each in before]:
+    before = [each.source for each in nb.cells]
+    nb.cells = [each for each in nb.cells if each.get("id") != "failed-old"]
+    if text:
+        _below_title(nb, _admonition("This page is older than the results", text, name="old"))
+    if [each.source for each in nb.cells] != before:
         write_text(file, nbformat.writes(nb) + "\n")
 
 
@@ -281,22 +278,21 @@ def _with_notice(page: Path, run: FailedRun) -> Any | None:
     except (OSError, ValueError, KeyError, AttributeError):  # no page, or not one of ours
         return None
     nb.metadata["qwen3nb"]["failed"] = run.failed
-    cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
-    head, rest = _split_title(cells)
+    nb.cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
     text = f"The run below finished {_moment(str(finished))}. One failed {_moment(run.failed)}:"
-    nb.cells = [*head, _admonition("A later run failed", text), _error_cell(run), *rest]
+    return _below_title(nb, _admonition("A later run failed", text), _error_cell(run))
+
+
+def _below_title(nb: Any, *cells: Any) -> Any:
+    """Put cells between the title of a notebook and the text below it; return the notebook."""
+    if nb.cells and nb.cells[0].cell_type == "markdown":
+        first, *others = nb.cells
+        first.source, _, below = first.source.partition("\n")
+        rest = [nbformat.v4.new_markdown_cell(below.strip(), id="below-title")]
+        nb.cells = [first, *cells, *rest * bool(below.strip()), *others]
+    else:
+        nb.cells = [*cells, *nb.cells]
     return nb
-
-
-def _split_title(cells: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Split off a cell with only the title; the other cells keep the text below it."""
-    if not cells or cells[0].cell_type != "markdown":
-        return [], cells
-    first, *others = cells
-    first.source, _, below = first.source.partition("\n")
-    if not below.strip():
-        return [first], others
-    return [first], [nbformat.v4.new_markdown_cell(below.strip(), id="below-title"), *others]
 
 
 def _facts_cell(run: FailedRun) -> Any:

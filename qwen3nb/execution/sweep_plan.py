@@ -1,6 +1,6 @@
-"""The plan of a sweep: checkpoint × tier × notebook, from a TOML file or from options.
+"""The plan of a sweep: model × tier × notebook, from a TOML file or from options.
 
-    checkpoints = ["runs/ul2/checkpoint-*", "all-MiniLM-L6-v2"]   # globs, by step
+    models = ["runs/ul2/checkpoint-*", "all-MiniLM-L6-v2"]   # globs, by step
     tiers = ["smoke"]
     notebooks = ["eval"]
     at_once = 0      # 0: as many as fit
@@ -56,7 +56,7 @@ class SweepPlan:
     """The runs of a sweep and how to run them."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    checkpoints: _Names = ()  # for the notebooks that declare ``checkpoint``; globs are expanded
+    models: _Names = ()  # for the notebooks that declare ``checkpoint``; globs are expanded
     tiers: _Names = ()  # for the notebooks that declare ``tier``
     notebooks: _Names = ()  # names; ``eval`` if these and ``runs`` are empty
     # for every notebook that declares them
@@ -79,7 +79,7 @@ class SweepPlan:
             FileNotFoundError: no such notebook.
         """
         notebooks = self.notebooks
-        if not notebooks and (self.checkpoints or self.tiers or not self.runs):
+        if not notebooks and (self.models or self.tiers or not self.runs):
             notebooks = ("eval",)
         declared = {
             name: read_parameters(paths.find_notebook(name))
@@ -87,12 +87,12 @@ class SweepPlan:
         }
         shared = {name: self._shared(known) for name, known in declared.items()}
         self._refuse_unused(declared)
-        checkpoints = [path for each in self.checkpoints for path in expanded(each)]
+        models = [path for each in self.models for path in expanded(each)]
         jobs: list[Job] = []
         for name in notebooks:
             axes: list[list[dict[str, str]]] = [
                 [{axis: value} for value in values] if axis in declared[name] and values else [{}]
-                for axis, values in (("checkpoint", checkpoints), ("tier", self.tiers))
+                for axis, values in (("checkpoint", models), ("tier", self.tiers))
             ]
             for point in itertools.product(*axes):
                 own = {k: v for part in point for k, v in part.items()}
@@ -115,11 +115,11 @@ class SweepPlan:
         known = sorted({name for own in declared.values() for name in own})
         none = f"none of {', '.join(declared)}"
         given = (*self.parameters, *self.typed)
-        for axis, values in (("checkpoint", self.checkpoints), ("tier", self.tiers)):
+        for axis, key in (("checkpoint", "models"), ("tier", "tiers")):
             if axis in given:
-                problems.append(f"{axis} is not a shared parameter; list it under {axis}s")
-            if values and axis not in known:
-                problems.append(f"{axis}s are given, but {none} takes them")
+                problems.append(f"{axis} is not a shared parameter; list it under {key}")
+            if getattr(self, key) and axis not in known:
+                problems.append(f"{key} are given, but {none} takes them")
         problems += [
             f"unknown parameter {name!r}: {none} declares it. Known parameters: {', '.join(known)}"
             for name in given

@@ -101,7 +101,7 @@ CASES = {
     "variable": (NOTHING, ["book", "--pass-env", HOSTILE]),
     "sweep key": (text_file("s.toml", f"{QUOTED} = 1\n"), ["sweep", "s.toml"]),
     "sweep checkpoint": (
-        text_file("s.toml", f'checkpoints = [{QUOTED}]\ntiers = ["smoke"]\n'),
+        text_file("s.toml", f'models = [{QUOTED}]\ntiers = ["smoke"]\n'),
         ["sweep", "s.toml", "--dry-run"],
     ),
     "no TOML": (text_file("s.toml", HOSTILE), ["sweep", "s.toml"]),

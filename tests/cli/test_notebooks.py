@@ -161,8 +161,15 @@ def test_what_no_notebook_takes_is_refused(cli, checkout, line, message):
 def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
     given = ("--model", "e5-base-v2", "--notebook", "small", "--max-length", 7)
-    planned = "would run  small-e5-base-v2-smoke-max-length-7\n1 runs: 1 would run\n"
+    planned = "would run  small-e5-base-v2-smoke-max-length-7\n1 run: 1 would run\n"
     assert cli("sweep", *given, "--dry-run").stdout == planned
+
+
+def test_a_sweep_warns_once_of_a_model_without_its_prompts(cli, checkout, caplog):
+    save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
+    given = ("--model", "intfloat/e5-small", "--notebook", "small", "--tier", "smoke")
+    assert cli("sweep", *given, "--tier", "fast", "--dry-run").exit_code == 0
+    assert caplog.text.count("the authors of") == 1
 
 
 def test_the_group_lists_the_notebooks_and_where_they_were_looked_for(cli, home, request):

@@ -95,4 +95,4 @@ def test_several_models_are_repeated_or_separated_by_commas(
     words, dash, arguments = line.partition(" --")
     given = [*(dash + arguments).split()]
     params = commands()[tuple(words.split())].make_context(words, given).params
-    assert params["checkpoints" if words == "sweep" else "models"] == expected
+    assert params["models"] == expected

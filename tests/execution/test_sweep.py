@@ -46,7 +46,7 @@ def small(checkout):
 
 def test_every_checkpoint_on_every_tier_in_every_notebook_that_takes_them(small):
     plan = SweepPlan(("bm25", "random"), ("smoke", "pydocs"), ("small", "plain"))
-    on_model = [f"small-{model}-{tier}" for model in plan.checkpoints for tier in plan.tiers]
+    on_model = [f"small-{model}-{tier}" for model in plan.models for tier in plan.tiers]
     assert [job.name for job in plan.jobs()] == [*on_model, "plain"]
     # Parameters go where they are declared, own ones win, and equal runs are one.
     runs = [("small", {"checkpoint": "random", "x": 3}), *[("plain", {"x": [1]})] * 2]
@@ -64,12 +64,12 @@ def test_every_checkpoint_on_every_tier_in_every_notebook_that_takes_them(small)
         ({"notebooks": ("plain",), "parameters": {"y": 1}}, "unknown parameter 'y': none of plain"),
         ({"notebooks": ("plain",), "typed": {"y": "1"}}, "Known parameters: x"),
         ({"notebooks": ("small",), "typed": {"x": "seven"}}, "x is 'seven'; expected int"),
-        ({"notebooks": ("plain",), "checkpoints": ("bm25",)}, "none of plain takes them"),
+        ({"notebooks": ("plain",), "models": ("bm25",)}, "none of plain takes them"),
         ({"notebooks": ("plain",), "tiers": ("smoke",)}, "tiers are given, but none"),
         ({"notebooks": ("small",), "parameters": {"tier": "x"}}, "list it under tiers"),
-        ({"checkpoints": ("no*where",), "notebooks": ("small",)}, "no folder matches 'no*where'"),
+        ({"models": ("no*where",), "notebooks": ("small",)}, "no folder matches 'no*where'"),
         ({"notebooks": ("small",), "tiers": ("smok",)}, "unknown tier 'smok'"),
-        ({"notebooks": ("small",), "checkpoints": ("randm",)}, "Did you mean 'random'"),
+        ({"notebooks": ("small",), "models": ("randm",)}, "Did you mean 'random'"),
     ],
 )
 def test_what_no_notebook_would_use_is_refused(small, plan, message):
@@ -146,7 +146,7 @@ def test_a_glob_goes_by_step(small, monkeypatch):
 def test_a_file_says_it_all(small, tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(
-        'checkpoints = ["bm25"]\ntiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 2\n'
+        'models = ["bm25"]\ntiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 2\n'
         'pass_env = ["GH_PAT"]\nbook = false\n[parameters]\nx = 5\n'
         '[[runs]]\nnotebook = "plain"\nparameters = { x = 6 }\n'
     )
@@ -161,8 +161,8 @@ def test_a_file_says_it_all(small, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("checkpoint = ['bm25']", "unknown key 'checkpoint'; known keys: checkpoints, tiers, "),
-        ("checkpoints = 'bm25'", "checkpoints: expected a list; got 'bm25'"),
+        ("checkpoint = ['bm25']", "unknown key 'checkpoint'; known keys: models, tiers, "),
+        ("models = 'bm25'", "models: expected a list; got 'bm25'"),
         ("at_once = -1", "expected greater than or equal to 0"),
         ("at_once = true", "at_once: expected a valid integer; got True"),
         ("book = 1", "book: expected a valid boolean"),
@@ -172,7 +172,7 @@ def test_a_file_says_it_all(small, tmp_path):
         ("parameters = 1", "parameters: expected an object"),
         ("runs = [1]", "runs[0]: "),
         ("[[runs]]\nnotebok = 'x'", "runs[0].notebook: is missing"),
-        ("checkpoints = [", "not TOML"),
+        ("models = [", "not TOML"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_what_would_do(tmp_path, text, message):

@@ -36,7 +36,7 @@ def test_a_study_holds_the_notebooks_and_the_book_of_this_release(study):
 
 def test_its_own_files_can_be_used_as_they_are(study):
     plan = read_plan(study / "sweep.toml")
-    assert plan.checkpoints == ("bm25", "random")
+    assert plan.models == ("bm25", "random")
     queries = read_queries(study / "queries.toml").queries
     documents = {
         json.loads(line)["id"] for line in (study / "documents.jsonl").read_text().splitlines()

@@ -312,7 +312,7 @@ def _run_given(
 @click.command(cls=NotebookCommand, notebook="eval", writes=True)
 @click.argument("file", required=False, type=opt.EXISTING)
 @opt.model_option(
-    "checkpoints", "--checkpoint", several=True, help="A model, or a glob of folders; repeatable."
+    "models", "--checkpoint", several=True, help="A model, or a glob of folders; repeatable."
 )
 @opt.option(
     "--tier",
@@ -347,7 +347,7 @@ def _run_given(
 def sweep(file: Path | None, **flags: Any) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
-    FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once,
+    FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
     book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
     every notebook that declares the parameter. --model, --tier and --notebook are repeatable.
 
@@ -382,7 +382,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
     """Return the plan of the file, overridden by the flags, of which some are parameters."""
     from qwen3nb.execution.sweep_plan import SweepPlan, read_plan
 
-    lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
+    lists = {name: flags[name] for name in ("models", "tiers", "notebooks") if flags[name]}
     if file is None and not lists:
         raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
     plan = SweepPlan() if file is None else read_plan(file)

@@ -135,19 +135,24 @@ def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
 
 @click.command("tasks", cls=Command)
 @opt.option("--tier", choices=TIERS)
-@opt.option("--type", "types", multiple=True, help="An MTEB task type, such as STS; repeatable.")
-@opt.option(
-    "--language", "languages", multiple=True, help="A language code, such as eng; repeatable."
-)
+@opt.option("--types", default="", help="MTEB task types, such as STS, separated by commas.")
+@opt.option("--languages", default="", help="Codes of languages, such as eng, likewise.")
 @opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
 @opt.model_option("cost", help="Estimate the encoding time of this model.")
 @opt.JSON
-def list_tasks(tier: str | None, cost: str | None, as_json: bool, **selection: Any) -> None:
+def list_tasks(
+    tier: str | None,
+    types: str,
+    languages: str,
+    benchmark: str | None,
+    cost: str | None,
+    as_json: bool,
+) -> None:
     """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
     \b
     qwen3nb tasks --tier fast --model all-MiniLM-L6-v2
-    qwen3nb tasks --type STS --language eng
+    qwen3nb tasks --types STS --languages eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
     if cost is not None:
@@ -156,9 +161,14 @@ def list_tasks(tier: str | None, cost: str | None, as_json: bool, **selection: A
         if find_source(cost).kind.searches:
             raise click.UsageError(f"--model takes an encoder; {cost} has no vectors to time")
     from qwen3nb.evaluation.mteb.plan import Range, costs, measure_encoding
-    from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
+    from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 
-    tasks = tier_tasks(tier) if tier else select_tasks(**selection)
+    tasks = select_tasks(
+        tier=tier or "",
+        types=split_names(types),
+        languages=split_names(languages),
+        benchmark=benchmark,
+    )
     measured: dict[str, Any] = {"speed": None, "max_length": None}
     if cost is not None:
         from qwen3nb.models.load import load_encoder

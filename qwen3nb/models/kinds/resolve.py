@@ -92,7 +92,7 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
 
 
 def default_model() -> tuple[str, str]:
-    """Return the model to take where none is named, and why it is that one.
+    """Return the model to take where none is named, and a sentence that says so.
 
     The study's only export, wherever in the study it was written; bm25, which needs no weights,
     if there are several or none.
@@ -105,9 +105,11 @@ def default_model() -> tuple[str, str]:
         for file in sorted(top.glob(f"{'*/' * depth}{PROVENANCE}"))
     ]
     if len(exports) == 1:
-        return paths.shown(exports[0]), "the study's only export"
-    many = f"{len(exports)} exports: name the one to take" if exports else "no export"
-    return "bm25", f"the study has {many}"
+        model, why = paths.shown(exports[0]), "the study's only export"
+    else:
+        many = f"{len(exports)} exports: name the one to take" if exports else "no export"
+        model, why = "bm25", f"the study has {many}"
+    return model, f"No model was named: this is {model} ({why})."
 
 
 def find_training(spec: str) -> Path:

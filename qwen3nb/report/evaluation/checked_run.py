@@ -149,8 +149,8 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         PreflightError: too little memory or disk.
     """
     if not checkpoint:  # in a notebook that is run by hand
-        checkpoint, why = default_model()
-        print(f"No model was named: this is {checkpoint} ({why}).")
+        checkpoint, taken = default_model()
+        print(taken)
     if baseline:
         known = load_results(options.get("output_dir") or None, adapters=False)
         one_of("baseline", baseline, sorted({result.model.label for result in known}))

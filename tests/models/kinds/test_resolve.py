@@ -5,13 +5,29 @@ import shutil
 
 import pytest
 
+from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.kinds.resolve import default_model, find_source
 from qwen3nb.models.kinds.source import registry
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError
 
 MINILM = "all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize(
+    ("exports", "model", "why"),
+    [
+        ([], "bm25", "the study has no export"),
+        (["runs/mine/encoder"], "runs/mine/encoder", "the study's only export"),
+        (["encoder", "runs/b"], "bm25", "the study has 2 exports: name the one to take"),
+    ],
+)
+def test_where_no_model_is_named_it_is_the_only_export(home, exports, model, why):
+    for name in exports:
+        (home / name).mkdir(parents=True)
+        (home / name / PROVENANCE).write_text("{}")
+    assert default_model() == (model, f"No model was named: this is {model} ({why}).")
 
 
 def test_a_pickle_is_refused_before_anything_is_loaded(encoder_folder, tmp_path):
