@@ -21,6 +21,7 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import re
@@ -84,6 +85,7 @@ class Encoder(ABC):
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
+    _scales = False  # whether its last step, which can be left out, divides vectors by their length
 
     def __init__(self, source: Source, given: Settings, *, settings: dict[str, Any]) -> None:
         """Set what all encoders share.
@@ -103,8 +105,7 @@ class Encoder(ABC):
                 "its vectors"
             )
         self.dimensions = None if kept == self.width else kept
-        cut = {"dimensions": self.dimensions} if self.dimensions else {}
-        self.label = f"{source.label}-{self.dimensions}d" if cut else source.label
+        self.label = f"{source.label}-{self.dimensions}d" if self.dimensions else source.label
         self.source = source
         self.prompts = source.prompts
         whole = {
@@ -114,17 +115,39 @@ class Encoder(ABC):
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
         }
-        self.settings = {**whole, **cut}
+        self._identify(whole, cache=given.cache)
         self.stats = Stats()
         self.batch_size = given.batch_size
         self.show_progress = given.show_progress
         # Called with the number of texts done within a chunk.
         self._tick: Callable[[int], None] | None = None
+
+    def _identify(self, whole: dict[str, Any], *, cache: bool) -> None:
+        """Set the settings, and open the cache of whole vectors, which ``whole`` identifies."""
+        self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
         self._cache: EmbeddingCache | None = None
-        if given.cache:
+        if cache:
             key = sha256_json(whole)
-            about = {"label": source.label, "identity": key, "settings": whole}
+            about = {"label": self.source.label, "identity": key, "settings": whole}
             self._cache = EmbeddingCache(paths.cache() / "embeddings" / key[:32], about=about)
+
+    def _unscaled(self) -> Encoder:
+        """This model with vectors of their own lengths, as ``normalize=False`` loads it."""
+        if not self._scales:
+            raise ValueError(
+                f"{self.label} gives vectors of length 1, and has no normalisation of which that "
+                "is the last step, so normalize_embeddings=False cannot leave it out"
+            )
+        other = copy.copy(self)
+        other._leave_lengths()
+        left_out = ("dimensions", "similarity")
+        whole = {name: each for name, each in self.settings.items() if name not in left_out}
+        other._identify({**whole, "normalize": False}, cache=self._cache is not None)
+        return other
+
+    def _leave_lengths(self) -> None:
+        """Compute vectors of their own lengths from now on; of those that `_scales`."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return (
@@ -189,8 +212,8 @@ class Encoder(ABC):
             show_progress_bar: whether a long encoding shows a progress bar; None, and every
                 call of an MTEB task, for the value given to `load_encoder`.
             convert_to_numpy: whether to return an array; otherwise a tensor on the CPU.
-            normalize_embeddings: True for vectors of length 1, whatever the model's setting;
-                None for that setting.
+            normalize_embeddings: True for vectors of length 1, False for those of their own
+                lengths, whatever the model's setting; None for that setting.
             unknown: refused.
 
         Raises:
@@ -198,7 +221,7 @@ class Encoder(ABC):
                 vector of a text that is not blank.
             TypeError: an unknown option.
             ValueError: an unknown role, a ``batch_size`` below 1, or ``normalize_embeddings=False``
-                for a model that normalises.
+                for vectors that have length 1 without a last step that could be left out.
         """
         if unknown:
             known = list(inspect.signature(Encoder.encode).parameters)[1:-1]
@@ -209,11 +232,6 @@ class Encoder(ABC):
             )
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
-        if normalize_embeddings is False and self.normalizes:
-            raise ValueError(
-                f"{self.label} gives vectors of length 1; for their own lengths, load it with "
-                "load_encoder(..., normalize=False)"
-            )
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
         if role is not None:
@@ -226,13 +244,14 @@ class Encoder(ABC):
         self.stats.empty += sum(not text.strip() for text in texts)
         if self._special is not None:
             self.stats.special += sum(self._special.search(text) is not None for text in texts)
-        before = self.batch_size, self.show_progress
-        self.batch_size = before[0] if batch_size is None else batch_size
-        self.show_progress = before[1] if bar is None else bar
+        used = self._unscaled() if normalize_embeddings is False and self.normalizes else self
+        before = used.batch_size, used.show_progress
+        used.batch_size = self.batch_size if batch_size is None else batch_size
+        used.show_progress = self.show_progress if bar is None else bar
         try:
-            vectors = self._encode([prompt + text for text in texts])
+            vectors = used._encode([prompt + text for text in texts])
         finally:
-            self.batch_size, self.show_progress = before
+            used.batch_size, used.show_progress = before
         if normalize_embeddings and not self.normalizes:
             vectors = truncate_dimensions(vectors, self.dimension)
         result: Any = vectors[0] if isinstance(inputs, str) else vectors

@@ -9,6 +9,7 @@ them, or on request.
 
 from __future__ import annotations
 
+import copy
 import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
@@ -89,7 +90,7 @@ class SentenceTransformerEncoder(Encoder):
                 f"{source.label} normalises its vectors (modules.json); normalize=False is for "
                 "Qwen3 encoders and language models"
             )
-        self.normalize = own or bool(given.normalize)
+        self.normalize, self._scales = own or bool(given.normalize), not own
         self.runner = _runner(self._model, batch_size=given.batch_size, normalize=self.normalize)
         version = importlib.metadata.version("sentence-transformers").split(".")[0]
         super().__init__(
@@ -108,6 +109,11 @@ class SentenceTransformerEncoder(Encoder):
     def way(self) -> str:
         """How the model runs: ``packed``, ``varlen`` or ``sentence-transformers``."""
         return self.runner.way if self.runner is not None else "sentence-transformers"
+
+    def _leave_lengths(self) -> None:
+        self.normalize, self.runner = False, copy.copy(self.runner)
+        if self.runner is not None:
+            self.runner.normalize = False
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:

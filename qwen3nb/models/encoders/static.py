@@ -40,6 +40,8 @@ class StaticEncoder(Encoder):
         parameters: number of values in the table.
     """
 
+    _scales = True
+
     def __init__(self, source: Source, given: Settings) -> None:
         if given.pooling not in (None, "mean") or given.prefix or given.append_eos:
             raise SpecError(
@@ -78,6 +80,9 @@ class StaticEncoder(Encoder):
                 "versions": {"torch": torch.__version__.split(".")[0]},
             },
         )
+
+    def _leave_lengths(self) -> None:
+        self.normalize = False
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         encodings = self._encodings(texts)

@@ -49,7 +49,6 @@ def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
         (["a", "b", None], {}, EncoderError, "text 2 is NoneType, expected a string"),
         (["a"], {"role": "document"}, ValueError, "'document'; choose one of: query, passage"),
         ("a", {"normalise": True}, TypeError, "no option 'normalise'; it has: .*normalize_emb"),
-        ("a", {"normalize_embeddings": False}, ValueError, "gives vectors of length 1"),
         ("a", {"batch_size": 0}, ValueError, "batch_size of at least 1; got 0"),
     ],
 )
@@ -85,13 +84,27 @@ def test_vectors_have_length_1_where_that_is_wanted(encoder, encoder_folder):
     tensor = encoder.encode(["a", "", "b"], convert_to_numpy=False, normalize_embeddings=True)
     np.testing.assert_array_equal(tensor.numpy(), array)
     longer = load_encoder(encoder_folder, normalize=False, cache=False)
-    own = longer.encode(["a", "", "b"], normalize_embeddings=False)
-    np.testing.assert_array_equal(own, longer.encode(["a", "", "b"]))
+    own = longer.encode(["a", "", "b"])
+    for each in (longer, encoder):
+        left_out = each.encode(["a", "", "b"], normalize_embeddings=False)
+        np.testing.assert_array_equal(left_out, own)
     assert np.abs(np.linalg.norm(own, axis=1) - 1).min() > 1e-3
     unit = longer.encode(["a", "", "b"], normalize_embeddings=True)
     np.testing.assert_allclose(unit, array, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), [1, 0, 1], atol=1e-6)
     assert longer.similarity(own, own)[1].tolist() == [0, 0, 0]
+
+
+def test_lengths_that_are_left_out_are_cached_apart(encoder_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))
+    encoder = load_encoder(encoder_folder, dimensions=8)
+    unit, own = encoder.encode("a"), encoder.encode("a", normalize_embeddings=False)
+    longer = load_encoder(encoder_folder, dimensions=8, normalize=False)
+    np.testing.assert_array_equal(longer.encode("a"), own)
+    np.testing.assert_array_equal(encoder.encode("a"), unit)
+    assert (encoder.stats.encoded, longer.stats.encoded) == (2, 0)
+    with pytest.raises(ValueError, match="length 1, and has no normalisation"):
+        load_encoder("random:8", cache=False).encode("a", normalize_embeddings=False)
 
 
 def test_texts_are_encoded_once_by_length_and_returned_in_order(encoder, monkeypatch):

@@ -42,6 +42,9 @@ def test_its_vectors_are_the_objects():
     assert encoder.encode(["a", "abc", "a"]).tolist() == [[1, 1], [3, 1], [1, 1]]
     assert (encoder.label, encoder.dimension, encoder.similarity_name) == ("lengths", 2, "cosine")
     assert WrappedEncoder(Lengths()).label == "Lengths"
+    assert encoder.encode("abc", normalize_embeddings=False).tolist() == [3, 1]
+    unit = encoder.encode("abc", normalize_embeddings=True)
+    assert unit.tolist() == pytest.approx([3 / 10**0.5, 1 / 10**0.5])
 
 
 def test_without_a_fingerprint_it_is_another_model_each_time_and_with_one_the_same():
