@@ -95,8 +95,7 @@ def against_baseline(
         if each.model.label not in labels and each.model.identity not in identities
         if each.task.key in tasks
     ]
-    wanted = baseline or book_settings().baseline
-    named = next((compared.name(r) for r in candidates if r.model.label == wanted), "")
+    named = baseline or book_settings().baseline
     order = baselines(candidates, compared.names, named=named)
     return [_against(each, candidates, compared, order) for each in own]
 

@@ -29,27 +29,34 @@ def in_words(baseline: str) -> str:
     return f"{baseline} (the floor)" if of_random else baseline
 
 
+def reference_models() -> dict[str, str]:
+    """Hub ids of the reference models, by name, in the order of the rule; bm25 has its name."""
+    known = {name: each for name, each in registry().items() if each.get("baseline", True)}
+    return {"bm25": "bm25", **{name: str(each.get("id", name)) for name, each in known.items()}}
+
+
 def baselines(results: Iterable[Result], names: Names, *, named: str = "") -> list[str]:
     """Names of the systems that a task may be compared with, the first choice first.
 
     Args:
         results: records with scores on the tasks shown.
         names: of the systems, by identity and seed.
-        named: name of the system that the reader names, which comes first; empty for none.
+        named: label of the model that the reader names, which comes first if it has a record.
     """
-    known = {name: each for name, each in registry().items() if each.get("baseline", True)}
-    order = ["bm25", *known]
-    ids = {str(entry.get("id", name)): name for name, entry in known.items()}
+    ids = reference_models()
+    order, of_id = list(ids), {each: name for name, each in ids.items()}
     tasks: dict[str, set[str]] = {}
     ranks: dict[str, int] = {}
-    floors = []
+    first, floors = [], []
     for result in results:
         name = names[result.model.identity, result.seed]
         tasks.setdefault(name, set()).add(result.task.key)
-        spec = ids.get(result.model.spec, result.model.spec)
+        if result.model.label == named:
+            first.append(name)
+        spec = of_id.get(result.model.spec, result.model.spec)
         if spec in order:  # a training's result is in a folder
             ranks[name] = order.index(spec)
         elif spec.partition(":")[0] == FLOOR:
             floors.append(name)
     references = sorted(ranks, key=lambda name: (-len(tasks[name]), ranks[name], name))
-    return list(dict.fromkeys([*filter(None, [named]), *references, *floors]))
+    return list(dict.fromkeys([*first[:1], *references, *floors]))

@@ -373,7 +373,7 @@ def _in_order(
     ]
     counts = Counter(names[each.model.identity, each.seed] for each in scored)
     others = sorted(counts, key=lambda name: (-counts[name], name))
-    return baselines(scored, names, named=named) or others
+    return list(dict.fromkeys([*filter(None, [named]), *baselines(scored, names)])) or others
 
 
 def _on_task(

@@ -46,11 +46,10 @@ class RunTrace:
         """
         others = self.others(results)
         names = system_names(others)
-        systems = [names[each.model.identity, each.seed] for each in others]
-        pairs = list(zip(others, systems, strict=True))
-        first = next((name for each, name in pairs if each.model.label == named), "")
-        order = baselines(others, names, named=first)
-        made = {(each.task.key, name): each.finished for each, name in pairs}
+        order = baselines(others, names, named=named)
+        made = {
+            (each.task.key, names[each.model.identity, each.seed]): each.finished for each in others
+        }
         of_tasks = (
             (task, next((name for name in order if (task, name) in made), ""))
             for task in sorted({task for task, _ in made})

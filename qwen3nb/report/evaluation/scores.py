@@ -8,12 +8,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
+from qwen3nb.analysis.comparison.baseline import reference_models
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.analysis.stats.multiple_testing import too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.models.kinds.source import registry
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
@@ -278,7 +278,8 @@ def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:
     ends = interval_text(number(best.score).interval, sign=False, absent="")
     one = f"{best.metric} {number_text(best.score.value)} {ends}".strip()
     searched = any(each.type in ("Retrieval", "Reranking") for each in alone)
-    baseline = "bm25" if searched and model != "bm25" else next(iter(registry()))
+    known = (name for name in reference_models() if name != model)
+    baseline = next(name for name in known if searched or name != "bm25")
     return (
         f"{model} scores {one} on {short_task(best.task)}, n = {best.score.n}. There is no "
         f"baseline yet ({best.why}); `qwen3nb eval --model {baseline}` on the same tasks makes one."
