@@ -6,19 +6,19 @@ import pytest
 from helpers.fault_injection import fault_server
 
 pytestmark = pytest.mark.integration
-# Scenarios of `helpers.folder_scenarios`, with the least number of file operations.
-LEAST = {"AVERAGE": 60, "EXTRACT": 90, "ENCODE": 20, "SHARDS": 25, "TWO_RENAMES": 3}
+# Scenarios, with the least number of states that a kill may leave.
+LEAST = {"AVERAGE": 60, "EXTRACT": 70, "ENCODE": 20, "SHARDS": 14, "TWO_RENAMES": 3}
 
 
 @pytest.fixture(scope="module")
-def faults(tmp_path_factory):
-    with fault_server(tmp_path_factory.mktemp("faults")) as server:
-        yield server
+def faults():
+    with fault_server("helpers.folder_scenarios") as run:
+        yield run
 
 
 @pytest.mark.parametrize("name", LEAST)
 def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
-    report = faults.kill_everywhere(f"helpers.folder_scenarios:{name}")
+    report = faults(name)
     assert report.broken == []
     assert report.tried >= LEAST[name]
 
@@ -34,6 +34,6 @@ def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
     ],
 )
 def test_an_error_at_any_file_operation_is_one_line_that_names_the_file(faults, name, code):
-    report = faults.fail_everywhere(f"helpers.folder_scenarios:{name}", code)
+    report = faults(name, code)
     assert report.broken == []
     assert report.tried >= 8

@@ -4,18 +4,15 @@ A test describes what to disturb by a `Scenario` in a module of helpers, and run
 a program of its own that loads the heavy libraries once and forks for every trial:
 
     @pytest.fixture(scope="module")
-    def faults(tmp_path_factory):
-        with fault_server(tmp_path_factory.mktemp("faults")) as server:
-            yield server
+    def faults():
+        with fault_server("helpers.folder_scenarios") as run:
+            yield run
 
     def test_a_kill_loses_nothing(faults):
-        report = faults.kill_everywhere("helpers.folder_scenarios:EXTRACT")
-        assert report.broken == []
-        assert report.tried > 50
+        assert faults("EXTRACT").broken == []
 
     def test_a_full_disk_is_one_line(faults):
-        report = faults.fail_everywhere("helpers.folder_scenarios:EXTRACT", errno.ENOSPC)
-        assert report.broken == []
+        assert faults("EXTRACT", errno.ENOSPC).broken == []
 
 The scenario's folder is always the same path, ``<server folder>/<NAME>/work``, so that paths in
 what is written do not differ between trials. It is `QWEN3NB_HOME` too, and the cache is in it.
@@ -29,8 +26,8 @@ followed.
 
 *Kills*: what SIGKILL leaves is what the files hold at that moment, without the buffers of the
 process and its locks. So one run stops before each operation, and half-way through each write, to
-copy the folder; each copy is then where the next run starts: `Scenario.check`, the action again,
-a comparison with an undisturbed run.
+copy the folder if it is in no state that was copied before; each copy is then where the next run
+starts: `Scenario.check`, the action again, a comparison with an undisturbed run.
 
 *Errors* are raised by the n-th operation, and of those that last, such as a full disk, by all
 later ones of the same kinds too; the first write to a full disk writes half of its bytes.
@@ -48,11 +45,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from helpers import REPOSITORY
@@ -80,26 +78,6 @@ def tree(folder, *, hidden=False):
         and (hidden or not any(_is_leftover(part) for part in file.relative_to(folder).parts))
         and ".cache" not in file.relative_to(folder).parts
     }
-
-
-def run_command(*arguments):
-    """Run the command line ``qwen3nb …`` in this process.
-
-    Raises:
-        Refused: it exits with an error of its own; holds all that it printed.
-    """
-    from click.testing import CliRunner
-
-    from qwen3nb.cli.main import main
-
-    done = CliRunner().invoke(main, list(map(str, arguments)), catch_exceptions=False)
-    if done.exit_code:
-        raise Refused(done.exit_code, done.output)
-    return done.output
-
-
-class Refused(Exception):  # noqa: N818 - what a command does
-    """A command that ended with an exit status other than 0: (status, output)."""
 
 
 def leftovers(folder):
@@ -137,19 +115,10 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of it.
-
-    Attributes:
-        tried: number of trials.
-        operations: those of an undisturbed run, as ``"open encoder/config.json"``.
-        broken: trials that lost something or told it badly, with the reason.
-        messages: of errors, without doubles.
-    """
+    """The number of trials, and those that lost something or told it badly, with the reason."""
 
     tried: int
-    operations: list = field(repr=False)
     broken: list
-    messages: list = field(default_factory=list, repr=False)
 
 
 class Operations:
@@ -296,11 +265,19 @@ def _absolute(path, folder=-1):
     return os.path.abspath(path)  # noqa: PTH100 - a string, and links are kept
 
 
+def _state(path):
+    """A file's name and what it holds; of a link, where it leads."""
+    if path.is_symlink():
+        return path, path.readlink()
+    return path, path.read_bytes() if path.is_file() else None
+
+
 class Copies:
     """Copies the folder before every operation, and in the middle of every write."""
 
     def __init__(self, work, target, *, only):
-        self.work, self.target, self.only, self.points = work, target, only, []
+        self.work, self.target, self.only = work, target, only
+        self.points, self._states = [], set()
 
     def __call__(self, number, operation, name):
         if not operation.startswith(self.only):
@@ -314,8 +291,11 @@ class Copies:
         return True
 
     def _copy(self, point):
-        shutil.copytree(self.work, self.target / point, symlinks=True)
-        self.points.append(point)
+        state = hash(tuple(map(_state, sorted(self.work.rglob("*")))))
+        if state not in self._states:
+            self._states.add(state)
+            shutil.copytree(self.work, self.target / point, symlinks=True)
+            self.points.append(point)
 
 
 class Fail:
@@ -364,7 +344,7 @@ class _Trials:
             if problem := self._problem():
                 at = int(point.split()[-1])
                 broken.append(f"{point} ({operations[at - 1]}): {problem}")
-        return Report(len(points), operations, broken)
+        return Report(len(points), broken)
 
     def _copied(self):
         """Return the operations of an undisturbed run and the points at which it was copied."""
@@ -401,7 +381,7 @@ class _Trials:
         return Report(*self._in_child(lambda: self._failed(code)))
 
     def _failed(self, code):
-        operations, broken, messages = Operations(self.work), [], {}
+        operations, broken = Operations(self.work), []
         self._restore()
         with operations.watched(lambda number, operation, name: False):
             self.scenario.act(self.work)
@@ -413,11 +393,9 @@ class _Trials:
         ]
         for at in points:
             self._restore()
-            message, problem = self._failing(operations, Fail(at, code))
-            messages[message] = True
-            if problem:
+            if problem := self._failing(operations, Fail(at, code)):
                 broken.append(f"{at} ({seen[at - 1]}): {problem}")
-        return len(points), seen, broken, list(messages)
+        return len(points), broken
 
     def _failing(self, operations, strike):
         error = None
@@ -428,13 +406,13 @@ class _Trials:
             error = raised
         litter = self._litter() if "unlink" not in strike.kinds else ""
         if error is None:
-            return "", self._differs(self.after) or litter
+            return self._differs(self.after) or litter
         try:
             self.scenario.refusal(error)
             self._check()
         except AssertionError as bad:
-            return str(error), f"{bad}; {type(error).__name__}: {error}"
-        return str(error), litter
+            return f"{bad}; {type(error).__name__}: {error}"
+        return litter
 
     def _restore(self):
         shutil.rmtree(self.work)
@@ -482,55 +460,45 @@ def _forked(action):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
-class FaultServer:
-    """A program that runs trials; start it by `fault_server`."""
-
-    def __init__(self, process, log):
-        self._process, self._log = process, log
-
-    def kill_everywhere(self, scenario):
-        """Kill at every file operation of the scenario ``"module:NAME"``; return a `Report`."""
-        return self._call(scenario, None)
-
-    def fail_everywhere(self, scenario, code):
-        """Raise the error ``code`` of `ERRORS` at every operation it can strike."""
-        return self._call(scenario, code)
-
-    def _call(self, scenario, code):
-        self._process.stdin.write(json.dumps([scenario, code]) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the server ended: {self._log.read_text()[-3000:]}"
-        answer = json.loads(line)
-        assert isinstance(answer, dict), answer
-        return Report(**answer)
-
-
 @contextmanager
-def fault_server(folder):
-    """Start a `FaultServer` that keeps the files of its trials in ``folder``."""
-    log = folder / "log"
+def fault_server(module):
+    """Yield ``run(name, code=None)``, which runs the trials of a scenario of ``module``.
+
+    It kills at every operation, or raises the error ``code`` of `ERRORS` at every one that it can
+    strike, and returns a `Report`. Files are in memory, where there is such a file system.
+    """
     paths = [str(REPOSITORY), str(REPOSITORY / "tests"), os.environ.get("PYTHONPATH", "")]
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - below it
     with (
-        log.open("wb") as errors,
+        tempfile.TemporaryDirectory(dir=memory) as folder,
+        tempfile.TemporaryFile("w+") as log,
         subprocess.Popen(
-            [sys.executable, "-m", "helpers.fault_injection", str(folder.resolve())],
+            [sys.executable, "-m", "helpers.fault_injection", module, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=log,
             text=True,
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         ) as process,
     ):
+
+        def run(name, code=None):
+            process.stdin.write(json.dumps([name, code]) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+            log.seek(0)
+            assert answer.startswith("{"), json.loads(answer) if answer else log.read()[-3000:]
+            return Report(**json.loads(answer))
+
         try:
-            yield FaultServer(process, log)
+            yield run
         finally:
             process.stdin.close()
             process.wait(timeout=60)
 
 
-def serve(folder):
+def serve(module, folder):
     """Answer requests, one line of JSON each, until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an action prints is no answer
@@ -540,20 +508,18 @@ def serve(folder):
         name, code = json.loads(line)
         try:
             if name not in trials:
-                module, _, attribute = name.partition(":")
-                scenario = getattr(importlib.import_module(module), attribute)
-                trials[name] = _Trials(scenario, folder / attribute)
+                scenario = getattr(importlib.import_module(module), name)
+                trials[name] = _Trials(scenario, Path(folder) / name)
             each = trials[name]
             os.environ["QWEN3NB_HOME"] = str(each.work)
             os.environ["QWEN3NB_CACHE"] = str(each.work / ".cache")
             answer = asdict(each.kills() if code is None else each.errors(code))
         except BaseException:  # noqa: BLE001 - the test shows it
             answer = traceback.format_exc()
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
     from helpers.fault_injection import serve as imported  # not as __main__: scenarios import it
 
-    imported(Path(sys.argv[1]))
+    imported(*sys.argv[1:])

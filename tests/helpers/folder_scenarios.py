@@ -9,13 +9,24 @@ from functools import partial
 from unittest import mock
 
 from helpers import TEXTS
-from helpers.fault_injection import Refused, Scenario, run_command
+from helpers.fault_injection import Scenario
 
 ROWS = [{"text": f"text {number % 7} of many{' more' * (number % 3)}"} for number in range(12)]
 
 
+class Refused(Exception):  # noqa: N818 - what a command does
+    """A command that ended with an exit status other than 0: (status, output)."""
+
+
 def run(line):
-    run_command(*line.split())
+    """Run the command line ``qwen3nb …`` in this process."""
+    from click.testing import CliRunner
+
+    from qwen3nb.cli.main import main
+
+    done = CliRunner().invoke(main, line.split(), catch_exceptions=False)
+    if done.exit_code:
+        raise Refused(done.exit_code, done.output)
 
 
 def inputs_of(folder):

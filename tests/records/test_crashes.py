@@ -4,16 +4,18 @@ import pytest
 from helpers.fault_injection import fault_server
 
 pytestmark = pytest.mark.integration
+# Scenarios, with the least number of states that a kill may leave.
+LEAST = {"RECORD": 10, "EVALUATION": 50, "RERANKING": 25, "SWEEP": 20, "BOOK": 25, "RELEASE": 20}
 
 
 @pytest.fixture(scope="module")
-def faults(tmp_path_factory):
-    with fault_server(tmp_path_factory.mktemp("faults")) as server:
-        yield server
+def faults():
+    with fault_server("helpers.record_scenarios") as run:
+        yield run
 
 
-@pytest.mark.parametrize("name", ["RECORD", "EVALUATION", "RERANKING", "SWEEP", "BOOK", "RELEASE"])
+@pytest.mark.parametrize("name", LEAST)
 def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
-    report = faults.kill_everywhere(f"helpers.record_scenarios:{name}")
+    report = faults(name)
     assert report.broken == []
-    assert report.tried > 12
+    assert report.tried >= LEAST[name]
