@@ -5,12 +5,10 @@ from qwen3nb.utils.imports import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "qwen3nb.report.comparison.compare": "differences_figure pairs_figure "
-        "task_differences_figure wins_figure",
+        "qwen3nb.report.comparison.compare": "differences_figure pairs_figure",
         "qwen3nb.report.evaluation.scores": "baseline_figure",
         "qwen3nb.report.leaderboard.board": "comparison_figure",
         "qwen3nb.report.leaderboard.one_model": "per_query_figure similarity_figure",
-        "qwen3nb.report.render.forest_plot": "ForestRow forest_figure",
         "qwen3nb.report.studies.ablation": "effects_figure",
         "qwen3nb.report.studies.ann": "ann_figure compression_figure",
         "qwen3nb.report.studies.extraction": "drift_figure",

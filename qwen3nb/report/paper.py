@@ -24,9 +24,7 @@ from qwen3nb.report.comparison.compare import (
     differences_figure,
     differences_table,
     pairs_figure,
-    task_differences_figure,
     tasks_by_type,
-    wins_figure,
 )
 from qwen3nb.report.leaderboard.board import (
     comparison_figure,
@@ -64,7 +62,7 @@ from qwen3nb.utils.secrets import write_public
 
 _OF_MANY = 4  # of more than `MANY` models that are not named, how many have figures of their own
 # Figures of one panel, which are legible in one column; others span the page.
-_NARROW = re.compile(r"differences-.|wins-.|interference|per-query")
+_NARROW = re.compile(r"interference|per-query")
 _CLASSES = {
     "plain": r"\documentclass[twocolumn]{article}" "\n" r"\usepackage[margin=.75in]{geometry}",
     "acl": r"\documentclass[11pt]{article}"
@@ -178,12 +176,11 @@ class PaperContents:
         shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
         if not shown:
             return trained
-        comparison = self._comparison
-        figures: list[Figure | None] = [comparison_figure(shown, tier=tier, tasks=tasks)]
-        for task in () if self._has_means else self._compared_tasks:
-            figures.append(task_differences_figure(comparison, task=task))
-            figures.append(wins_figure(comparison, task=task))
-        figures += [differences_figure(comparison), pairs_figure(comparison)]
+        figures = (
+            comparison_figure(shown, tier=tier, tasks=tasks),
+            differences_figure(self._comparison),
+            pairs_figure(self._comparison),
+        )
         return [*filter(None, figures), *trained, *self._per_model()]
 
     def tables(self) -> list[Table]:
@@ -203,9 +200,8 @@ class PaperContents:
             return trained
         comparison = self._comparison
         boards = [leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)]
-        ranks = None if tasks else standings(shown, tier=tier, seed=self.choice.seed)
-        if ranks is not None:
-            boards.append(rank_table(ranks))
+        ranks = None if tasks else rank_table(standings(shown, tier=tier, seed=self.choice.seed))
+        boards += filter(None, [ranks])
         if self._has_means:
             boards = [transposed(board, first="mean") for board in boards]
             compared = list(self._of_benchmarks())

@@ -182,8 +182,6 @@ def figures(results, text):
         figures.similarity_figure(results),
         figures.differences_figure(comparison),
         figures.pairs_figure(comparison),
-        figures.task_differences_figure(comparison, task=RETRIEVAL),
-        figures.wins_figure(comparison, task=RETRIEVAL),
         lead_figure(comparison, task=RETRIEVAL),
         forest_figure(rows, xlabel=text, caption=text, alt=text),
     ]

@@ -35,7 +35,6 @@ from qwen3nb.report.comparison.explorer import (
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import (
-    COLORS,
     GREY,
     SMALL,
     Figure,
@@ -551,81 +550,6 @@ def _within(
     for pair in pairs:
         if pair.first in rows and pair.second in rows:
             yield pair, rows[pair.first], rows[pair.second]
-
-
-def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | None:
-    """Draw a forest plot of every model's difference from the baseline; None without any."""
-    every = comparison.differences_on(task)
-    differences = every[:MOST_MODELS]
-    if not differences:
-        return None
-    baseline, metric = in_words(differences[0].second), differences[0].metric
-    styles = model_styles([each.first for each in differences])
-    sizes = [each.n for each in differences]
-    n = " to ".join(map(str, sorted({min(sizes), max(sizes)})))
-    words = "; ".join(f"{each.first}: {each}" for each in differences)
-    return forest_figure(
-        [_forest_row(each, styles, comparison) for each in differences],
-        xlabel=f"{metric} minus that of {baseline}",
-        name=f"differences-{task}",
-        caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
-        f"queries (n = {n}), with its 95 % interval ({interval_words(['paired'])}). "
-        "Filled: significantly different, two-sided paired permutation test, corrected p < "
-        f"{comparison.procedure.alpha:g}, {comparison.family(task)}, and the interval leaves out 0."
-        f"{comparison.given(task)}"
-        f"{not_shown(len(every) - len(differences))}",
-        alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",
-    )
-
-
-def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
-    """Draw how many queries each model wins, ties and loses against the baseline; None without."""
-    every = comparison.differences_on(task)
-    counts = sorted(every[:MOST_MODELS], key=lambda each: (each.won - each.lost, each.first))
-    if not counts:
-        return None
-    words = "; ".join(
-        f"{each.first}: {each.won} won, {each.tied} tied, {each.lost} lost" for each in counts[::-1]
-    )
-    reference, metric = in_words(counts[0].second), counts[0].metric
-    return Figure(
-        name=f"wins-{task}",
-        draw=lambda width: _draw_wins(counts, width),
-        caption=f"{short_task(task)}: queries on which a model's {metric} is above that of "
-        f"{reference}, equal to it, or below it (n = {max(each.n for each in counts)}). These are "
-        "counts: a model may win often by little. For the test, see the paired differences."
-        + not_shown(len(every) - len(counts)),
-        alt=f"Bars of queries won, tied and lost against {reference}. {words}.",
-    )
-
-
-def _draw_wins(counts: Sequence[PairedDifference], width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(width, 0.21 * len(counts) + 0.75))
-    kinds = (("won", COLORS[2], 0.9), ("tied", GREY, 0.35), ("lost", COLORS[1], 0.9))
-    total = max(each.n for each in counts)
-    for row, each in enumerate(counts):
-        left = 0
-        for kind, color, alpha in kinds:
-            size = getattr(each, kind)
-            axis.barh(row, size, left=left, height=0.72, color=color, alpha=alpha)
-            if size > 0.06 * total * (1 if width > 5 else 2):
-                count = _write(axis, f"{size}", left + size / 2, row)
-                if kind != "tied":  # on a pale colour, the page's text colour is legible
-                    count.set_color(_ON_COLOR)
-            left += size
-    axis.set_yticks(range(len(counts)), [plain(c.first, most=30) for c in counts])
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
-    axis.set_xlim(0, total)
-    reference = plain(counts[0].second, most=24)
-    axis.set_xlabel(f"queries, by {counts[0].metric} against {reference}")
-    above: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "va": "bottom"}
-    above["fontsize"] = SMALL
-    for x, side, kind in ((0.0, "left", "won"), (0.5, "center", "tied"), (1.0, "right", "lost")):
-        axis.annotate(kind, (x, 1.0), xycoords="axes fraction", ha=side, **above)
-    return figure
 
 
 def _write(axis: Axes, text: str, x: float, y: float) -> Any:

@@ -564,15 +564,15 @@ def _benchmark_boards(results: Sequence[Result], tier: str, *, seed: int) -> Cat
     return CategoryBoards(next(iter(boards.values())), boards, (), (), tuple(notes))
 
 
-def rank_table(boards: CategoryBoards | None) -> Table:
+def rank_table(boards: CategoryBoards | None) -> Table | None:
     """Return a row per model and a column per ranking, best on the first of them first.
 
     A cell has the rank, its interval and the tie groups. A model that
-    is not ranked keeps its row, with the reason. Reversals of the order are in the note.
+    is not ranked keeps its row, with the reason. Reversals of the order are in the note. None
+    without rankings, which need two models with scores per query on the same tasks.
     """
     if boards is None:
-        note = "Ranks need two or more models with scores per query on the same tasks."
-        return Table(("model",), (), note, name="ranks")
+        return None
     shown = dict(boards.boards) or {boards.overall.name: boards.overall}
     if not boards.overall.name and len(boards.overall.tasks) > 1:
         shown["all tasks"] = boards.overall

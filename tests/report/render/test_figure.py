@@ -74,7 +74,9 @@ def test_figures_say_n_and_what_they_show_in_text_that_print_allows():
         assert len(shown.attrib["aria-label"]) > 30
         assert figure.caption
         if figure.name != "forest":
-            assert re.search(r"n = \d|over the n|n of the task", figure.caption), figure.name
+            assert re.search(
+                r"n = \d|over the n|the n queries|the same \d+ queries", figure.caption
+            ), figure.name
         with style():
             texts = figure.draw(WIDTHS[1]).findobj(Text)
         assert min(each.get_fontsize() for each in texts if each.get_text()) >= SMALL >= 7
