@@ -5,8 +5,10 @@ import shutil
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from helpers import TEXTS
 from helpers.archetypes import write_sentence_bert
+from helpers.mteb_tasks import WORDS, loaded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -125,8 +127,8 @@ def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, 
     """MTEB calls every local folder no_model_name; its cache then confuses them."""
     import mteb
 
-    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-
+    texts = [f"{word} of {other}" for word, other in zip(WORDS, reversed(WORDS), strict=True)]
+    halves = {"sentence1": texts[:6], "sentence2": texts[6:], "score": [3, 1, 4, 1.5, 5, 9]}
     scores = []
     cache = mteb.ResultCache(tmp_path / "cache")
     for seed in (1, 2):
@@ -134,7 +136,7 @@ def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, 
         shutil.rmtree(tmp_path / "checkpoint-5", ignore_errors=True)
         folder = make_checkpoint(tmp_path / "checkpoint-5", seed=seed)
         encoder = load_encoder(folder, cache=False, show_progress=False)
-        task = embedded_task("AuthorSTS")
+        task = loaded("STS12", {"test": Dataset.from_dict(halves)})
         result = mteb.evaluate(
             encoder, task, cache=cache, show_progress_bar=False, co2_tracker=False
         )
