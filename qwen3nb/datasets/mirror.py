@@ -64,9 +64,9 @@ class _Note:
     files: dict[str, str]
 
 
-def mirrored(id_: str, *, mirror: Path | None = None) -> Path | None:
+def mirrored(id_: str) -> Path | None:
     """Return the folder of an id in the mirror, or None."""
-    mirror = mirror or paths.mirror()
+    mirror = paths.mirror()
     if mirror is None or not _HUB_ID.fullmatch(id_):
         return None
     folder = mirror / id_
@@ -293,6 +293,19 @@ def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = No
     if not absent:
         return []
     return [] if (reachable or hub_reachable)() else absent
+
+
+def load_here(task: Any) -> None:
+    """Load an MTEB task's data if they are in the mirror or in the hub's cache, or built in.
+
+    Raises:
+        MirrorError: they are in neither; nothing is downloaded.
+    """
+    needed = needs([task])
+    if absent := missing(needed, reachable=lambda: False):
+        raise missing_error(absent)
+    with hub_access(needed, lambda: False), local_data(task):
+        load_data(task)
 
 
 def missing_error(

@@ -1,7 +1,6 @@
 """Read what a training left beside its weights: its configuration and its logs.
 
-Neither is ours. A configuration may refer to its own parts (YAML's anchors), so that a small
-one can stand for very much; it is refused then.
+Neither is ours: both are read as plain values, and what is damaged is refused with its line.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 _CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
 _LOG = 256 << 20  # bytes
-_VALUES = 100_000  # in a configuration, with all it refers to
-_DIGITS = 400  # characters of a number
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only; no key twice, no endless numbers."""
+    """Plain values only; no key twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -33,39 +30,19 @@ class _Loader(yaml.SafeLoader):
             )
         return super().construct_mapping(node, deep=deep)
 
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        if (
-            isinstance(node.value, str)
-            and node.tag.endswith((":int", ":float"))
-            and len(node.value) > _DIGITS
-        ):
-            raise yaml.constructor.ConstructorError(
-                problem=f"a number of more than {_DIGITS} characters", problem_mark=node.start_mark
-            )
-        return super().construct_scalar(node)
-
 
 def read_settings(file: Path) -> Any:
     """Return the content of a YAML file of at most 128 KiB.
 
     Raises:
-        DataError: unreadable, not YAML, a key twice in a mapping, or more than 100,000 values
-            with all it refers to; names the file.
+        DataError: unreadable, not YAML, or a key twice in a mapping; names the file.
     """
     text = read_text(file, most=_CONFIGURATION)
     try:
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{file}: cannot be read as YAML ({cause:.200})") from None
-    left, count = [value], 0
-    while left:
-        each = left.pop()
-        count += 1
-        if count > _VALUES:
-            raise DataError(f"{file}: stands for more than {_VALUES:,} values")
-        left += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-    return value
 
 
 def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -33,7 +33,7 @@ from qwen3nb.datasets.mirror import (
     needs,
     sizes,
 )
-from qwen3nb.evaluation.embeddings.sts import sts_pairs
+from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark, sts_pairs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import select_tasks
@@ -501,8 +501,11 @@ def test_a_damaged_download_of_data_is_fetched_anew(on_hub, tmp_path):
 def test_data_of_another_revision_do_not_stand_in(on_hub, tmp_path):
     """The library falls back on whatever it has prepared of a name."""
     on_hub(loaded)
+    requests = on_hub(lambda: len(local_sts_benchmark().gold) == 3000 or pytest.fail("other data"))
+    assert requests == []
     (prepared,) = (tmp_path / "datasets").glob(f"*/*/*/{REVISION}")
     prepared.rename(prepared.with_name("c" * 40))
     shutil.rmtree(tmp_path / "hub")
+    on_hub(lambda: local_sts_benchmark() is None or pytest.fail("another revision"))
     with pytest.raises(MirrorError, match="another revision|503"):
         on_hub(loaded, FAULTS["503"][0])

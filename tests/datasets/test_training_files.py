@@ -1,4 +1,4 @@
-"""Configurations that stand for more than they are, and quotes that nothing closes."""
+"""Configurations that are no plain values, and quotes that nothing closes."""
 
 import pytest
 
@@ -6,23 +6,16 @@ from qwen3nb.datasets.custom.queries import read_queries
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.training_files import read_settings
 
-LAUGHS = "a0: &a0 [x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]\n" for n in range(1, 12)
-)
-
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LAUGHS, "stands for more than 100,000 values"),
-        ("a: &a [*a]\n", "stands for more than 100,000 values"),
-        ("a: 1" + ":1" * 40_000, "a number of more than 400 characters"),
         ("a: 2001-99-99\n", "month must be in"),
         ("a: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
         ("a: x\n" * 99_999, "expected at most .*--read-limit"),
     ],
 )
-def test_a_configuration_that_stands_for_too_much_is_refused(tmp_path, text, message):
+def test_a_configuration_that_is_no_plain_value_is_refused(tmp_path, text, message):
     (tmp_path / "config.yaml").write_text(text)
     with pytest.raises(DataError, match=f"config.yaml: .*{message}"):
         read_settings(tmp_path / "config.yaml")

@@ -159,10 +159,6 @@ def test_folders_of_jsonl_and_of_msmarco_are_scored_as_by_hand(tmp_path):
     assert set(again.reused) == {"rows", "MSMARCO-dev"}
 
 
-SECRETS = {
-    "the value of a variable": "401 for key {}",
-    "a signed address": "https://x.org/f?X-Amz-Signature={}&a=1",
-}
 MADE_UP = "a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
 
 
@@ -182,14 +178,11 @@ class Leaking:
             raise RuntimeError(f"refused: {self.text}\nfor {error!r}") from error
 
 
-@pytest.mark.parametrize("kind", SECRETS)
 @pytest.mark.parametrize("data", ["task", "collection"])
-def test_a_secret_in_an_error_is_written_nowhere(home, beir, monkeypatch, capfd, kind, data):
+def test_a_secret_in_an_error_is_written_nowhere(home, beir, monkeypatch, capfd, data):
     monkeypatch.setenv("MY_SERVICE_API_KEY", MADE_UP)
-    if kind != "the value of a variable":
-        monkeypatch.delenv("MY_SERVICE_API_KEY")
     options = {"tasks": "AuthorSTS"} if data == "task" else {"data": beir}
-    model = Leaking(SECRETS[kind].format(MADE_UP))
+    model = Leaking(f"401 for key {MADE_UP}")
     with pytest.raises(EvaluationError) as error:
         evaluate(model, label="leaking", show_progress=False, **options)
     assert "[removed]" in str(error.value)

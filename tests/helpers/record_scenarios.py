@@ -152,7 +152,6 @@ def _task_run(model, task, *, mteb_results, **_):
     scores = {"test": [{"main_score": result.main.value}]}
     (made / f"{name}.json").write_text(json.dumps({"scores": scores}))
     (made / "model_meta.json").write_text('{"name": "bm25"}')
-    (made / "run_settings.jsonl").write_text(json.dumps({"task": name}) + "\n")
     kept = keep_results(written, mteb_results)
     shutil.rmtree(written)
     amend(result, "task", mteb=replace(result.task.mteb, file=kept[f"{name}.json"]))

@@ -22,7 +22,6 @@ from typing import Any
 from urllib.parse import quote
 
 from qwen3nb.datasets.rows import (
-    RATIO,
     DataError,
     checked_id,
     given_rows,
@@ -40,9 +39,7 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.strict_json import parse_json
 
 MOST = 256 << 20  # bytes of a file, unpacked
-_FREE = 16 << 20  # bytes that a database may hold whatever its size
 _CELL = 16 << 20  # bytes of one value of a database
-_ROW = 256  # bytes that a row takes in memory besides its text
 _FIELD = re.compile(r"\w[\w -]*")
 # Neither SQLite's own tables nor virtual ones, which are programs.
 _SQLITE_TABLES = (
@@ -182,9 +179,7 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
     file = Path("documents" if given else source)
     if not (given or file.is_file()):
         raise DataError(f"{file}: no such file, or not a regular file")
-    # A database can hold millions of rows in a few bytes.
     size, most = 0, size_limit(MOST)
-    expanded = most if given else size_limit(max(_FREE, file.stat().st_size * RATIO))
     wanted = [layout.id_column, *(layout.columns.get(name, name) for _, name in template.parts)]
     wanted += [name for name in (layout.stars, layout.updated) if name]
     columns = list(dict.fromkeys(wanted))
@@ -200,8 +195,8 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
         texts[name] = _text(where, layout, template, row)
         locations[name] = where
         size += len(texts[name])
-        if size > most or size + _ROW * len(texts) > expanded:
-            raise DataError(f"{where}: more text in total than {raised_limit(min(most, expanded))}")
+        if size > most:
+            raise DataError(f"{where}: more text in total than {raised_limit(most)}")
         if layout.stars:
             stars[name] = _count(where, layout.stars, row[layout.stars])
         if layout.updated:

@@ -277,20 +277,20 @@ def linear_probe(
     )
 
 
-def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
-    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of distinct rows of (N, D), N >= 2."""
+def uniformity(vectors: ArrayLike) -> float:
+    """Logarithm of the mean of exp(−2 ‖x − y‖²) over pairs of distinct rows of (N, D), N >= 2."""
     unit = _unit_rows(vectors, least=2)
     total = 0.0
     for start in range(0, len(unit), _BLOCK):
         distances = np.maximum(2 - 2 * unit[start : start + _BLOCK] @ unit.T, 0)
-        total += float(np.exp(-t * distances).sum())
+        total += float(np.exp(-2.0 * distances).sum())
     n = len(unit)
     # A row's distance to itself is 0, which adds n ones.
     return float(np.log(max(total - n, np.finfo(float).tiny) / (n * (n - 1))))
 
 
-def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> float:
-    """Mean of ‖x − y‖^alpha over rows of (N, D) and (N, D) that mean the same.
+def alignment(first: ArrayLike, second: ArrayLike) -> float:
+    """Mean of ‖x − y‖² over rows of (N, D) and (N, D) that mean the same.
 
     Raises:
         ValueError: unequal shapes, no rows, or a vector that is zero or not finite.
@@ -298,7 +298,7 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
     left, right = _unit_rows(first), _unit_rows(second)
     if left.shape != right.shape:
         raise ValueError(f"expected two arrays of equal shape; got {left.shape} and {right.shape}")
-    return float((np.linalg.norm(left - right, axis=1) ** alpha).mean())
+    return float((np.linalg.norm(left - right, axis=1) ** 2).mean())
 
 
 def anisotropy(vectors: ArrayLike) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.mirror import load_data, local_data, mirrored
+from qwen3nb.datasets.mirror import MirrorError, load_data, load_here, local_data
 from qwen3nb.datasets.rows import DataError, named_rows, numbered_json_rows, scored_pair
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
@@ -48,8 +48,11 @@ class STSPairs:
             raise DataError(f"{self.name}: a gold score is not a finite number")
 
     @classmethod
-    def of_rows(cls, name: str, rows: Any) -> STSPairs:
-        """Take the columns ``sentence1``, ``sentence2`` and ``score`` of a data set."""
+    def of_task(cls, name: str, task: Any) -> STSPairs:
+        """Take the pairs of the first split of a loaded MTEB task."""
+        rows: Any = task.dataset
+        for key in (*task.hf_subsets, task.eval_splits[0]):
+            rows = rows.get(key, rows)
         one, two, gold = (rows[column] for column in _COLUMNS)
         return cls(name, tuple(map(str, one)), tuple(map(str, two)), tuple(map(float, gold)))
 
@@ -97,10 +100,7 @@ def sts_pairs(name: str) -> STSPairs:
     (task,) = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])
     with local_data(task):
         load_data(task)
-        data: Any = task.dataset
-        for key in (*task.hf_subsets, task.eval_splits[0]):
-            data = data.get(key, data)
-    return STSPairs.of_rows(name, data)
+    return STSPairs.of_task(name, task)
 
 
 def local_sts_benchmark() -> STSPairs | None:
@@ -108,20 +108,12 @@ def local_sts_benchmark() -> STSPairs | None:
 
     Nothing is downloaded. They stand in for STS-B unless they are as many as it has.
     """
-    import datasets
-
     (task,) = select_tasks(names=[_BENCHMARK])
-    data = task.metadata.dataset
-    if mirrored(data["path"]) is not None:
-        pairs = sts_pairs("STS-B")
-    else:  # the cache: owner___name/config/version/revision
-        root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
-        name = data["path"].replace("/", "___")
-        folders = sorted(root.glob(f"{name}/*/*/{data['revision']}"))
-        files = [file for folder in folders[:1] for file in folder.glob("*-test.arrow")]
-        if len(files) != 1:
-            return None
-        pairs = STSPairs.of_rows("STS-B", datasets.Dataset.from_file(str(files[0])))
+    try:
+        load_here(task)
+    except MirrorError:
+        return None
+    pairs = STSPairs.of_task("STS-B", task)
     return replace(pairs, stand_in=len(pairs.gold) != _BENCHMARK_PAIRS)
 
 

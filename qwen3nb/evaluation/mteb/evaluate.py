@@ -6,7 +6,6 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
 
     results/mteb/results/<model>/<revision>/<task>.json
     results/mteb/results/<model>/<revision>/model_meta.json
-    results/mteb/results/<model>/<revision>/run_settings.jsonl
     results/mteb/results/<model>/<revision>/checksums.jsonl     ours
 """
 
@@ -384,29 +383,11 @@ def keep_results(written: Path, folder: Path) -> dict[str, str]:
 
     MTEB writes in place, so that a kill would leave half a file.
     """
-    files = [file for file in sorted(written.rglob("*")) if file.is_file()]
-    for file in files:
+    digests = {}
+    for file in sorted(written.rglob("*.json")):
         target, data = folder / file.relative_to(written), file.read_bytes()
+        digests[file.name] = hashlib.sha256(data).hexdigest()
         sums = target.with_name(CHECKSUMS)
-        with turn(sums):  # as with all files that have a line per task
-            if file.suffix == ".jsonl":  # others have written theirs
-                write_bytes(target, _merged(target, data))
-                continue
-            with noted(sums, f"{target.name} {hashlib.sha256(data).hexdigest()}"):
-                write_bytes(target, data)
-    return {file.name: sha256_file(file) for file in files}
-
-
-def _merged(target: Path, data: bytes) -> bytes:
-    """Return the lines of ``data`` below those of other tasks in ``target``."""
-
-    def task(line: bytes) -> str | None:
-        try:
-            return str(json.loads(line)["task"])
-        except (ValueError, KeyError, TypeError):
-            return None  # damaged
-
-    tasks = {task(line) for line in data.splitlines()}
-    known = target.read_bytes().splitlines() if target.is_file() else []
-    others = [line for line in known if task(line) not in {*tasks, None}]
-    return b"".join(line + b"\n" for line in (*others, *data.splitlines()))
+        with turn(sums), noted(sums, f"{target.name} {digests[file.name]}"):
+            write_bytes(target, data)
+    return digests

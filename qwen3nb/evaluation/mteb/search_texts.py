@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from qwen3nb.datasets.mirror import hub_access, load_data, local_data, missing, missing_error, needs
+from qwen3nb.datasets.mirror import load_here
 from qwen3nb.evaluation.mteb.per_query import Slice, task_slices
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES
@@ -42,11 +42,7 @@ class SearchTexts:
         (selected,) = select_tasks(names=[task.name], splits=task.splits, subsets=task.subsets)
         if selected.metadata.type not in SEARCH_TYPES:
             raise ValueError(f"{task.name} is of type {selected.metadata.type} and has no queries")
-        needed = needs([selected])
-        if absent := missing(needed, reachable=lambda: False):
-            raise missing_error(absent)
-        with hub_access(needed, lambda: False), local_data(selected):
-            load_data(selected)
+        load_here(selected)
         selected.convert_v1_dataset_format_to_v2(num_proc=None)
         return cls(task_slices(selected))
 

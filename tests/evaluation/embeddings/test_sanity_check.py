@@ -2,7 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
@@ -146,46 +145,8 @@ def test_bm25_has_no_vectors_but_a_ranking():
     assert len(checks_table(look).rows) == 2
 
 
-@pytest.fixture
-def sts_cache(tmp_path, monkeypatch):
-    """A cache with STS-B, first of another revision, in the layout of the datasets library."""
-    import datasets
-    import mteb
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
-    revision = mteb.get_task("STSBenchmark").metadata.dataset["revision"]
-
-    def put(revision=revision, count=1379):
-        folder = tmp_path / "mteb___stsbenchmark-sts" / "default" / "0.0.0" / revision
-        rows = [
-            {"sentence1": f"a{n}", "sentence2": f"b{n}", "score": n % 6.0} for n in range(count)
-        ]
-        Dataset.from_list(rows).save_to_disk(tmp_path / "made")
-        folder.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "made" / "data-00000-of-00001.arrow").rename(
-            folder / "stsbenchmark-sts-test.arrow"
-        )
-
-    return put
-
-
-def test_sts_b_is_taken_if_it_was_downloaded_and_misses_fail_there(sts_cache):
-    assert local_sts_benchmark() is None
-    sts_cache("another")
-    assert local_sts_benchmark() is None
-    sts_cache()
-    pairs = local_sts_benchmark()
-    assert pairs.first[:2] == ("a0", "a1")
-    assert pairs.gold[:3] == (0.0, 1.0, 2.0)
-    checks = by_name(sanity_check(load_encoder("random", cache=False)))
-    assert checks["STS-B, Spearman"].n == "1379 pairs"
-    assert checks["STS-B, Spearman"].remark == ""
-    assert STS not in checks
-    sts_cache(count=4)  # a sample, as a hub of one's own may serve under any revision
-    assert local_sts_benchmark().stand_in
-
-
 def test_sts_b_from_the_mirror_is_judged_only_if_it_is_the_real_one(tmp_path, monkeypatch):
+    assert local_sts_benchmark() is None
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     folder = tmp_path / "mteb" / "stsbenchmark-sts"
     folder.mkdir(parents=True)

@@ -10,7 +10,6 @@ from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.encoders.base import truncate_dimensions
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.exact import search
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
     build_index,
@@ -56,25 +55,6 @@ QUERY = np.array([[1, 0]], np.float32)
 )
 def test_recall_by_hand(retrieved, k, recall):
     assert recall_at_k(np.array([retrieved]), TIED, QUERY, k=k).tolist() == [recall]
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 500))
-def test_exact_search_has_full_recall_and_equals_faiss(n, k, seed):
-    # Few different values, so that ties are frequent.
-    vectors = np.random.default_rng(seed).integers(-1, 2, size=(n, 3)).astype(np.float32)
-    queries = unit(4, 3, seed)
-    hits = search(queries, vectors, k=k)
-    scores, ids = hits.scores, hits.ids
-    assert ids.shape == (4, min(k, n))
-    assert recall_at_k(ids, vectors, queries, k=k).tolist() == [1.0] * 4
-    flat = faiss.IndexFlatIP(3)
-    flat.add(vectors)
-    theirs, their_ids = flat.search(queries, k)
-    np.testing.assert_allclose(scores, theirs[:, : min(k, n)], atol=1e-6)
-    assert recall_at_k(their_ids, vectors, queries, k=k).tolist() == [1.0] * 4
-    for row in ids[:, :1]:
-        assert (recall_at_k(row[None, :], vectors, queries[:1], k=k) <= 1).all()
 
 
 @pytest.fixture(scope="module")
