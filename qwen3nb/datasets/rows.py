@@ -40,6 +40,8 @@ _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line ends are text
+_PAIR = ("sentence1", "sentence2", "score")
+_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 Fields = Mapping[str, type | tuple[type, ...]]
 
 
@@ -352,19 +354,48 @@ def has_control_characters(text: str) -> bool:
     return _CONTROL.search(text) is not None
 
 
-def scored_pair(
-    file: Path, number: int, first: str, second: str, gold: Any, *, of: str
-) -> tuple[str, str, float]:
-    """Return two texts of line ``number`` and their score; ``of`` says what they are.
+def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
+    """Read two texts and their score from each row of JSONL, CSV or TSV, in order.
+
+    They are called ``sentence1``, ``sentence2`` and ``score``. A table without these names has
+    them in its three columns; its first line is a header if its score is not a number.
+
+    Args:
+        file: the file.
+        of: what the texts are, in messages.
 
     Raises:
-        DataError: the score is not a finite number, or a text is empty or has control characters.
+        DataError: no rows, or a malformed one; a score that is not a finite number; a text that is
+            empty or has control characters.
     """
-    score = stated_number(gold)
-    if score is None:
-        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
-    if not first.strip() or not second.strip():
-        raise DataError(f"{file}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}")
-    if has_control_characters(first + second):
-        raise DataError(f"{file}:{number}: control characters in one of two {of}")
-    return first, second, score
+    if ".jsonl" in file.name:
+        rows = numbered_json_rows(file, {**dict.fromkeys(_PAIR[:2], str), "score": (int, float)})
+    else:
+        rows = _table_pairs(file)
+    pairs = []
+    for number, (first, second, gold) in rows:
+        score = stated_number(gold)
+        if score is None:
+            raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
+        if not first.strip() or not second.strip():
+            raise DataError(
+                f"{file}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}"
+            )
+        if has_control_characters(first + second):
+            raise DataError(f"{file}:{number}: control characters in one of two {of}")
+        pairs.append((first, second, score))
+    if not pairs:
+        raise DataError(f"{file}: no pairs of {of}")
+    return pairs
+
+
+def _table_pairs(file: Path) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    _, head = next(csv_rows(file), (0, []))
+    if {*_PAIR} <= {name.strip() for name in head}:
+        yield from ((number, tuple(row.values())) for number, row in named_rows(file, _PAIR))
+        return
+    for row, (number, cells) in enumerate(csv_rows(file)):
+        if len(cells) != len(_PAIR):
+            raise DataError(f"{file}:{number}: expected two texts and a score; got {listed(cells)}")
+        if row or _NUMBER.fullmatch(cells[2].lower()):  # else it is the header
+            yield number, tuple(cell.strip() for cell in cells)

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from qwen3nb.datasets.mirror import mirrored
-from qwen3nb.datasets.rows import (
-    DataError,
-    Fields,
-    csv_rows,
-    numbered_json_rows,
-    numbered_lines,
-    scored_pair,
-    variant,
-)
+from qwen3nb.datasets.rows import DataError, numbered_lines, scored_pairs, variant
 
-_FIELDS: Fields = {"sentence1": str, "sentence2": str, "score": (int, float)}
-_NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 WordPair = tuple[str, str, float]
 Analogy = tuple[str, str, str, str]
 
@@ -32,10 +21,8 @@ def mirrored_words() -> list[Path]:
 def load_word_pairs(path: Path | str) -> list[WordPair]:
     """Read two words and a gold score per row, in order, with duplicates.
 
-    If the score in the first line of a CSV file is not a number, the line is a header.
-
     Args:
-        path: a JSONL or CSV file, or a folder with ``test.jsonl`` or ``test.csv``.
+        path: a file as for `scored_pairs`, or a folder with ``test.jsonl`` or ``test.csv``.
 
     Raises:
         DataError: no such file, no rows, or a malformed row.
@@ -44,20 +31,7 @@ def load_word_pairs(path: Path | str) -> list[WordPair]:
     file = variant(path, "test.jsonl", "test.csv") if path.is_dir() else path
     if file is None or not file.is_file():
         raise DataError(f"{path}: expected a file, or a folder with test.jsonl or test.csv")
-    if ".jsonl" in file.name:
-        rows = numbered_json_rows(file, _FIELDS)
-        pairs = [scored_pair(file, number, a, b, gold, of="words") for number, (a, b, gold) in rows]
-    else:
-        pairs = []
-        for row, (number, cells) in enumerate(csv_rows(file)):
-            if len(cells) != 3:
-                raise DataError(f"{file}:{number}: {len(cells)} fields, expected word, word, score")
-            one, two, gold = cells
-            if row or _NUMBER.fullmatch(gold.lower()):  # else it is the header
-                pairs.append(scored_pair(file, number, one.strip(), two.strip(), gold, of="words"))
-    if not pairs:
-        raise DataError(f"{file}: no word pairs")
-    return pairs
+    return scored_pairs(file, of="words")
 
 
 def load_analogies(file: Path | str) -> list[Analogy]:

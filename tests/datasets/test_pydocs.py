@@ -193,11 +193,9 @@ def test_texts_that_repeat_a_benchmark_are_recognised():
     benchmark = BenchmarkTexts(
         ["Return the sum.", "Compute the weighted mean of all values along an axis.", "..."]
     )
-    assert benchmark.repeated("First,  RETURN the\nsum; then print it") == "return the sum"
-    assert benchmark.repeated("return the_sum") == "return the sum"
-    assert benchmark.repeated(
-        "It can compute the weighted mean of all values along it."
-    ).startswith("compute the weighted mean")
+    assert benchmark.repeated("First,  RETURN the\nsum; then print it")
+    assert benchmark.repeated("return the_sum")
+    assert benchmark.repeated("It can compute the weighted mean of all values along it.")
     assert not benchmark.repeated("Compute the weighted mean of all rows along an axis.")
     assert not benchmark.repeated("Return the sums.")
     assert not benchmark.repeated("")

@@ -52,7 +52,6 @@ _DISTRIBUTIONS = {
     "zmq": "pyzmq",
 }
 RUN = 8  # consecutive words that two texts may not share
-_HEAD = 2  # words by which short benchmark texts are looked up
 _WORD = re.compile(r"[^\W_]+")
 _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -179,23 +178,13 @@ class BenchmarkTexts:
     def __init__(self, texts: Iterable[str]) -> None:
         """Index ``texts``; those without any word are left out."""
         split = {words for text in texts if (words := _words(text))}
-        self._runs = {run for words in split for run in _runs(words, RUN)}
-        self._short: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
-        for words in split:
-            if len(words) < RUN:
-                self._short.setdefault(words[:_HEAD], set()).add(words)
+        self._runs = {run for words in split for run in _runs(words, min(RUN, len(words)))}
+        self._sizes = {len(run) for run in self._runs}
 
-    def repeated(self, text: str) -> str:
-        """Return the words of the benchmark that ``text`` repeats, or an empty string."""
+    def repeated(self, text: str) -> bool:
+        """Return whether ``text`` repeats the benchmark."""
         words = _words(text)
-        if copied := next((run for run in _runs(words, RUN) if run in self._runs), ()):
-            return " ".join(copied)
-        for size in range(1, _HEAD + 1):
-            for start, head in enumerate(_runs(words, size)):
-                for short in self._short.get(head, ()):
-                    if words[start : start + len(short)] == short:
-                        return " ".join(short)
-        return ""
+        return any(run in self._runs for size in self._sizes for run in _runs(words, size))
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.mirror import MirrorError, load_data, load_here, local_data
-from qwen3nb.datasets.rows import DataError, named_rows, numbered_json_rows, scored_pair
+from qwen3nb.datasets.rows import DataError, scored_pairs
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.encoders.base import Encoder
@@ -118,21 +118,8 @@ def local_sts_benchmark() -> STSPairs | None:
 
 
 def read_pairs(file: Path) -> STSPairs:
-    """Read pairs from JSONL, CSV or TSV with columns ``sentence1``, ``sentence2``, ``score``.
-
-    Raises:
-        DataError: an invalid row; the message names the line.
-    """
-    if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        named = named_rows(file, _COLUMNS)
-        rows: list[tuple[int, Any]] = [(number, tuple(row.values())) for number, row in named]
-    else:
-        kinds: Any = {"sentence1": str, "sentence2": str, "score": (int, float)}
-        rows = list(numbered_json_rows(file, kinds))
-    if not rows:
-        raise DataError(f"{file}: no pairs")
-    pairs = [scored_pair(file, number, *cells, of="sentences") for number, cells in rows]
-    first, second, gold = zip(*pairs, strict=True)
+    """Read pairs of sentences as `scored_pairs` does; raise DataError for an invalid row."""
+    first, second, gold = zip(*scored_pairs(file, of="sentences"), strict=True)
     return STSPairs(file.name.split(".")[0], first, second, gold)
 
 
