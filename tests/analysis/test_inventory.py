@@ -76,12 +76,14 @@ def test_three_kinds_of_files_make_one_table(tmp_path):
     collection = load_all_results(tmp_path)
     assert collection.flags == ()
     assert len({score.source for score in collection.scores}) == 4
-    table = collection.nested()
-    assert table["mine"][0]["T"]["nDCG@10"] == pytest.approx(0.3)
-    assert table["org/model"][None]["STS"]["main_score"] == pytest.approx(0.6)
-    assert table["emb_only_r4"][1]["SciFact"]["main_score"] == 0.27
-    assert table["rank_only_r4"][42]["SciFact"]["nDCG@10"] == pytest.approx(
-        sum(QUERIES.values()) / 20
+    values = {(each.run, each.task, each.metric): each.value for each in collection.scores}
+    assert values == pytest.approx(
+        {
+            ("mine (seed 0)", "T", "nDCG@10"): 0.3,
+            ("org/model", "STS", "main_score"): 0.6,
+            ("emb_only_r4 (seed 1)", "SciFact", "main_score"): 0.27,
+            ("rank_only_r4 (seed 42)", "SciFact", "nDCG@10"): sum(QUERIES.values()) / 20,
+        }
     )
 
 

@@ -210,7 +210,8 @@ def read_scores(folder):
     refused = [flag.text for flag in collection.flags if flag.kind == "unreadable"]
     if refused:
         raise ValueError(refused[0])
-    return collection.nested(), {flag.kind: 1 for flag in collection.flags}
+    values = {(each.run, each.task, each.metric): each.value for each in collection.scores}
+    return values, {flag.kind: 1 for flag in collection.flags}
 
 
 def read_training_log(folder):

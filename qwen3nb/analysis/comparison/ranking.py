@@ -220,8 +220,6 @@ class CategoryBoards:
 
     overall: Ranking  # all tasks, weighted equally
     boards: dict[str, Ranking]  # one ranking per category
-    # systems with their means over categories, weighted equally, from best to worst
-    balanced: tuple[tuple[str, float], ...]
     # pairs of systems whose order is reversed: ``weighting`` between weighting tasks and weighting
     # categories equally; ``opposed`` in a category in which they differ significantly
     reversals: tuple[Reversal, ...]
@@ -255,7 +253,6 @@ def category_leaderboards(
     return CategoryBoards(
         overall,
         boards,
-        tuple(sorted(balanced.items(), key=lambda item: -item[1])),
         tuple(_reversals(overall.means, balanced, boards)),
         tuple(notes),
     )

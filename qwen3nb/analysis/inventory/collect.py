@@ -32,13 +32,12 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qwen3nb import paths
-from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.inventory.training_logs import step_number
 from qwen3nb.datasets.rows import DataError, checked_id, finite_number, printable, read_text
 from qwen3nb.datasets.training_files import json_lines, read_settings
@@ -66,6 +65,33 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
+class Score:
+    """One system's score on one task."""
+
+    system: str  # name of the model, or of its training configuration
+    seed: int | None  # of the run; None if unknown
+    task: str  # name of the task or data set
+    metric: str  # name of the metric
+    value: float | None  # the score, or None if undefined
+    kind: str = ""  # ``reranking`` or ``embedding`` for adapters; else the type of the task
+    # score per query id; may be empty
+    per_query: Mapping[str, float] = field(default_factory=dict, repr=False)
+    identity: str = ""  # digest of the weights; empty if unknown
+    source: str = ""  # file it was read from
+    origin: str = ""  # the program that wrote the file
+    revision: str = ""  # of the task's data, or empty
+    finished: str = ""  # time, ISO 8601, or empty
+    # how the run was trained; see `FACTS`
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    main: bool = True  # whether it is the task's main metric
+
+    @property
+    def run(self) -> str:
+        """The system and its seed."""
+        return self.system if self.seed is None else f"{self.system} (seed {self.seed})"
+
+
+@dataclass(frozen=True)
 class Flag:
     """An anomaly for a person to check."""
 
@@ -80,14 +106,6 @@ class Collection:
 
     scores: tuple[Score, ...]  # one per system, seed, task and metric
     flags: tuple[Flag, ...] = ()  # anomalies for a person to check, by kind
-
-    def nested(self) -> dict[str, dict[int | None, dict[str, dict[str, float | None]]]]:
-        """``{system: {seed: {task: {metric: value}}}}``; of duplicates, the first."""
-        table: dict[str, dict[int | None, dict[str, dict[str, float | None]]]] = {}
-        for score in self.scores:
-            row = table.setdefault(score.system, {}).setdefault(score.seed, {})
-            row.setdefault(score.task, {}).setdefault(score.metric, score.value)
-        return table
 
 
 def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
@@ -41,7 +40,6 @@ from qwen3nb.metrics.intervals import (
     within,
 )
 
-LARGEST_EXACT = 20  # most queries whose 2^n sign flips are enumerated
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"
 
@@ -62,12 +60,8 @@ class PermutationResult:
     """A mean difference with the p-value of a permutation test."""
 
     difference: float  # mean of a - b
-    p_value: float  # two-sided
+    p_value: float  # two-sided: (b + 1) / (m + 1) over m random sign flips
     n: int  # number of queries
-    # ``random``: p is (b + 1) / (m + 1) over m random sign flips; ``exact``: p is b / 2^n over all
-    # sign flips
-    method: str = "random"
-    resamples: int = 0  # m, or 2^n
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ class TestResult:
 
     __test__ = False  # not a pytest test
 
-    statistic: float | None  # t or W; None if it has no finite value
+    statistic: float | None  # t; None if it has no finite value
     p_value: float | None  # two-sided; None if undefined
     n: int  # number of queries
     undefined: str = ""  # why there is no value, or empty
@@ -143,36 +137,23 @@ def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Mean
 
 
 def permutation_test(
-    a: ArrayLike, b: ArrayLike, *, n_resamples: int = DRAWS, seed: Seed, exact: bool = False
+    a: ArrayLike, b: ArrayLike, *, n_resamples: int = DRAWS, seed: Seed
 ) -> PermutationResult:
     """Two-sided paired permutation test of the mean of a − b (sign flips).
 
     Args:
         a: scores of one system.
         b: scores of the other, in the same order of queries.
-        n_resamples: number of random sign flips; ignored with ``exact``.
-        seed: of the sign flips; ignored with ``exact``.
-        exact: enumerate all 2^n sign patterns, for at most 20 queries.
+        n_resamples: number of random sign flips.
+        seed: of the sign flips.
 
     Raises:
-        ValueError: as in `mean_difference`, or more than 20 queries with ``exact``.
+        ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
-    n, mean = len(differences), float(differences.mean())
-    if not exact:
-        columns = np.stack([differences, np.zeros(n)], axis=1)
-        p = sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)[0]
-        return PermutationResult(mean, p, n, "random", n_resamples)
-    if n > LARGEST_EXACT:
-        raise ValueError(
-            f"{n} queries have 2^{n} sign patterns; exact takes at most {LARGEST_EXACT} queries"
-        )
-    # |sum| is the same for a pattern and its opposite, so the first sign stays fixed.
-    least = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
-    sums = np.array([differences[0]])
-    for difference in differences[1:]:
-        sums = np.concatenate([sums + difference, sums - difference])
-    return PermutationResult(mean, float((np.abs(sums) >= least).mean()), n, "exact", 2**n)
+    columns = np.stack([differences, np.zeros(len(differences))], axis=1)
+    (p,) = sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
+    return PermutationResult(float(differences.mean()), p, len(differences))
 
 
 def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
@@ -189,23 +170,6 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
         return TestResult(None, None, n, SINGLE if n == 1 else CONSTANT)
     result = scipy.stats.ttest_1samp(differences, 0.0)
     return TestResult(float(result.statistic), float(result.pvalue), n)
-
-
-def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
-    """Wilcoxon's signed-rank test, two-sided (`scipy.stats.wilcoxon`, ties dropped).
-
-    The null hypothesis is that the differences are symmetric about 0, not that their mean is 0.
-
-    Raises:
-        ValueError: as in `mean_difference`.
-    """
-    differences = _differences(a, b)
-    if not differences.any():
-        return TestResult(0.0, 1.0, len(differences))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about small samples; n is reported
-        result = scipy.stats.wilcoxon(differences, zero_method="wilcox")
-    return TestResult(float(result.statistic), float(result.pvalue), len(differences))
 
 
 def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:

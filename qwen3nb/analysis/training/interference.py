@@ -31,7 +31,7 @@ import numpy as np
 from scipy import stats
 
 from qwen3nb.analysis.comparison.differences import paired_differences
-from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.inventory.collect import Score
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL

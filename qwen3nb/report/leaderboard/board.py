@@ -561,7 +561,7 @@ def _benchmark_boards(results: Sequence[Result], tier: str, *, seed: int) -> Cat
             notes.append(f"{title}: no two models have scores per query on the same tasks")
     if not boards:
         return None
-    return CategoryBoards(next(iter(boards.values())), boards, (), (), tuple(notes))
+    return CategoryBoards(next(iter(boards.values())), boards, (), tuple(notes))
 
 
 def rank_table(boards: CategoryBoards | None) -> Table | None:

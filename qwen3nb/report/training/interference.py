@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.differences import significant
-from qwen3nb.analysis.inventory.collect import Collection, load_all_results
-from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.inventory.collect import Collection, Score, load_all_results
 from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.training.interference import (
     DEFINITION,
