@@ -2,6 +2,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 
 import pytest
@@ -72,6 +73,7 @@ stats studies tables figures conclusions
 )
 
 
+@cache
 def modules():
     """Every module of the package with the modules of the package that it imports, anywhere."""
     root = REPOSITORY / "qwen3nb"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.metrics.aggregate import AGGREGATES, aggregate
+from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.intervals import (
     correlation_influence,
     correlation_interval,
@@ -122,36 +122,6 @@ def test_properties_of_intervals_of_differences(values, level, random):
     student = student_interval(row, level=level)
     assert low <= max(-1, student[0]) + 1e-12
     assert min(1, student[1]) <= high + 1e-12
-
-
-POPULATIONS = {  # of scores from 0 to 1: a share of rare values, the rare and the usual ones
-    "tied, 2 % at 1": (0.02, 1.0, 0.5),
-    "tied, 5 % at 1": (0.05, 1.0, 0.5),
-    "tied, 10 % at 0": (0.1, 0.0, 0.8),
-    "bimodal 90/10": (0.1, 0.1, 0.9),
-    "bimodal 95/5": (0.05, 0.9, 0.1),
-    "right or wrong": (0.1, 0.0, 1.0),
-    "skewed": (0.0, 0.0, (0.5, 5)),  # of a beta distribution
-    "skewed more": (0.0, 0.0, (0.2, 3)),
-    "skewed to the left": (0.0, 0.0, (5, 0.5)),
-    "U": (0.0, 0.0, (0.2, 0.2)),
-    "average precision": (0.1, 0.0, (0.6, 1.5)),
-}
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("n", [20, 50, 200])
-@pytest.mark.parametrize("name", POPULATIONS)
-def test_intervals_of_scores_cover_where_few_queries_differ(name, n):
-    """2,000 samples (standard error .006): at least .93, where others had as little as .34."""
-    share, rare, usual = POPULATIONS[name]
-    draw = np.random.default_rng(n)
-    beta = isinstance(usual, tuple)
-    others = draw.beta(*usual, (2000, n)) if beta else np.full((2000, n), usual)
-    samples = np.where(draw.random((2000, n)) < share, rare, others)
-    truth = share * rare + (1 - share) * (usual[0] / sum(usual) if beta else usual)
-    ends = [mean_interval(each, level=0.95)[1] for each in samples]
-    assert np.mean([low <= truth <= high for low, high in ends]) >= 0.93 - 0.01
 
 
 @pytest.mark.parametrize("n", [20, 50, 200])
@@ -282,19 +252,19 @@ def test_what_an_interval_says(interval, margin, outcome):
     assert not within(None, margin)
 
 
+def columns(**values):
+    return {name: {f"q{i}": v for i, v in enumerate(column)} for name, column in values.items()}
+
+
 def test_aggregates_name_their_method():
-    def method(values, how="mean"):
-        columns = {name: {str(i): v for i, v in enumerate(c)} for name, c in values.items()}
-        return aggregate(columns, how=how, columns=tuple(columns)).interval
+    def method(how="mean", **values):
+        return aggregate(columns(**values), how=how, columns=tuple(values)).interval
 
-    assert method({"a": [0, 1, 0.5]}) == "widened"
-    assert method({"a": [0, 1, 7]}) == "student"
-    assert method({"a": [0, 1, 2, 3], "b": [0, 3, 2, 4]}, "spearman") == "fisher"
-    assert method({"a": [0, 1, 1, 0], "b": [0, 1, 0, 0]}, "macro_f1") == "wilson"
-    assert method({"a": [0.5]}) == ""
-
-
-def test_methods_in_words():
+    assert method(a=[0, 1, 0.5]) == "widened"
+    assert method(a=[0, 1, 7]) == "student"
+    assert method("spearman", a=[0, 1, 2, 3], b=[0, 3, 2, 4]) == "fisher"
+    assert method("macro_f1", a=[0, 1, 1, 0], b=[0, 1, 0, 0]) == "wilson"
+    assert method(a=[0.5]) == ""
     assert interval_words(["fisher", "wilson", ""]) == "Wilson's and Fisher's z"
     assert interval_words(["student"]) == "Student's"
     assert interval_words(["widened", "paired"]) == "widened Student's"
@@ -308,10 +278,6 @@ def test_holm_by_hand():
     assert holm([0.03, 0.01, 0.4, 0.02]) == pytest.approx([0.06, 0.04, 0.4, 0.06])
     with pytest.raises(ValueError, match="between 0 and 1"):
         holm([0.5, 1.5])
-
-
-def columns(**values):
-    return {name: {f"q{i}": v for i, v in enumerate(column)} for name, column in values.items()}
 
 
 def test_aggregates_agree_with_scipy():
@@ -332,13 +298,6 @@ def test_macro_f1_equals_scikit_learn(rows):
     ours = aggregate(columns(a=truth, b=guess), how="macro_f1", columns=("a", "b"))
     theirs = f1_score(truth, guess, average="macro", zero_division=0)
     assert ours.value == pytest.approx(theirs)
-
-
-def test_macro_f1_counts_the_classes_of_each_sample():
-    """F1 of class 0 is 2/3, of class 1 it is 0; a sample of class 0 alone has no class 1."""
-    two = [[0.0, 0.0], [0.0, 1.0]]
-    one = [[0.0, 0.0], [0.0, 0.0]]
-    assert AGGREGATES["macro_f1"](np.array([two, one])) == pytest.approx([1 / 3, 1.0])
 
 
 def test_what_is_undefined_has_a_reason():

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from scipy import stats
 
-from qwen3nb.analysis.inventory.collect import Score, load_all_results
+from qwen3nb.analysis.inventory.collect import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.interference import Gate, configuration_differences, interference
 from qwen3nb.report.training.interference import configuration_differences_table
@@ -210,6 +210,15 @@ def test_unlike_runs_are_refused_with_the_reason(fact, reason):
     assert reason in group.refused[0]
 
 
+def test_two_matching_specialists_are_refused_and_data_sets_are_averaged():
+    scores = [run("rank_only", 1, 0.5, system=name) for name in "ab"] + pair(1, 0.5, 0.4)[1:]
+    assert "several specialists" in interference(scores).groups[0].refused[0]
+    scores = [*pair(1, 0.8, 0.4, task="A"), *pair(1, 0.2, 0.2, task="B")]
+    (group,) = interference(scores).groups
+    tirs = {each.name: each.tir for each in (*group.datasets, *group.tasks)}
+    assert tirs == pytest.approx({"reranking: A": 0.5, "reranking: B": 0.0, "reranking": 0.4})
+
+
 def test_required_facts_can_be_declared():
     scores = [
         run("rank_only", 1, 0.5, steps_reranking=40),
@@ -276,46 +285,6 @@ def test_partial_results_are_used_and_the_rest_is_reported():
     assert (only.groups, only.verdict()) == ((), "NO RESULT")
     assert "rank_only_r4 (seed 1): no joint run of this seed" in only.missing
     assert interference([]).exit_code() == 6
-
-
-def test_two_matching_specialists_are_refused():
-    scores = [run("rank_only", 1, 0.5, system=name) for name in "ab"] + pair(1, 0.5, 0.4)[1:]
-    assert "several specialists" in interference(scores).groups[0].refused[0]
-
-
-def test_data_sets_are_averaged_and_shown():
-    scores = [
-        score
-        for seed in (1, 2)
-        for task, values in (("A", (0.8, 0.4)), ("B", (0.2, 0.2)))
-        for score in pair(seed, *values, task=task)
-    ]
-    (group,) = interference(scores).groups
-    assert [(d.name, d.tir) for d in group.datasets] == [
-        ("reranking: A", pytest.approx(0.5)),
-        ("reranking: B", pytest.approx(0.0)),
-    ]
-    assert group.tasks[0].tir == pytest.approx((0.5 - 0.3) / 0.5)
-
-
-def test_a_real_training(fixtures):
-    folder = fixtures / "adapters" / "outputs"
-    if not folder.is_dir():
-        pytest.skip("these fixtures hold no adapters")
-    scores = load_all_results(folder).scores
-    (refused,) = interference(scores).groups
-    assert len(refused.refused) == 4
-    assert "optimiser steps 40 against 60" in "\n".join(refused.refused)
-    result = interference(scores, required=("rank", "base", "data_seed", "task_steps"))
-    (group,) = result.groups
-    reranking, embedding = group.tasks
-    assert set(reranking.seeds) == {42, 123}
-    # By hand from the files: (0.124386 - 0.197062) / 0.124386, (0.172086 - 0.187980) / 0.172086.
-    by_seed = dict(zip(reranking.seeds, reranking.tirs, strict=True))
-    assert by_seed == pytest.approx({42: -0.58428, 123: -0.09236}, abs=1e-5)
-    assert embedding.method == "Student's t over seeds"
-    assert result.verdict(by="point") == "FAIL"
-    assert result.verdict() == "INCONCLUSIVE"
 
 
 def score(system, seed, values, *, task="A", kind="reranking", finished=""):
