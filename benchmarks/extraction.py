@@ -53,8 +53,8 @@ def bench_extraction(
     rows = []
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-", dir=folder or None) as name:
         work = Path(name)
-        for index in range(_COPIES):
-            _write_checkpoint(work / f"checkpoint-{index + 1}", size, seed=index)
+        for index, source in enumerate(_sources(work)):
+            _write_checkpoint(source, size, seed=index)
         for task, methods in _METHODS.items():
             runs: dict[str, list[ChildTiming]] = {method: [] for method in methods}
             for _ in range(repeats):

@@ -36,7 +36,7 @@ from qwen3nb.checkpoints.types import (
     CheckpointError,
     TensorEntry,
 )
-from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
+from qwen3nb.utils.files.digest_memory import remembered_digest
 from qwen3nb.utils.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Weights:
 
     def remember(self, digest: str) -> None:
         """Store a ``digest`` computed while copying, so that `digest` need not read the files."""
-        remember_digest(self.files, digest)
+        remembered_digest(self.files, lambda: digest)
 
     def read(self, name: str) -> Tensor:
         """Return one weight in its stored dtype.

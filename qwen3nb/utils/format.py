@@ -110,7 +110,6 @@ def percent_text(value: float | None, *, sign: bool = True) -> str:
 def interval_text(
     interval: tuple[float, float] | None,
     *,
-    percent: bool = False,
     sign: bool = True,
     digits: int = 3,
     absent: str = "–",
@@ -122,8 +121,6 @@ def interval_text(
     """
     if interval is None:
         return absent
-    if percent:
-        return "[" + ", ".join(percent_text(end, sign=sign) for end in interval) + "]"
     return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"
 
 

@@ -25,7 +25,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file
-from qwen3nb.utils.files.digest_memory import known_digest, remember_digest, remembered_digest
+from qwen3nb.utils.files.digest_memory import known_digest, remembered_digest
 from qwen3nb.vectors.block_file import (
     Floats,
     check_npy,
@@ -176,7 +176,7 @@ def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
             yield block
         check_content(shard, folder, digest.hexdigest())
         if file_stamp(file) == stamp:
-            remember_digest([file], digest.hexdigest())
+            remembered_digest([file], digest.hexdigest)
 
 
 def check_content(shard: Shard, folder: Path, digest: str = "") -> None:

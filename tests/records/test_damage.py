@@ -34,7 +34,7 @@ from qwen3nb.report.leaderboard.board import headline_task, standings
 from qwen3nb.report.render.home import command_again
 
 FLIPS = int(os.environ.get("FLIPS", "60"))
-SAMPLE = 150  # of about 1,500 cases of each kind
+SAMPLE = 100  # of about 1,500 cases of each kind
 RUN = "".join(f"q{i} Q0 d{i} 1 {i / 7!r} m\n" for i in range(40))
 LONG = "x" * 10_000
 ABSURD = {
@@ -196,10 +196,11 @@ def test_pages_show_the_others_beside_an_absurd_record(checkout):
     shown = 0
     for file, what, value in drawn_cases(60, kinds=KINDS, seed=3):
         file.write_text(json.dumps(value))
-        if shown < 6 and is_readable(file):
+        if shown < 3 and is_readable(file):
             shown += 1
             assert len(show_everything()) >= before, what
         file.unlink()
+    assert shown == 3
 
 
 # Each damages a record that has scores and best documents beside it.

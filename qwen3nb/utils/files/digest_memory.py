@@ -38,12 +38,6 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
     return digest
 
 
-def remember_digest(files: Sequence[Path], digest: str) -> None:
-    """Store a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
-    if all(map(_is_old, files)):
-        remember_digests({_key(files): digest})
-
-
 def known_digest(files: Sequence[Path]) -> str | None:
     """Return the stored digest of ``files``, or None."""
     key = _key(files)

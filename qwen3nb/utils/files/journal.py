@@ -21,16 +21,10 @@ _LINE = b"\n%08x %s\n"
 
 
 class Journal:
-    """Values by key in ``file``.
-
-    Attributes:
-        file: the journal; created on the first write.
-        damaged: number of lines that failed their checksum on opening.
-    """
+    """Values by key in ``file``, which is created on the first write."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.damaged = 0
         self._lines: dict[str, tuple[int, int]] = {}  # offset and length
         if file.is_file():
             with file.open("rb") as handle:
@@ -64,7 +58,6 @@ class Journal:
             return
         data = _checked(line)
         if data is None:
-            self.damaged += 1
             return
         key, _ = json.JSONDecoder().raw_decode(data.decode("ascii"), 1)
         self._lines[key] = (offset, len(line))
