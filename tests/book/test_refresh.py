@@ -3,71 +3,98 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
 import pytest
-from helpers.notebooks import PAPERMILL, notebook_of, save
+from helpers.notebooks import notebook_of, save
 from helpers.records import make
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
-from qwen3nb.book import build
+from qwen3nb.book import build, sphinx_ext
+from qwen3nb.execution.executors import RunOutcome
+from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.old_pages import is_old
-from qwen3nb.execution.publish import set_notice
+from qwen3nb.execution.publish import NotebookRun, set_notice
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
 
-OWN = ("data", "leaderboard", "explorer", "compare", "status")
-
-
-def started(command, folder):
-    environment = {name: value for name, value in os.environ.items() if name != "QWEN3NB_HOME"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, text=True, capture_output=True, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+HOSTILE = (
+    "<script>alert(1)</script>\n```{include} /etc/passwd\n```\n:::{include} /etc/passwd\n:::\n"
+    "</pre></table>{{ x }} $x$ [a](javascript:1) {glue:text}`nothing`\n# Heading"
+)
 
 
 @pytest.mark.integration
 def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     checkout, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("PYTHONWARNINGS", "")
-    for name in OWN:
-        parameters = 'tier: str = "smoke"  # a tier' if name in build._TIERED else "x: int = 1  # x"
-        node = notebook_of(f"'shows {name}'", parameters=parameters)
-        node.metadata["qwen3nb"] = {"reads": "results", "always": name == "status"}
-        save(node, name)
+    """Without results, with a notebook of the reader's own and a page that failed, inertly."""
     mine = notebook_of("'load_results', 6 * 7")
     mine.metadata = {}  # neither ours nor of any kernel
     mine.cells = [mine.cells[0], mine.cells[2]]  # and without parameters
     mine.cells[0].source = "# Of my own"
-    save(mine, "mine")
-    (checkout / "book" / "index.md").write_text("# A book\n\n```{reading-path}\n```\n")
+    run_notebook(save(mine, "mine"), show_progress=False)
+    runs, html = checkout / "book" / "runs", checkout / "_build" / "html"
+    values = {"checkpoint": "bm25", "tier": "smoke", "tasks": HOSTILE}
+    node = nbformat.read(checkout / "notebooks" / "eval.ipynb", 4)
+    NotebookRun("eval", values, runs / "eval-x-smoke.ipynb").fail(node, "ValueError", HOSTILE)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    status, output = started([PAPERMILL, str(checkout / "notebooks" / "mine.ipynb")], elsewhere)
-    assert status == 0, output
-    program = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
-    book = [*program, str(checkout / "book"), "--keep-going", "-n"]
-
-    make("bm25").save()
-    status, output = started([*book, "-W"], elsewhere)
-    assert status == 0, output
-    runs, html = checkout / "book" / "runs", checkout / "_build" / "html"
-    assert {each.stem for each in runs.glob("*.ipynb")} == {"data", "leaderboard", "mine", "status"}
+    environment = {name: value for name, value in os.environ.items() if name != "QWEN3NB_HOME"}
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
+    done = subprocess.run(
+        [*command, str(checkout / "book"), "--keep-going", "-n", "-W"],
+        cwd=elsewhere,
+        env=environment | {"PYTHONWARNINGS": ""},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {each.stem for each in runs.iterdir()}
+    assert made == {"data", "eval-x-smoke", "leaderboard", "mine", "status"}  # none without data
     index = (html / "index.html").read_text()
     assert "Your own notebooks" in index
     assert "Of my own" in index
-    first = {each.name: each.stat().st_mtime_ns for each in runs.glob("*.ipynb")}
+    assert "(failed)" in index
+    page = (html / "runs" / "eval-x-smoke.html").read_text()
+    assert "This run failed" in page
+    assert "alert(1)" in page
+    assert 'href="javascript:' not in page
+    assert "<h1>Heading" not in page
+    status = (html / "runs" / "status.html").read_text()
+    assert "eval-x-smoke.html" in status
+    assert "# Heading" in status
+    for text in (page, status):
+        assert "<script>alert" not in text
+        assert "root:" not in text
 
-    make("random").save()
-    save(notebook_of("1 / 0", parameters='tier: str = "smoke"  # a tier'), "compare")
-    status, output = started([*book, "-W"], elsewhere)
-    assert status != 0
-    assert "the page compare failed: ZeroDivisionError" in output
-    again = {each.name: each.stat().st_mtime_ns for each in runs.glob("*.ipynb")}
-    assert {name for name in first if first[name] == again[name]} == set()
-    assert "This run failed" in (html / "runs" / "compare.html").read_text()
+    for label in ("bm25", "random"):
+        make(label).save()
+    due = []
+    monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
+    monkeypatch.setattr(build, "run_notebook", lambda _: None)
+    build.refresh_pages()
+    assert [job.name for job in due] == ["leaderboard", "explorer", "compare", "mine"]
+
+
+def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, caplog):
+    failed = RunOutcome("compare", 1, log=Path("/x.log"), reason="ZeroDivisionError")
+    monkeypatch.setattr(sphinx_ext, "refresh_pages", lambda: [failed])
+    monkeypatch.delenv(build.REFRESHED, raising=False)
+    steps = []
+    app = SimpleNamespace(
+        srcdir=checkout / "book",
+        connect=lambda event, call, **_: steps.append(call) if event == "config-inited" else None,
+        add_directive=lambda *_: None,
+        add_html_math_renderer=lambda *_: None,
+    )
+    sphinx_ext.setup(app)
+    steps[0](app, None)
+    assert "the page compare failed: ZeroDivisionError; see" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""Every example of the README, of the how-to pages and of `--help` runs as it is written.
+"""Every example of the README, of pages of the book and of `--help` runs as it is written.
 
 They run on a small study, where big models and data sets have tiny stand-ins. What only
 measures or takes long gets options that make it short (`SHORTER`); what starts a kernel runs
-the notebook's cells in this process; what a test elsewhere runs is listed with that test.
+the notebook's cells in this process; what a test elsewhere runs is listed with that test. A line
+that differs from one that runs in a model or in an option is read (`READ`): its options are
+parsed, and the parameters of its notebook are resolved.
 """
 
 import ast
@@ -22,7 +24,9 @@ from helpers.checkout import write_checkout
 from helpers.notebooks import execute_here, notebook_of, save
 from helpers.study import stand_in, write_mirror, write_study
 
+from qwen3nb import paths
 from qwen3nb.cli.main import main
+from qwen3nb.execution.notebook import resolved_parameters
 
 MIRROR = "/data/mirror"
 PAGES = [
@@ -30,16 +34,19 @@ PAGES = [
     for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "book" / "guide").glob("*.md")))
     if page.stem not in ("exports", "inside-a-training", "security")  # with tests of their own
 ]
+NAMES = (REPOSITORY / "book" / "names.md").read_text(encoding="utf-8")
+LINES = re.findall(r"^\| `.+?` \| `(.+)` \|$", NAMES, flags=re.MULTILINE)
 PARAMETERS = 'tier: str = "smoke"  # a tier\nmax_length: int = 0  # tokens'
 RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
-    "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
+    "bench rerank": "--size tiny --documents 2 --rounds 1 --no-memory --passages 60-80",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
+    "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",
     "run ann": "--nprobe 1,64 --ef-search 16,512 --rescore 4 --threads 1",
     "sweep --model": "--dry-run",
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
@@ -54,6 +61,29 @@ ELSEWHERE = {
         "cli.commands.encode.encode_on_cluster",
         "tests/cluster/test_encode.py",
     ),
+}
+
+# Lines that are read: what they begin with, without their environment; of these, what is run.
+READ = {
+    "analyze --outputs outputs --task-steps": False,
+    "domain --queries queries.toml --documents stars.db": False,
+    "eval": False,
+    "eval --model bm25 --data beir/scifact": True,
+    "eval --model e5-base-v2 --tier fast --mirror": True,
+    "eval --model encoder --tasks STSBenchmark,SciFact --limit": True,
+    "eval --model encoder --tier fast --dry-run": True,
+    "eval --model encoder --tier smoke --prompt query=find: ": True,
+    "extract runs/ul2-best": False,
+    "extract runs/ul2/checkpoint-9000 encoder --pooling mean": False,
+    "paper --style neurips": False,
+    "quick Qwen/Qwen3-0.6B": False,
+    "report": False,
+    "report --model encoder --baselines bm25,all-MiniLM-L6-v2": True,
+    "reproduce --mirror": False,
+    "rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --tier": False,
+    "rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval": False,
+    "tasks --benchmark": False,
+    "tasks --tier fast --model all-MiniLM-L6-v2": False,
 }
 
 # Exit codes other than 0 that an example announces.
@@ -107,8 +137,8 @@ EXAMPLES = all_examples()
 
 def starts(example, table):
     """The entry of the table with which an example begins, without its environment."""
-    words = arguments_of(example)[1]
-    prefixes = [key for key in table if words[: len(key.split())] == key.split()]
+    line = " ".join(arguments_of(example)[1]) + " "
+    prefixes = [key for key in table if line.startswith(f"{key} ")]
     return table[max(prefixes, key=len)] if prefixes else None
 
 
@@ -166,7 +196,7 @@ def write_records(home):
 
 
 @pytest.fixture
-def typed(study, home, monkeypatch, cli):
+def typed(study, home, monkeypatch, cli, read):
     """Type an example in a copy of the study; click's result."""
     shutil.copytree(study / "home", home, dirs_exist_ok=True)
     mirror = shutil.copytree(study / "mirror", home.parent / "mirror")
@@ -183,13 +213,33 @@ def typed(study, home, monkeypatch, cli):
             monkeypatch.setenv(name, value)
         for release in words[1:] if words[0] == "diff" else ():
             cli("freeze", release)
-        return cli(*words, *shlex.split(starts(example, SHORTER) or ""))
+        run = cli if starts(example, READ) in (None, True) else read
+        return run(*words, *shlex.split(starts(example, SHORTER) or ""))
 
     return typed
 
 
 # Benchmarks that are the same when they are short run once.
 DIFFERENT = {shortened(e): e for e in EXAMPLES if starts(e, ELSEWHERE) is None}
+
+
+@pytest.fixture
+def read(monkeypatch, cli):
+    """Only read a line: its options, and for a notebook the values of all its parameters."""
+
+    def resolved(notebook, given, **_):
+        resolved_parameters(paths.find_notebook(notebook), given)
+
+    def read(*words):
+        command = main.get_command(click.Context(main), words[0])
+        with monkeypatch.context() as patch:
+            if words[0] == "eval":
+                patch.setattr("qwen3nb.cli.commands.notebooks._run", resolved)
+            else:
+                patch.setattr(command, "callback", lambda **_: None)
+            return cli(*words)
+
+    return read
 
 
 @pytest.mark.integration
@@ -200,6 +250,54 @@ def test_an_example_runs(typed, hub, example):
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code in expected, done.output
+
+
+def test_every_name_of_others_has_one_line():
+    rows = [line for line in NAMES.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(LINES) > 30
+    assert not any("`" in line for line in LINES)
+
+
+@pytest.fixture(scope="module")
+def study_of_names(study, tmp_path_factory):
+    """A copy of the study, in which the lines of the page run one after another."""
+    copy = tmp_path_factory.mktemp("names") / "study"
+    shutil.copytree(study, copy)
+    folder = copy / "home" / "msmarco"
+    folder.mkdir()
+    texts = ("how to sort rows", "a table of numbers", "the newest column")
+    (folder / "queries.dev.small.tsv").write_text("1\tsort the rows\n")
+    (folder / "qrels.dev.small.tsv").write_text("1\t0\t10\t1\n")
+    lines = [f"1\t{10 + row}\tsort the rows\t{text}\n" for row, text in enumerate(texts)]
+    (folder / "top1000.dev").write_text("".join(lines))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def names():
+    """What the page's Python lines see: its first block defines it."""
+    return {}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_the_page_of_names_runs(study_of_names, names, cli, read, monkeypatch, line):
+    stand_in(monkeypatch, study_of_names / "home", study_of_names / "mirror")
+    monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
+    monkeypatch.setattr("qwen3nb.models.search.faiss_index.BATCHES", 0)  # seconds of each index
+    if line.startswith("qwen3nb "):
+        run = cli if starts(line, READ) in (None, True) else read
+        done = run(*shlex.split(line)[1:], *shlex.split(starts(line, SHORTER) or ""))
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code in (starts(line, EXITS) or {0}), done.output
+        return
+    if not names:
+        (block,) = re.findall(r"```python\n(.*?)```", NAMES, flags=re.DOTALL)
+        exec(block, names)  # noqa: S102 - our own page
+    value = eval(line, names)  # noqa: S307
+    assert value is not None
+    assert " object at 0x" not in repr(value)
 
 
 @pytest.mark.integration

@@ -15,7 +15,6 @@ from helpers.records import failure, make, moment
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import load_all_results
-from qwen3nb.book.build import build_book
 from qwen3nb.book.status import runs_table
 from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
 from qwen3nb.execution.publish import NotebookRun
@@ -169,36 +168,6 @@ def test_a_note_is_kept_until_the_run_succeeds_and_records_count(home):
         assert "eval-bm25-smoke.json is not the note of a failed run" in run.reason
     forget_failure("eval-bm25-smoke")
     assert failed_runs() == []
-
-
-HOSTILE = (
-    "<script>alert(1)</script>\n```{include} /etc/passwd\n```\n:::{include} /etc/passwd\n:::\n"
-    "</pre></table>{{ x }} $x$ [a](javascript:1) {glue:text}`nothing`\n# Heading"
-)
-
-
-@pytest.mark.integration
-def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(checkout):
-    status = run_notebook("status", {}, show_progress=False).read_text()
-    assert "## Failures" not in status
-
-    run = attempt(checkout, values={"checkpoint": "bm25", "tier": "smoke", "tasks": HOSTILE})
-    run.fail(nbformat.read(checkout / "notebooks" / "eval.ipynb", 4), "ValueError", HOSTILE)
-    index = build_book()
-    page = (index.parent / "runs" / "eval-x-smoke.html").read_text()
-    assert "This run failed" in page
-    assert "alert(1)" in page
-    assert "<script>alert" not in page
-    assert "root:" not in page
-    assert 'href="javascript:' not in page
-    assert "<h1>Heading" not in page
-    status = (index.parent / "runs" / "status.html").read_text()
-    assert "eval-x-smoke.html" in status
-    assert "# Heading" in status
-    assert "<script>alert" not in status
-    assert "(failed)" in (index.parent / "index.html").read_text()
-    pages = {each.stem for each in (checkout / "book" / "runs").iterdir()}
-    assert pages == {"data", "eval-x-smoke", "leaderboard", "status"}  # none without data
 
 
 @pytest.mark.integration

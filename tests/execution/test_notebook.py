@@ -14,7 +14,6 @@ from qwen3nb.cluster.nodes import sent_environment
 from qwen3nb.execution.notebook import NotebookError, run_key, run_notebook
 from qwen3nb.execution.parameters import check_parameters, declared_parameters
 from qwen3nb.execution.publish import NotebookRun, clean, without_empty_sections
-from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.hub.errors import status_reason
 from qwen3nb.records.record import Environment
 from qwen3nb.records.store import load_results
@@ -70,13 +69,11 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
 
 
 @pytest.mark.integration
-def test_the_page_of_a_run_has_the_sections_that_show_something_and_is_reused(checkout):
-    jobs = [Job("eval", {"checkpoint": "bm25"})]
-    for status in ("done", "reused"):
-        (outcome,) = sweep(jobs, show_progress=False)
-        assert outcome.status == status, outcome.log.read_text()
+def test_the_page_of_a_run_has_the_sections_that_show_something(checkout):
+    file = run_notebook("eval", {"checkpoint": "bm25"}, show_progress=False)
+    assert file == checkout / "book" / "runs" / "eval-bm25-smoke.ipynb"
     assert len(load_results()) == 2
-    page = nbformat.read(checkout / "book" / "runs" / "eval-bm25-smoke.ipynb", as_version=4)
+    page = nbformat.read(file, as_version=4)
     text = "\n".join(cell.source for cell in page.cells if cell.cell_type == "markdown")
     kept = ["Is the model sound?", "One query by hand", "Try", "How it was made"]
     assert re.findall("^## (.*)", text, re.MULTILINE) == kept

@@ -1,11 +1,11 @@
 """The papermill command on our notebooks and on others, and its completed command line."""
 
-import subprocess
 from pathlib import Path
 
 import nbformat
-import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import papermill.cli  # first, as its command does: it loads our engine
 import pytest
+from click.testing import CliRunner
 from helpers.notebooks import call, notebook_of, save
 
 from qwen3nb.execution.papermill_engine import OPTIONS, completed
@@ -13,64 +13,65 @@ from qwen3nb.records.failures import failed_runs
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(
-    ("folder", "stdin"),
-    [
-        ("notebooks", {"stdin": subprocess.DEVNULL}),
-        ("notebooks", {"input": ""}),  # with an empty pipe, papermill alone overwrites the source
-        (".", {}),
-    ],
-    ids=["null", "pipe", "top of the checkout"],
-)
-def test_the_bare_papermill_command_works_as_typed(checkout, folder, stdin):
-    save(notebook_of("print('hello', x)"), "small")
-    before = (checkout / "notebooks" / "small.ipynb").read_bytes()
-    done = call("small.ipynb", "-p", "x", "7", folder=checkout / folder, **stdin)
+@pytest.mark.parametrize("outside", [False, True], ids=["notebooks", "outside the study"])
+def test_the_bare_papermill_command_works_as_typed(checkout, monkeypatch, outside):
+    """With an empty pipe as its input, papermill alone overwrites the source."""
+    monkeypatch.delenv("QWEN3NB_HOME")
+    file = save_in(checkout, notebook_of("print('hello', x)"))
+    before = file.read_bytes()
+    named, folder = (file, checkout.parent) if outside else (file.name, file.parent)
+    done = call(named, "-p", "x", "7", folder=folder, input="")
     assert done.returncode == 0, done.stderr
     assert "hello 7" in (checkout / "book" / "runs" / "small-x-7.ipynb").read_text()
-    assert (checkout / "notebooks" / "small.ipynb").read_bytes() == before
+    assert file.read_bytes() == before
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 
-@pytest.mark.integration
+def save_in(study, node):
+    file = study / "notebooks" / "small.ipynb"
+    nbformat.write(node, file)
+    return file
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("-p", "z", "1"), ("out.ipynb", "-p", "x", "one"), ("-p", "x=1;import os", "1")],
     ids=["undeclared", "another type, with output", "code"],
 )
-def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, arguments):
+def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, monkeypatch, arguments):
     marker = checkout / "ran"
     save(notebook_of(f"open({str(marker)!r}, 'w')"), "small")
-    done = call("small.ipynb", *arguments, folder=checkout / "notebooks")
-    assert done.returncode != 0
-    assert "Error: " in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(checkout / "notebooks")
+    done = CliRunner().invoke(papermill.cli.papermill, completed(["small.ipynb", *arguments]))
+    assert isinstance(done.exception, SystemExit)  # not a traceback
+    assert done.exit_code != 0
+    assert "Error: " in done.output
     assert not marker.exists()
     assert not (checkout / "book" / "runs").exists()
 
 
 @pytest.mark.integration
-def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
+def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout, monkeypatch):
     save(notebook_of("print('hi'); 1 / x"), "small")
     folder = checkout / "notebooks"
-    for x, status in ((1, 0), (0, 1)):
-        done = call("small.ipynb", "out.ipynb", "-p", "x", x, folder=folder)
-        assert done.returncode == status
-        assert "hi" in (folder / "out.ipynb").read_text()
+    done = call("small.ipynb", "out.ipynb", "-p", "x", "0", folder=folder)
+    assert done.returncode == 1
+    assert "hi" in (folder / "out.ipynb").read_text()
     assert not (checkout / "book" / "runs").exists()
     assert failed_runs() == []
-    done = call("small.ipynb", "../book/runs/x.ipynb", folder=folder)
-    assert done.returncode != 0
-    assert "holds only finished runs" in done.stderr
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(papermill.cli.papermill, ["small.ipynb", "../book/runs/x.ipynb"])
+    assert done.exit_code != 0
+    assert "holds only finished runs" in done.output
 
 
 @pytest.mark.integration
-def test_other_peoples_notebooks_run_as_ever(tmp_path):
+def test_other_peoples_notebooks_run_as_ever(tmp_path, monkeypatch):
     node = notebook_of("print(undeclared)")
     del node.metadata["qwen3nb"]
     nbformat.write(node, tmp_path / "theirs.ipynb")
-    done = call("theirs.ipynb", "out.ipynb", "-p", "undeclared", "3", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    papermill.execute_notebook("theirs.ipynb", "out.ipynb", {"undeclared": 3}, progress_bar=False)
     assert '"3\\n"' in (tmp_path / "out.ipynb").read_text()
 
 

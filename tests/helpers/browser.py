@@ -18,7 +18,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-extensions",
     "--no-first-run",
-    "--virtual-time-budget=4000",
+    "--virtual-time-budget=30000",
 )
 
 
@@ -70,28 +70,62 @@ def used(page, script, *, folder, width=1200, library=None, flags=()):
 
     A script error on the page is an assertion error here. A ``library`` is loaded first.
     """
-    probe = page.with_name(f"probe-{page.name}")
+    run = f"out.push(await (async()=>{{{script}}})());"
+    probe = _probe(page, library, _ENDED.replace("RUN", run))
+    (answer,) = _answers(probe, folder, width, flags)
+    return answer
+
+
+def used_each(pages, script, *, folder, width=1200, library=None, flags=()):
+    """What `used` returns of each page; the browser starts once, and shows them in a frame."""
+    probes = [_probe(page, library) for page in pages]
+    run = f"""
+      for (const page of {json.dumps([each.resolve().as_uri() for each in probes])}) {{
+        const frame = document.createElement('iframe');
+        frame.width = {width}; frame.height = 1000; frame.src = page;
+        document.body.append(frame);
+        await new Promise(done => frame.addEventListener('load', done));
+        const own = frame.contentWindow;
+        out.push(await own.eval({json.dumps(f"(async()=>{{{script}}})()")}));
+        errors.push(...own.errors);
+        frame.remove();
+      }}"""
+    host = probes[0].with_name("host.html")
+    host.write_text(f"<body><script>window.errors=[]</script>{_ENDED.replace('RUN', run)}</body>")
+    answers = _answers(host, folder, width + 100, (*flags, "--allow-file-access-from-files"))
+    for probe in probes:
+        probe.unlink()
+    return dict(zip(pages, answers, strict=True))
+
+
+# Runs at the end of a page's loading, and leaves what came of it in the page.
+_ENDED = """<script>addEventListener('load', async () => {
+  const out = [];
+  try { RUN } catch (error) { errors.push(String(error)); }
+  const shown = document.createElement('pre');
+  shown.id = 'probe';
+  shown.textContent = JSON.stringify({out, errors});
+  document.body.append(shown);
+})</script>"""
+
+
+def _probe(page, library, end=""):
+    """A copy of a page beside it that collects the errors of its scripts, with more at its end."""
     catch = "<script>window.errors=[];addEventListener('error',e=>errors.push(e.message))</script>"
-    run = (
-        "<script>addEventListener('load',async()=>{let answer;"
-        f"try{{answer=await(async()=>{{{script}}})()}}catch(e){{errors.push(String(e))}}"
-        "const out=document.createElement('pre');out.id='probe';"
-        "out.textContent=JSON.stringify({answer,errors});document.body.append(out)})</script>"
-    )
     if library is not None:
         catch += f'<script src="{library.resolve().as_uri()}"></script>'
     text = page.read_text(encoding="utf-8")
     head = text.find("<head>") + len("<head>") if "<head>" in text else 0
-    probe.write_text(text[:head] + catch + text[head:] + run, encoding="utf-8")
-    command = [
-        chromium(),
-        *FLAGS,
-        *flags,
-        f"--user-data-dir={folder}",
-        f"--window-size={width},1000",
-    ]
+    probe = page.with_name(f"probe-{page.name}")
+    probe.write_text(text[:head] + catch + text[head:] + end, encoding="utf-8")
+    return probe
+
+
+def _answers(probe, folder, width, flags):
+    """What the scripts at the end of a page returned; the page is removed."""
+    own = (f"--user-data-dir={folder}", f"--window-size={width},1000")
     done = subprocess.run(
-        [*command, "--dump-dom", probe.resolve().as_uri()],
+        [chromium(), *FLAGS, *flags, *own, "--dump-dom", probe.resolve().as_uri()],
         capture_output=True,
         text=True,
         check=False,
@@ -102,4 +136,4 @@ def used(page, script, *, folder, width=1200, library=None, flags=()):
     assert match, f"the script did not reach its end: {done.stderr[-1000:]}"
     answer = json.loads(html.unescape(match[1]))
     assert answer["errors"] == [], answer["errors"]
-    return answer.get("answer")
+    return answer["out"]
