@@ -95,24 +95,6 @@ into an article of one's own.\nocite{*}
 """
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What of the results a paper is about."""
-
-    tier: str = ""  # by default the richest with results; where none has, only trainings are shown
-    models: tuple[str, ...] = ()  # names of the models to show; by default all
-    tasks: tuple[str, ...] = ()  # keys of the tasks to show in place of the tier's
-    seed: int = 0  # of the draws
-
-    @property
-    def is_part(self) -> bool:
-        """Whether models or tasks are named; trainings and adapters are then left out."""
-        return bool(self.models or self.tasks)
-
-
-_ALL = Choice()
-
-
 @dataclass(frozen=True, repr=False)
 class PaperContents:
     """Every figure and table that the chosen records, trainings and adapters allow.
@@ -123,21 +105,29 @@ class PaperContents:
     """
 
     results: Sequence[Result]  # any records
-    choice: Choice = _ALL  # what of them the paper is about
+    tier: str = ""  # by default the richest with results; where none has, only trainings are shown
+    models: Sequence[str] = ()  # names of the models to show; by default all
+    tasks: Sequence[str] = ()  # keys of the tasks to show in place of the tier's
+    seed: int = 0  # of the draws
 
     @cached_property
     def _tier(self) -> str:
-        return self.choice.tier or richest_tier(self.results)
+        return self.tier or richest_tier(self.results)
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether models or tasks are named; trainings and adapters are then left out."""
+        return bool(self.models or self.tasks)
 
     @property
     def _has_means(self) -> bool:
         """Whether means over benchmarks are shown, rather than tasks."""
-        return bool(TIERS[self._tier].benchmarks) and not self.choice.tasks
+        return bool(TIERS[self._tier].benchmarks) and not self.tasks
 
     @cached_property
     def _shown(self) -> list[Result]:
         """The newest records of the choice; adapters, runs of one training, have own tables."""
-        models, tasks = self.choice.models, self.choice.tasks
+        models, tasks = self.models, self.tasks
         newest = latest(r for r in self.results if models or "training" not in r.config)
         names = model_names(newest)
         kept = [each for each in newest if not models or names[each.model.identity] in models]
@@ -152,19 +142,11 @@ class PaperContents:
 
     @cached_property
     def _comparison(self) -> Comparison:
-        choice = self.choice
-        return compare(self._shown, tier=self._tier, tasks=choice.tasks, seed=choice.seed)
-
-    @property
-    def _compared_tasks(self) -> list[str]:
-        """The tasks on which models are compared query by query."""
-        return list(
-            dict.fromkeys(each.task for each in self._comparison.tasks if each.with_baseline)
-        )
+        return compare(self._shown, tier=self._tier, tasks=self.tasks, seed=self.seed)
 
     @cached_property
     def _interference(self) -> InterferenceReport:
-        return interference_report(seed=self.choice.seed)
+        return interference_report(seed=self.seed)
 
     def figures(self) -> list[Figure]:
         """Return every figure; those of one model have its name in their own.
@@ -172,12 +154,12 @@ class PaperContents:
         Raises:
             ValueError: no records on the tier, or of a model or task; lists those there are.
         """
-        trained = [] if self.choice.is_part else list(self._of_trainings())
-        shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
+        trained = [] if self._is_part else list(self._of_trainings())
+        shown = self._shown_beside(trained)
         if not shown:
             return trained
         figures = (
-            comparison_figure(shown, tier=tier, tasks=tasks),
+            comparison_figure(shown, tier=self._tier, tasks=self.tasks),
             differences_figure(self._comparison),
             pairs_figure(self._comparison),
         )
@@ -190,30 +172,31 @@ class PaperContents:
             ValueError: as for `figures`.
         """
         trained: list[Table] = []
-        if not self.choice.is_part:
+        if not self._is_part:
             report = self._interference
             differences = configuration_differences_table(report.differences)
             tables = configurations_table(report.scores), differences, interference_table(report)
             trained = [table for table in tables if table.rows]
-        shown, tier, tasks = self._shown_beside(trained), self._tier, self.choice.tasks
+        shown, tier, tasks = self._shown_beside(trained), self._tier, self.tasks
         if not shown:
             return trained
         comparison = self._comparison
         boards = [leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)]
-        ranks = None if tasks else rank_table(standings(shown, tier=tier, seed=self.choice.seed))
+        ranks = None if tasks else rank_table(standings(shown, tier=tier, seed=self.seed))
         boards += filter(None, [ranks])
         if self._has_means:
             boards = [transposed(board, first="mean") for board in boards]
             compared = list(self._of_benchmarks())
         else:
-            compared = [differences_table(comparison, task=each) for each in self._compared_tasks]
+            keys = dict.fromkeys(each.task for each in comparison.tasks if each.with_baseline)
+            compared = [differences_table(comparison, task=each) for each in keys]
         cost = replace(cost_table(shown), name="cost", caption="Cost of the results.")
         return [*boards, cost, *compared, *trained]
 
     def _shown_beside(self, others: Sequence[object]) -> list[Result]:
         """Return the records; none only if nothing is named and there are ``others``."""
         shown = self._shown
-        if not shown and (self.choice.is_part or self.choice.tier or not others):
+        if not shown and (self._is_part or self.tier or not others):
             raise ValueError(
                 f"no results on the tier {self._tier!r}; run `qwen3nb eval --tier {self._tier}` "
                 "first"
@@ -221,7 +204,7 @@ class PaperContents:
         return shown
 
     def _of_trainings(self) -> Iterator[Figure]:
-        trainings = read_trainings(self.results, tier=self.choice.tier, seed=self.choice.seed)
+        trainings = read_trainings(self.results, tier=self.tier, seed=self.seed)
         reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
         figures = (
             *(draw(trainings) for draw in (trajectory_figure, loss_figure, conflict_figure)),
@@ -257,7 +240,7 @@ class PaperContents:
             values = [each.main.value for each in models[identity] if each.main.value is not None]
             return -len(values), -fmean(values or [0.0])
 
-        all_named = self.choice.models or len(models) <= MANY
+        all_named = self.models or len(models) <= MANY
         kept = set(models) if all_named else set(sorted(models, key=rank)[:_OF_MANY])
         names = model_names(self._shown)
         for identity, name in names.items():
@@ -269,9 +252,7 @@ class PaperContents:
                     yield replace(figure, name=f"{figure.name}-{name}", caption=caption)
 
 
-def write_paper(
-    results: Sequence[Result], folder: Path, *, style: str = "plain", choice: Choice = _ALL
-) -> list[Path]:
+def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") -> list[Path]:
     r"""Write figures, tables, their captions, references, and an article that shows them all.
 
     The folder gets ``figures/*.pdf``, ``tables/*.tex``, ``figures.tex`` and ``tables.tex``
@@ -283,9 +264,8 @@ def write_paper(
     """
     one_of("paper style", style, PAPER_STYLES)
     spans = PAPER_STYLES[style].widths[0] < PAPER_STYLES[style].widths[1]
-    contents = PaperContents(results, choice)
     figures = _named_figures(contents.figures())
-    tables = _write_tables(contents, folder / "tables", format="latex")
+    tables = write_tables(contents, folder / "tables", format="latex")
     written = [
         figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
         for name, figure in figures.items()
@@ -327,18 +307,12 @@ def _float(name: str, figure: Figure, *, spans: bool) -> str:
 """
 
 
-def write_tables(
-    results: Sequence[Result], folder: Path, *, format: str, choice: Choice = _ALL
-) -> list[Path]:
+def write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[Path]:
     """Write the tables of a paper into a folder.
 
     Raises:
         ValueError: as for `PaperContents.tables`, or the format is unknown.
     """
-    return _write_tables(PaperContents(results, choice), folder, format=format)
-
-
-def _write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[Path]:
     return [
         write_public(
             folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)

@@ -94,7 +94,7 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls_and_is_reached_by_keybo
     command = "qwen3nb eval --checkpoint 'a b' --fresh"
     words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
     copied = Table(("a", "b"), ((Cell("x"), Cell(command, code=True)),), kind="words")
-    figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
+    figure = forest_figure([ForestRow("m", 1.0, (0.5, 1.5))], xlabel="x", caption="said " * 40)
     body = "".join(table.to_html() for table in (short, wide, words))
     inputs, page, boxes, *seen = use(
         f'<div id="page" style="width:360px">{body}{unstyled(figure._repr_html_())}</div>'

@@ -12,8 +12,8 @@ from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_fi
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 
 ROWS = (
-    ForestRow("clear", 0.2, 0.1, 0.3, note="n = 9"),
-    ForestRow("unclear", -0.01, -0.1, 0.1),
+    ForestRow("clear", 0.2, (0.1, 0.3), note="n = 9"),
+    ForestRow("unclear", -0.01, (-0.1, 0.1)),
     ForestRow("gone", None, note="not run"),
 )
 

@@ -28,7 +28,7 @@ from qwen3nb.report.comparison.compare import (
 from qwen3nb.report.evaluation.scores import evaluation_conclusion
 from qwen3nb.report.headline import findings, headline_lead
 from qwen3nb.report.leaderboard.board import leaderboard, standings
-from qwen3nb.report.paper import Choice, PaperContents
+from qwen3nb.report.paper import PaperContents
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
 
 NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
@@ -133,7 +133,7 @@ def comparison(results):
 
 def test_tables_and_figures_show_the_same_numbers(comparison, results):
     expected = {each.first: each for each in comparison.on(RERANKING).with_baseline}
-    paper = PaperContents(results, Choice(tier="smoke"))
+    paper = PaperContents(results, tier="smoke")
     tables = [each for each in paper.tables() if each.name == f"differences-{RERANKING}"]
     for table in (*tables, differences_table(comparison, task=RERANKING)):
         assert {row[0].text for row in table.rows} == set(expected)

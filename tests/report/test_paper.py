@@ -10,7 +10,7 @@ from helpers.figures import records
 from helpers.records import RETRIEVAL as TASK
 from helpers.records import make, tier_records
 
-from qwen3nb.report.paper import Choice, PaperContents, write_paper, write_tables
+from qwen3nb.report.paper import PaperContents, write_paper, write_tables
 from qwen3nb.report.render.figure import PAPER_STYLES
 from qwen3nb.tiers import TIERS
 
@@ -18,8 +18,8 @@ from qwen3nb.tiers import TIERS
 @pytest.mark.integration
 def test_a_paper_on_benchmarks_has_every_task_and_no_wide_table():
     results = [*tier_records("a", mean=0.6), *tier_records("b")]
-    choice = Choice(tier="full")
-    tables = {table.name: table for table in PaperContents(results, choice).tables()}
+    paper = PaperContents(results, tier="full")
+    tables = {table.name: table for table in paper.tables()}
     assert len(tables["comparison-full"].rows) == 5
     assert len(tables["types"].rows) == 7
     names = {row[0].text for table in tables.values() for row in table.rows}
@@ -28,20 +28,20 @@ def test_a_paper_on_benchmarks_has_every_task_and_no_wide_table():
     assert max(len(table.columns) for name, table in tables.items() if name != "cost") <= 6
     assert {"ranks", "differences-STS"} <= set(tables)
     assert all(table.name and table.caption for table in tables.values())
-    figures = [figure.name for figure in PaperContents(results, choice).figures()]
+    figures = [figure.name for figure in paper.figures()]
     assert {"comparison-full", "differences", "pairs"} <= set(figures)
 
 
 def test_a_paper_shows_the_models_and_tasks_that_are_named():
     results = records()
     models = tuple(sorted({each.model.label for each in results}))[:2]
-    choice = Choice(models=models, tasks=(TASK,))
-    board, *others = PaperContents(results, choice).tables()
+    paper = PaperContents(results, models=models, tasks=(TASK,))
+    board, *others = paper.tables()
     assert board.name == "comparison-tasks"
     assert {row[0].text for row in board.rows} == set(models)
     assert len(board.columns) == 2
     assert [table.name for table in others] == ["cost", f"differences-{TASK}"]
-    figures = {figure.name for figure in PaperContents(results, choice).figures()}
+    figures = {figure.name for figure in paper.figures()}
     assert {"comparison-tasks", "differences", "pairs"} <= set(figures)
     assert not {"losses", "interference"} & set(figures)
     others = {each.model.label for each in results} - set(models)
@@ -54,14 +54,14 @@ def test_a_paper_shows_the_models_and_tasks_that_are_named():
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (Choice(models=("demoo",)), "'demoo'; choose one of: .*bm25"),
-        (Choice(tasks=("Nope",)), "'Nope'; choose one of: .*PyDocs"),
-        (Choice(tier="fast"), "'fast'; run `qwen3nb eval"),
+        ({"models": ["demoo"]}, "'demoo'; choose one of: .*bm25"),
+        ({"tasks": ["Nope"]}, "'Nope'; choose one of: .*PyDocs"),
+        ({"tier": "fast"}, "'fast'; run `qwen3nb eval"),
         (None, "'smoke'; run `qwen3nb eval"),
     ],
 )
 def test_what_has_no_results_is_refused(home, choice, message):
-    paper = PaperContents(records(), choice) if choice else PaperContents([])
+    paper = PaperContents(records(), **choice) if choice else PaperContents([])
     with pytest.raises(ValueError, match=message):
         paper.tables()
 
@@ -78,7 +78,7 @@ def test_trainings_need_no_records(home, fixtures):
     figures = {figure.name for figure in PaperContents([]).figures()}
     assert {"configurations", "interference", "losses", "conflicts"} <= set(figures)
     with pytest.raises(ValueError, match="tier 'smoke'"):
-        PaperContents([], Choice(tier="smoke")).tables()
+        PaperContents([], tier="smoke").tables()
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def results():
 @pytest.fixture(scope="module")
 def papers(results, tmp_path_factory):
     folder = tmp_path_factory.mktemp("papers")
-    choice = Choice(tasks=(TASK,))
+    contents = PaperContents(results, tasks=(TASK,))
     return {
-        style: (folder / style, write_paper(results, folder / style, style=style, choice=choice))
+        style: (folder / style, write_paper(contents, folder / style, style=style))
         for style in PAPER_STYLES
     }
 
@@ -150,15 +150,15 @@ def test_the_article_compiles(papers, style):
 
 @pytest.mark.integration
 def test_names_are_safe_and_tables_come_in_every_format(results, tmp_path):
-    choice = Choice(tier="smoke")
-    files = [file.name for file in write_paper(results, tmp_path / "p", choice=choice)]
+    contents = PaperContents(results, tier="smoke")
+    files = [file.name for file in write_paper(contents, tmp_path / "p")]
     assert len(set(files)) == len(files)
     assert {"comparison-smoke.pdf", f"differences-{TASK}.tex", "ranks.tex"} <= set(files)
     assert "per-query-..-x-y.pdf" in files
     with pytest.raises(ValueError, match="'amc'; choose one of: plain, acl"):
-        write_paper(results, tmp_path / "q", style="amc")
+        write_paper(contents, tmp_path / "q", style="amc")
     assert not (tmp_path / "q").exists()
     for format, ending in (("latex", "tex"), ("csv", "csv"), ("markdown", "md")):
-        tables = write_tables(results, tmp_path / format, format=format, choice=choice)
+        tables = write_tables(contents, tmp_path / format, format=format)
         assert f"comparison-smoke.{ending}" in [file.name for file in tables]
         assert all(file.read_text().strip() for file in tables)

@@ -17,7 +17,7 @@ from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
-    from qwen3nb.report.paper import Choice
+    from qwen3nb.report.paper import PaperContents
 
 _CHOICE = opt.options(
     opt.TIER,
@@ -47,7 +47,7 @@ def paper(style: str, out: Path, **choice: Any) -> None:
     """
     from qwen3nb.report.paper import write_paper
 
-    for file in write_paper(readable_records(), out, style=style, choice=_choice(**choice)):
+    for file in write_paper(_contents(**choice), out, style=style):
         click.echo(file)
     click.echo(f"To see it: cd {out} && pdflatex paper && bibtex paper && pdflatex paper", err=True)
 
@@ -64,15 +64,15 @@ def tables(format: str, out: Path, **choice: Any) -> None:
     """
     from qwen3nb.report.paper import write_tables
 
-    for file in write_tables(readable_records(), out, format=format, choice=_choice(**choice)):
+    for file in write_tables(_contents(**choice), out, format=format):
         click.echo(file)
 
 
-def _choice(*, tier: str | None, models: Sequence[str], tasks: str, seed: int) -> Choice:
+def _contents(*, tier: str | None, models: Sequence[str], tasks: str, seed: int) -> PaperContents:
     from qwen3nb.evaluation.mteb.select import split_names
-    from qwen3nb.report.paper import Choice
+    from qwen3nb.report.paper import PaperContents
 
-    return Choice(tier or "", tuple(models), tuple(split_names(tasks)), seed)
+    return PaperContents(readable_records(), tier or "", models, split_names(tasks), seed)
 
 
 @click.command(cls=Command, writes=True)

@@ -45,7 +45,7 @@ from qwen3nb.report.render.figure import (
 )
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import cut, not_shown, plural, short_task
-from qwen3nb.report.render.model_styles import ModelStyle, model_styles
+from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
@@ -568,6 +568,16 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
     shown = [each.reversed() for each in best.ahead[:_MOST_BEHIND]]
     styles = model_styles([best.name, *(each.first for each in shown)])
     start = ForestRow(best.name, 0.0, **asdict(styles[best.name]))
+    rows = (
+        ForestRow(
+            each.first,
+            each.difference,
+            each.interval,
+            clear=each.significant(comparison.procedure.alpha),
+            **asdict(styles[each.first]),
+        )
+        for each in shown
+    )
     where, how = short_task(best.record.task.key), comparison.procedure
     test = f"{comparison.family(best.record.task.key)}, corrected p < {how.alpha:g}"
     ends = "; ".join(
@@ -576,7 +586,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
     )
     left_out = f" Not shown: {len(best.ahead) - len(shown)} more."
     return forest_figure(
-        [start, *(_forest_row(each, styles, comparison) for each in shown)],
+        [start, *rows],
         xlabel=f"{best.record.task.main_metric} minus the best model's",
         name="lead",
         caption=f"{where}: how far each model is from the best, {best.name} ({best.score}), "
@@ -586,14 +596,6 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         alt=f"Forest plot of differences from {best.name} on {where}. {ends}.",
         columns=1,
     )
-
-
-def _forest_row(
-    each: PairedDifference, styles: dict[str, ModelStyle], comparison: Comparison
-) -> ForestRow:
-    clear, style = each.significant(comparison.procedure.alpha), asdict(styles[each.first])
-    low, high = each.interval or (None, None)
-    return ForestRow(each.first, each.difference, low, high, clear=clear, **style)
 
 
 # Conclusions.

@@ -180,13 +180,11 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
         ForestRow(
             short_task(each.task),
             each.difference,
-            low,
-            high,
+            each.interval,
             note="" if one else f"to {each.reference}",
             clear=each.significant,
         )
         for each in compared
-        for low, high in [each.interval or (None, None)]
     ]
 
 

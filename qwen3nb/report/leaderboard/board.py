@@ -398,19 +398,18 @@ def headline_task(results: Iterable[Result], *, tier: str) -> str:
     return max(models, key=lambda task: len(models[task]))
 
 
-def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = None) -> Table:
-    """Return the cost of each model's records; ``links`` is the page of each run id."""
+def cost_table(results: Iterable[Result]) -> Table:
+    """Return the cost of each model's records."""
     newest = latest(results)
     names, rows = model_names(newest), []
     by_name = {names[identity]: [*own.values()] for identity, own in by_model(newest).items()}
     for name, own in sorted(by_name.items()):
         speeds = [r.cost.texts_per_second for r in own if r.cost.texts_per_second]
         peak = max(r.cost.peak_memory_bytes or 0 for r in own) / 2**20
-        page = (links or {}).get(max(own, key=lambda each: each.finished).run, "")
         fastest = max(speeds, default=None)
         rows.append(
             {
-                "model": Cell(name, link=page),
+                "model": name,
                 "parameters": number(own[0].model.parameters or None, ",", absent="none"),
                 "seconds": number(sum(r.cost.seconds for r in own), ".1f"),
                 "texts encoded": number(sum(r.cost.encoded for r in own), ","),

@@ -71,12 +71,12 @@ def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[
     shown = [(row, row.value) for row in rows if row.value is not None]
     if not shown:
         return []
-    numbers = [f"{effect_text(value, row.ends)}  {row.note}".rstrip() for row, value in shown]
+    numbers = [f"{effect_text(value, row.interval)}  {row.note}".rstrip() for row, value in shown]
     longest = min(max(len(row.label) for row, _ in shown), _LABEL)
     room = width - max(map(len, numbers)) - 4
     columns = max(_LEAST, min(_MOST, room - longest))
     label = min(longest, max(6, room - columns))
-    ends = [end for row, value in shown for end in (row.low, value, row.high) if end is not None]
+    ends = [end for row, value in shown for end in (value, *(row.interval or ()))]
     left, right = min(0.0, *ends), max(0.0, *ends)
 
     def column(value: float) -> int:
@@ -86,8 +86,8 @@ def forest_lines(rows: Sequence[ForestRow], *, xlabel: str, width: int) -> list[
     for (row, value), text in zip(shown, numbers, strict=True):
         bar = [" "] * columns
         bar[zero] = "│"
-        if row.ends:
-            first, last = map(column, row.ends)
+        if row.interval:
+            first, last = map(column, row.interval)
             bar[first : last + 1] = ["─"] * (last + 1 - first)
             bar[zero] = "┼" if first <= zero <= last else "│"
         bar[column(value)] = "○" if row.clear is False else "●"

@@ -101,21 +101,14 @@ def grid(axis: Axes, *, which: str = "x") -> None:
 
 
 def panels(
-    count: int,
-    width: float,
-    *,
-    height: float = 0.0,
-    aspect: float = 0.0,
-    most: int = 3,
-    **share: Any,
+    count: int, width: float, *, height: float, most: int = 3, **share: Any
 ) -> tuple[MplFigure, list[Axes], list[Axes]]:
     """Return a figure with a number of panels, these, and the first of each line.
 
     Args:
         count: number of panels.
         width: of the figure in inches; below 5, there is one panel per line.
-        height: inches of a line, at least.
-        aspect: height of a line, at least, as a share of its panels' width.
+        height: inches of a line.
         most: panels per line.
         share: ``sharex`` and ``sharey``, as of matplotlib.
     """
@@ -123,7 +116,7 @@ def panels(
 
     columns = min(most if width > 5 else 1, count)
     lines = -(-count // columns)
-    size = (width, lines * max(height, aspect * width / columns))
+    size = (width, lines * height)
     figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, **share)
     every = list(axes.flat)
     for axis in every[count:]:

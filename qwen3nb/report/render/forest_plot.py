@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from qwen3nb.metrics.intervals import Interval
+from qwen3nb.metrics.intervals import Interval, excludes_zero
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -19,6 +19,7 @@ from qwen3nb.report.render.figure import (
     panels,
     plain,
 )
+from qwen3nb.report.render.format import effect_text
 
 
 @dataclass(frozen=True)
@@ -27,35 +28,25 @@ class ForestRow:
 
     label: str
     value: float | None  # None if undefined, in which case the note says why
-    low: float | None = None
-    high: float | None = None
+    interval: Interval | None = None
     color: str = ""  # by default the first of `COLORS`
     note: str = ""  # shown after the numbers, such as ``n = 260``; without a value, the reason
     clear: bool | None = None  # filled; by default, if the interval excludes the line of no effect
     marker: str = "o"  # tells models apart without colour
-
-    @property
-    def ends(self) -> Interval | None:
-        """The interval, if there is one."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 def forest_figure(
     rows: Sequence[ForestRow],
     *,
     xlabel: str,
-    zero: float | None = 0.0,
-    number: str = "+.3f",
     alt: str = "",
     **figure: Any,
 ) -> Figure:
-    """Draw a forest plot: a row per estimate, with its interval and its numbers at the right.
+    """Draw a forest plot of differences: a row each, with interval and numbers at the right.
 
     Args:
         rows: estimates from top to bottom; one without a value shows its note.
         xlabel: quantity estimated, with its unit.
-        zero: position of the line of no effect; None for no line.
-        number: format specification of the numbers at the right.
         alt: alternative text; by default the rows in words.
         figure: other fields of `Figure`.
     """
@@ -67,17 +58,16 @@ def forest_figure(
         lines = [wrap(plain(row.label, most=52), 26 if narrow else 52) for row in upwards]
         height = 0.27 if any(len(each) > 1 for each in lines) else 0.21
         figure, (axis,), _ = panels(1, width, height=height * len(rows) + 0.75)
-        if zero is not None:
-            axis.axvline(zero, color=GREY, linewidth=1)
+        axis.axvline(0, color=GREY, linewidth=1)
         for y, row in enumerate(upwards):
             if row.value is None:
                 continue
-            ends, clear = row.ends, row.clear
+            clear = row.clear
             if clear is None:
-                clear = zero is None or ends is None or not ends[0] <= zero <= ends[1]
+                clear = row.interval is None or excludes_zero(row.interval)
             look: dict[str, Any] = {"color": row.color or COLORS[0], "marker": row.marker}
             look |= {"filled": clear, "alpha": 1.0 if clear else 0.6}
-            draw_estimate(axis, y, row.value, ends, **look)
+            draw_estimate(axis, y, row.value, row.interval, **look)
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.xaxis.set_major_locator(MaxNLocator(4 if narrow else 7))
         axis.set_xlabel("\n".join(wrap(plain(xlabel, most=90), 38 if narrow else 90)))
@@ -89,13 +79,13 @@ def forest_figure(
                 label.set(fontsize=SMALL, linespacing=1.0)
         axis.spines["left"].set_visible(False)
         beside = axis.secondary_yaxis("right")
-        numbers = [_numbers(row, number, short=narrow) for row in upwards]
+        numbers = [_numbers(row, short=narrow) for row in upwards]
         beside.set_yticks(range(len(rows)), numbers)
         beside.tick_params(axis="y", length=0, labelsize=SMALL)
         beside.spines["right"].set_visible(False)
         return figure
 
-    words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
+    words = "; ".join(f"{row.label}: {_numbers(row)}" for row in rows).replace(r"\$", "$")
     return Figure(
         draw=draw,
         alt=alt or f"Forest plot of {xlabel}. {words}.",
@@ -103,13 +93,11 @@ def forest_figure(
     )
 
 
-def _numbers(row: ForestRow, number: str, *, short: bool = False) -> str:
+def _numbers(row: ForestRow, *, short: bool = False) -> str:
     """Return the text at the right of a row; if ``short``, only the value or the reason."""
     most = 20 if short else 44
     if row.value is None:
         return plain(row.note or "no value", most=most)
-    text = f"{row.value:{number}}"
-    if not short and row.ends:
-        text += f" [{row.low:{number}}, {row.high:{number}}]"
+    text = effect_text(row.value, None if short else row.interval)
     note = f"  {row.note}" if row.note and not short else ""
     return plain(text.replace("-", "−") + note, most=most)

@@ -17,10 +17,6 @@ from qwen3nb import paths
 _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
 _MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled, as open ones have a meaning
 _WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
-_HATCHES = {
-    **{"o": "", "^": "///", "D": "xxx", "v": "\\\\\\", "<": "---", ">": "|||", "h": "..."},
-    **{"p": "++", "d": "//", "8": "\\\\", "X": "oo", "s": "", "*": "", "P": "..", "H": "--"},
-}
 
 
 @dataclass(frozen=True)
@@ -29,11 +25,6 @@ class ModelStyle:
 
     color: str
     marker: str
-
-    @property
-    def hatch(self) -> str:
-        """The hatching of its bars."""
-        return _HATCHES[self.marker]
 
 
 # Frequent baselines, which look the same in every study.

@@ -94,13 +94,11 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
         ForestRow(
             f"{each.factor}: {each.level}, not {each.reference}",
             each.estimate.difference,
-            low,
-            high,
+            each.estimate.interval,
             color=COLORS[factors.index(each.factor) % len(COLORS)],
             clear=each.significant,
         )
         for each in effects
-        for low, high in [each.estimate.interval or (None, None)]
     ]
     return forest_figure(
         rows,

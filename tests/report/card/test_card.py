@@ -7,6 +7,7 @@ import re
 import runpy
 import shutil
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from qwen3nb.report.card.facts import read_facts, stated_facts, training_facts
 from qwen3nb.tiers import TIERS
 
 SUBSETS = ("en", "de")
+EXPORTS = tuple(zip(POOLINGS, cycle((True, False))))  # each pooling, normalised or not
 
 
 @pytest.fixture
@@ -205,8 +207,7 @@ def exports(checkpoint, tmp_path_factory):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize(("pooling", "normalize"), EXPORTS)
 def test_the_snippets_run_and_agree(exports, tmp_path, monkeypatch, pooling, normalize):
     """Run each snippet as a reader would, from a file beside the model."""
     folder = tmp_path / "my_encoder"
@@ -291,8 +292,7 @@ def test_a_card_without_prompts_of_queries_and_documents_has_no_table_of_them(
     assert "encode_query(" not in body
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize(("pooling", "normalize"), EXPORTS)
 def test_no_program_is_called_right_that_pools_or_scales_in_its_own_way(
     exports, pooling, normalize
 ):

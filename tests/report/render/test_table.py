@@ -173,8 +173,8 @@ def test_a_terminal_gets_foreign_text_as_text(capsys):
 
 
 FOREST = (
-    ForestRow("a", 0.5, 0.2, 0.8, clear=True),
-    ForestRow("b", -0.1, -0.2, 0.1, clear=False),
+    ForestRow("a", 0.5, (0.2, 0.8), clear=True),
+    ForestRow("b", -0.1, (-0.2, 0.1), clear=False),
     ForestRow("c", None, note="no value"),
 )
 
@@ -194,7 +194,7 @@ def test_a_forest_in_text_has_its_points_where_they_belong():
 
 @pytest.mark.parametrize("width", [20, 40, 79, 200])
 def test_a_forest_is_as_wide_as_the_terminal_allows(width):
-    rows = [ForestRow("a name of a task that is very long indeed", 0.5, 0.2, 0.8), *FOREST]
+    rows = [ForestRow("a name of a task that is very long indeed", 0.5, (0.2, 0.8)), *FOREST]
     lines = forest_lines(rows, xlabel="x", width=width)
     least = 6 + 2 + 10 + 2 + len("+0.500 [+0.200, +0.800]")  # a label, the plot, the numbers
     assert max(map(len, lines)) <= max(width, least)
