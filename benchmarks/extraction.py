@@ -170,10 +170,11 @@ _METHODS: dict[str, dict[str, Callable[[Path], None]]] = {
 
 
 def _check_equal(task: str, work: Path) -> None:
-    from qwen3nb.checkpoints.weights import read_weights
+    from qwen3nb.checkpoints.folder import ModelFolder
 
     files = [work / task / "model.safetensors", work / f"{task}-naive.safetensors"]
-    ours, theirs = (each.sha256_each(each.tensors) for each in map(read_weights, files))
+    opened = (ModelFolder(file.parent).weights_in(file.name) for file in files)
+    ours, theirs = (each.sha256_each(each.tensors) for each in opened)
     if ours != theirs:
         raise RuntimeError(f"{task}: the naive script and qwen3nb do not give the same values")
     for file in files:  # the disk holds five checkpoints, not seven

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
-from qwen3nb.checkpoints.weights import Weights, read_weights
+from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
 from qwen3nb.utils.atomic_files import file_stamp, recover_folder, sha256_file
 from qwen3nb.utils.files.digest_memory import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
@@ -209,11 +209,16 @@ class ModelFolder(os.PathLike[str]):
         )
 
     def weights_in(self, name: str) -> Weights:
-        """Return the weights in the file ``name``, which is read once; see `read_weights`."""
+        """Return the weights in the file ``name``, which is read once.
+
+        By its ending, it is a safetensors file or one of ``torch.save``.
+        """
         if name not in self._weights:
-            check_inside(self.path / name, self._root)
-            self.stamps.setdefault(self.path / name, file_stamp(self.path / name))
-            self._weights[name] = read_weights(self.path / name)
+            file = self.path / name
+            check_inside(file, self._root)
+            self.stamps.setdefault(file, file_stamp(file))
+            read = read_torch if file.suffix == ".bin" else read_safetensors
+            self._weights[name] = Weights(read(file))
         return self._weights[name]
 
     def check_files(self) -> None:

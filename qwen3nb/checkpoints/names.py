@@ -41,32 +41,21 @@ def encoder_name(name: str) -> str | None:
     return name.removeprefix(_ENCODER)
 
 
-def embedding_name(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> str | None:
-    """Return the name of the encoder's embedding, or None if there is none.
-
-    Args:
-        checkpoint: an encoder-decoder.
-        allow: with ``untied``, copies may differ, and the encoder's own copy is used.
-
-    Raises:
-        CheckpointError: the copies differ.
-    """
-    if "untied" in allow:
-        own = (EMBEDDINGS[1], *EMBEDDINGS)
-        return next((name for name in own if name in checkpoint.weights.tensors), None)
-    return next(iter(_equal_copies(checkpoint)), None)
-
-
 def encoder_tensors(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> dict[str, str]:
     """Return the names of the encoder's tensors by those that they have in a stock Qwen3.
 
+    Args:
+        checkpoint: an encoder-decoder.
+        allow: with ``untied``, copies of the embedding may differ, and the encoder's own is used.
+
     Raises:
-        CheckpointError: copies of the embedding differ; see `embedding_name`.
+        CheckpointError: copies of the embedding differ.
     """
     tensors = checkpoint.weights.tensors
     used = {new: name for name in tensors if (new := encoder_name(name)) is not None}
-    if (embedding := embedding_name(checkpoint, allow=allow)) is not None:
-        used["embed_tokens.weight"] = embedding
+    own = [name for name in (EMBEDDINGS[1], *EMBEDDINGS) if name in tensors]
+    if copies := own if "untied" in allow else _equal_copies(checkpoint):
+        used["embed_tokens.weight"] = copies[0]
     return used
 
 

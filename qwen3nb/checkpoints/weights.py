@@ -90,7 +90,7 @@ class Weights:
     """
 
     def __init__(self, tensors: Mapping[str, TensorEntry]) -> None:
-        """Take entries from `read_weights`; no values are read."""
+        """Take entries from `read_safetensors` or `read_torch`; no values are read."""
         self.tensors = dict(sorted(tensors.items()))
 
     @property
@@ -177,15 +177,6 @@ def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str
         entry = tensors[name]
         digest.update(f"{name}\0{entry.dtype}\0{entry.shape}\0{hashes[name]}\n".encode())
     return digest.hexdigest()
-
-
-def read_weights(file: Path) -> Weights:
-    """Return the weights in one file, by its ending a safetensors file or one of ``torch.save``.
-
-    Raises:
-        CheckpointError: see `read_safetensors` and `read_torch`.
-    """
-    return Weights((read_torch if file.suffix == ".bin" else read_safetensors)(file))
 
 
 def read_safetensors(file: Path) -> dict[str, TensorEntry]:

@@ -7,8 +7,8 @@ removed and the extraction fails.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,10 @@ _FORMAT = "pt for transformers 5.2 or newer, as older releases would run this en
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 # Defects that can be allowed. A missing weight cannot: it would be random.
 ALLOWANCES = {
-    "decoder": "a decoder that is incomplete or not finite; the encoder does not need it",
+    "decoder": "a decoder that is not finite; the encoder does not need it",
     "unexpected": "tensors that belong to neither encoder nor decoder",
     "untied": "copies of the shared embedding that differ; the encoder's own copy is used",
 }
-_DECODER_LAYER = re.compile(r"model\.decoder\.layers\.(\d+)\.(.+)")
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,9 @@ def extract_encoder(
     dtype = _STORED[export.dtype]
     pieces = [Piece(new, dtype, (name,)) for new, name in used.items()]
     pieces += [Piece(None, dtype, (name,)) for name in checked]
-    earlier = _earlier(output)
+    earlier: dict[str, Any] = {}
+    with suppress(CheckpointError):  # of what is replaced, damaged or not
+        earlier = read_provenance(output) or {}
     with new_folder(output) as work:
         tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
         weights = write_pieces(
@@ -165,49 +166,24 @@ def extract_encoder(
     return extraction
 
 
-def _earlier(folder: Path) -> dict[str, Any]:
-    """Return the provenance of the export in a folder; empty if there is none that can be read."""
-    try:
-        return read_provenance(folder) or {}
-    except CheckpointError:
-        return {}
-
-
 def _other_tensors(
     source: ModelFolder, used: Mapping[str, str], *, allow: Collection[str]
 ) -> list[str]:
     """Return the names of tensors that are checked, but not written.
 
     Raises:
-        CheckpointError: tensors of the decoder are missing, or there are others.
+        CheckpointError: tensors that belong to neither encoder nor decoder.
     """
     others = sorted(source.weights.tensors.keys() - set(used.values()))
-    rest = [name for name in others if name not in EMBEDDINGS]
-    decoder = {name for name in rest if name.startswith("model.decoder.")}
-    problems = []
-    if "unexpected" not in allow:
-        unexpected = [name for name in rest if name not in decoder]
-        problems += [f"{name}: unexpected (--allow unexpected)" for name in unexpected]
-    if "decoder" not in allow:
-        problems += _decoder_problems(decoder)
-    if problems:
-        shown = "\n  ".join(sorted(problems)[:8])
-        more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
-        raise CheckpointError(f"{source}: the weights do not match config.json\n  {shown}{more}")
-    return [] if "decoder" in allow or "unexpected" in allow else others
-
-
-def _decoder_problems(decoder: set[str]) -> list[str]:
-    """Return what is missing from or unexpected in the decoder; its shapes are not checked."""
-    if not decoder:
+    if "unexpected" in allow:
         return []
-    layers = [match.groups() for name in decoder if (match := _DECODER_LAYER.fullmatch(name))]
-    count = len({layer for layer, _ in layers})
-    wanted = {f"model.decoder.layers.{i}.{part}" for i in range(count) for _, part in layers}
-    wanted.add("model.decoder.norm.weight")
-    odd = dict.fromkeys(wanted - decoder, "missing")
-    odd |= dict.fromkeys(decoder - wanted, "unexpected")
-    return [f"{name}: {what} (--allow decoder)" for name, what in odd.items()]
+    known = (*EMBEDDINGS, "model.decoder.")
+    if odd := [name for name in others if not name.startswith(known)]:
+        raise CheckpointError(
+            f"{source}: the weights do not match config.json: {odd[0]}: unexpected "
+            f"({len(odd)} such tensors; --allow unexpected)"
+        )
+    return [] if "decoder" in allow else others
 
 
 def _provenance(

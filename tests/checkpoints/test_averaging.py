@@ -19,7 +19,7 @@ from qwen3nb.checkpoints.averaging import (
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.drift import distance_to, weight_drift
 from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
-from qwen3nb.checkpoints.names import embedding_name
+from qwen3nb.checkpoints.names import encoder_tensors
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
@@ -256,18 +256,19 @@ def test_copies_that_differ_are_refused_unless_they_may(tmp_path):
     tensors = {"model.shared.weight": EMBEDDING, ALIASES[0]: EMBEDDING + 1}
     opened = open_checkpoint(folder_with(tmp_path / "a", tensors))
     with pytest.raises(CheckpointError, match="same embedding, but differ"):
-        embedding_name(opened)
-    assert embedding_name(opened, allow=["untied"]) == ALIASES[0]
+        encoder_tensors(opened)
+    assert encoder_tensors(opened, allow=["untied"]) == {"embed_tokens.weight": ALIASES[0]}
     with pytest.raises(CheckpointError, match="same embedding, but differ"):
         average_checkpoints([opened.path], tmp_path / "mean")
     tensors = {"model.shared.weight": EMBEDDING, ALIASES[1]: EMBEDDING + 1}
     output = folder_with(tmp_path / "b", tensors)
     with pytest.raises(CheckpointError, match=r"lm_head\.weight and model\.shared\.weight"):
-        embedding_name(open_checkpoint(output))
+        encoder_tensors(open_checkpoint(output))
     (output / "config.json").write_text('{"tie_word_embeddings": false}')
-    assert embedding_name(open_checkpoint(output)) == "model.shared.weight"
+    tensors = encoder_tensors(open_checkpoint(output))
+    assert tensors == {"embed_tokens.weight": "model.shared.weight"}
     only = open_checkpoint(folder_with(tmp_path / "c", {ALIASES[1]: EMBEDDING}))
-    assert embedding_name(only) == ALIASES[1]
+    assert encoder_tensors(only) == {"embed_tokens.weight": ALIASES[1]}
 
 
 def test_only_numbered_checkpoints_count_and_by_number(tmp_path):

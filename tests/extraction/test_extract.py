@@ -71,7 +71,6 @@ def no_words(tensors, config, folder):
 BREAK = {
     "padding": (tokenizer_config(pad_token=None), "names no pad_token"),
     "stranger": (tensor("model.x.weight", torch.ones(2, 2)), r"model\.x\.weight: unexpected"),
-    "decoder": (tensor(f"{DECODER}.layers.1.{UP}", None), rf"decoder\.layers\.1\.{UP}: missing"),
     "inf": (tensor(f"{DECODER}.{NORM}", torch.full((32,), math.inf)), "norm.weight contains NaN"),
     "many layers": (settings(num_hidden_layers=10**7), "num_hidden_layers is 10000000"),
     "no head": (settings(num_attention_heads=0), "num_attention_heads is 0; expected a number"),

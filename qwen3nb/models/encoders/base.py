@@ -77,11 +77,15 @@ class Encoder(ABC):
         show_progress: whether long encodings show a progress bar.
         device: the device that the model runs on.
         width: the length of a vector before it is cut to `dimensions`; set by each kind.
+        normalize: whether vectors get length 1; set by each kind.
+        runner: runs the model; None if something else does.
     """
 
     searches_only = False
     device: str = "cpu"
     width: int
+    normalize = True
+    runner: Any = None
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
@@ -139,15 +143,13 @@ class Encoder(ABC):
                 "is the last step, so normalize_embeddings=False cannot leave it out"
             )
         other = copy.copy(self)
-        other._leave_lengths()
+        other.normalize, other.runner = False, copy.copy(self.runner)
+        if other.runner is not None:
+            other.runner.normalize = False
         left_out = ("dimensions", "similarity")
         whole = {name: each for name, each in self.settings.items() if name not in left_out}
         other._identify({**whole, "normalize": False}, cache=self._cache is not None)
         return other
-
-    def _leave_lengths(self) -> None:
-        """Compute vectors of their own lengths from now on; of those that `_scales`."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return (

@@ -9,7 +9,6 @@ them, or on request.
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
@@ -109,11 +108,6 @@ class SentenceTransformerEncoder(Encoder):
     def way(self) -> str:
         """How the model runs: ``packed``, ``varlen`` or ``sentence-transformers``."""
         return self.runner.way if self.runner is not None else "sentence-transformers"
-
-    def _leave_lengths(self) -> None:
-        self.normalize, self.runner = False, copy.copy(self.runner)
-        if self.runner is not None:
-            self.runner.normalize = False
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:

@@ -81,9 +81,6 @@ class StaticEncoder(Encoder):
             },
         )
 
-    def _leave_lengths(self) -> None:
-        self.normalize = False
-
     def _embed(self, texts: Sequence[str]) -> Vectors:
         encodings = self._encodings(texts)
         for text, each in zip(texts, encodings, strict=True):

@@ -7,7 +7,6 @@ without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gem
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
@@ -84,10 +83,6 @@ class TransformerEncoder(Encoder):
                 "versions": library_versions(),
             },
         )
-
-    def _leave_lengths(self) -> None:
-        self.runner = copy.copy(self.runner)
-        self.normalize = self.runner.normalize = False
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size

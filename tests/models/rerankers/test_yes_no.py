@@ -6,13 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
 from helpers.rerankers import DOCUMENTS, QUERY, reference, rows_of, write_reranker
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from qwen3nb.models.inference.token_budget import TokenBudget
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import RerankError
 from qwen3nb.models.rerankers.yes_no import count_ties
@@ -75,24 +73,6 @@ def test_batch_order_and_neighbours_change_nothing(reranker, query, documents, b
         reranker._budget.tokens = before
 
     np.testing.assert_allclose(log_odds, [expected[i] for i in order], atol=1e-5, rtol=0)
-
-
-def test_passes_halve_when_memory_runs_out_and_no_score_changes(monkeypatch, reranker):
-    expected = reranker.score(QUERY, DOCUMENTS).log_odds
-    forward, limit = reranker._model.last_states, 1
-
-    def hungry(prefix, rests):
-        if len(rests) > limit:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return forward(prefix, rests)
-
-    monkeypatch.setattr(reranker._model, "last_states", hungry)
-    monkeypatch.setattr(reranker, "_budget", TokenBudget(1024))
-    np.testing.assert_allclose(reranker.score(QUERY, DOCUMENTS).log_odds, expected, atol=1e-5)
-    assert reranker._budget.tokens < 1024
-    limit = 0
-    with pytest.raises(RerankError, match=r"a text of \d+ tokens does not fit in memory: CUDA out"):
-        reranker.score(QUERY, DOCUMENTS)
 
 
 def test_equal_documents_are_scored_once_and_pairs_keep_their_order(reranker):
