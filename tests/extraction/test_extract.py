@@ -32,6 +32,19 @@ def broken(checkpoint, tmp_path):
     return make
 
 
+@pytest.fixture(scope="module")
+def verification(checkpoint, tmp_path_factory):
+    return extract_encoder(checkpoint, tmp_path_factory.mktemp("verified") / "out").verification
+
+
+@pytest.fixture
+def verified(verification, monkeypatch):
+    """Take the comparison with the source, which takes most of the time, as done."""
+    monkeypatch.setattr(
+        "qwen3nb.extraction.extract.verify_export", lambda *_, **options: verification
+    )
+
+
 LAYER, DECODER = "model.encoder.layers.0", "model.decoder"
 NORM, UP = "norm.weight", "mlp.up_proj.weight"
 
@@ -102,6 +115,7 @@ def test_a_broken_checkpoint_is_refused_and_an_earlier_export_stays(broken, tmp_
     assert (output / "qwen3nb.json").read_text() == "good"
 
 
+@pytest.mark.usefixtures("verified")
 def test_only_an_export_is_replaced(checkpoint, tmp_path):
     for name in ("thesis", "file"):
         (tmp_path / name).mkdir() if name == "thesis" else (tmp_path / name).write_text("x")
@@ -122,8 +136,9 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
     assert json.loads((again.folder / "config.json").read_text())["pooling_mode"] == "cls"
 
 
-def test_allowances_accept_known_defects(broken, tmp_path):
+def test_allowances_accept_known_defects_and_settings_that_are_not_used(broken, tmp_path):
     def change(tensors, config, folder):
+        config |= UNUSED
         tensors["model.projection.weight"] = torch.ones(2, 2)
         tensors.pop(f"{DECODER}.layers.1.{UP}")
         tensors[f"{DECODER}.{NORM}"][0] = math.inf
@@ -131,10 +146,12 @@ def test_allowances_accept_known_defects(broken, tmp_path):
     folder = broken(change)
     done = extract_encoder(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
     assert done.max_difference <= 1e-5
+    assert len(done.warnings) == len(UNUSED)
     with pytest.raises(ValueError, match="unknown allowance 'missing'; choose one of: decoder"):
         extract_encoder(folder, tmp_path / "encoder", allow=["missing"])
 
 
+@pytest.mark.usefixtures("verified")
 def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_path):
     """One file, wrapped names, shards, a pickled state dict with aliases: one model."""
     tensors = load_file(checkpoint / "model.safetensors")
@@ -200,7 +217,7 @@ WARNED = [
 ]
 
 
-@pytest.mark.integration
+@pytest.mark.usefixtures("verified")
 @pytest.mark.parametrize(("change", "options", "expected"), WARNED)
 def test_settings_that_do_not_fit_are_warned_of(broken, tmp_path, change, options, expected):
     source = broken(change)

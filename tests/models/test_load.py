@@ -187,9 +187,8 @@ def test_scores_with_prompts_equal_those_of_sentence_transformers(exported, bert
     registered = registered_tasks()
     known = {task.metadata.type for task in registered}
     mocks = [task for task in text_mock_tasks() if task.metadata.type not in known]
-    tasks = [*registered, *mocks]
-    assert len(tasks) >= 12
-    for folder in (bert, exported):
+    assert len(mocks) >= 9
+    for folder, tasks in ((bert, [*registered, *mocks]), (exported, registered)):
         theirs = mteb_scores(sentence_transformer(folder), tasks)
         encoder = load_encoder(folder, cache=False)
         assert mteb_scores(encoder, tasks) == pytest.approx(theirs, abs=1e-6)

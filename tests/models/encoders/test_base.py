@@ -32,7 +32,7 @@ def encoder(encoder_folder):
     size=st.integers(1, 5),
 )
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
     encoder.runner.budget = 8 * size

@@ -62,7 +62,7 @@ def runners():
     budget=st.integers(1, 64),
     order=st.randoms(use_true_random=False),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_neighbours_order_and_budget_change_no_vector(runners, name, rows, budget, order):
     fast = runners[name]
     rows = [*rows, rows[0]]  # a duplicate at least

@@ -77,14 +77,6 @@ def test_passes_halve_and_go_on_where_they_stopped(failure):
     assert budget.tokens == 4
 
 
-def test_one_text_too_many_is_an_error_of_the_callers_class():
-    def forward(indices):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB\nand more")
-
-    with pytest.raises(KeyError, match="a text of 3 tokens does not fit in memory: CUDA .* 2 GiB"):
-        list(TokenBudget(8).passes([3], forward, error=KeyError))
-
-
 @pytest.fixture
 def four_threads():
     before = torch.get_num_threads()

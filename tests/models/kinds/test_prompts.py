@@ -3,7 +3,6 @@
 import json
 import logging
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,11 +62,6 @@ def test_other_models_and_those_of_the_registry_get_no_warning():
         source = find_source(spec)
         if not source.folder or source.prompts:
             assert prompt_warning(source) == "", spec
-
-
-def test_prompts_silence_the_warning():
-    source = find_source("intfloat/e5-large-v2")
-    assert prompt_warning(replace(source, prompts={"query": "q: "})) == ""
 
 
 def config(folder):
@@ -203,12 +197,3 @@ def test_the_most_specific_prompt_wins(prompts, role, about, expected):
     # Braces are text for a model without instructions.
     plain = prompt_for(prompts, role=role, task=about)
     assert plain == expected or "{instruction}" in plain
-
-
-def test_the_prompt_depends_on_the_mteb_task(encoder_folder, monkeypatch):
-    encoder = load_encoder(encoder_folder, cache=False)
-    monkeypatch.setattr(encoder, "prompts", {"STS": "similar: "})
-    np.testing.assert_array_equal(
-        encoder.encode([{"text": ["x"]}], task_metadata=task(type="STS"))[0],
-        encoder.encode("similar: x"),
-    )
