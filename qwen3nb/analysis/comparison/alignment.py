@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,27 +19,14 @@ from qwen3nb.records.record import Result
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
 
-@dataclass(frozen=True)
-class Pairing:
-    """Score matrices per task, and what is in none of them."""
-
-    matrices: tuple[ScoreMatrix, ...]  # one per task, ordered by name
-    left_out: tuple[str, ...]  # one line per record or task that is in no matrix, with the reason
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Everything that does not pair: records, tasks and queries."""
-        return self.left_out + tuple(note for each in self.matrices for note in each.notes)
-
-
 def pair_results(
     results: Iterable[Result],
     *,
     metric: str | None = None,
     tasks: Sequence[str] | None = None,
     names: Names | None = None,
-) -> Pairing:
-    """Join records into one matrix per task.
+) -> tuple[list[ScoreMatrix], list[str]]:
+    """Join records into one matrix per task, by name, and say why others are in none.
 
     A model that was run with several seeds counts as one system per seed. Of several records
     of the same model, seed and task, the one finished last is used; of several revisions of a
@@ -72,7 +59,7 @@ def pair_results(
                 matrices.append(join(columns, task=task, metric=wanted))
             except ValueError as error:
                 left_out.append(str(error))
-    return Pairing(tuple(matrices), tuple(left_out))
+    return matrices, left_out
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:

@@ -198,10 +198,10 @@ def column_matrices(
     results: Iterable[Result], column: MeanColumn, *, names: Names | None = None
 ) -> list[ScoreMatrix]:
     """Return the tasks of a mean that models can be ranked on, without groups that lack a part."""
-    pairing = pair_results(
+    matrices, _ = pair_results(
         results, metric=column.metric or None, tasks=list(column.weights), names=names
     )
-    matrices = rankable(pairing.matrices)
+    matrices = rankable(matrices)
     have = {matrix.task for matrix in matrices}
     whole = {key for keys in column.entries().values() if have >= {*keys} for key in keys}
     return [matrix for matrix in matrices if matrix.task in whole]

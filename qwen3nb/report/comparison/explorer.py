@@ -419,11 +419,11 @@ def explore(
         ValueError: an unknown model, or only one; lists the known ones.
     """
     given = [result for result in latest(results) if result.task.key == task]
-    pairing = pair_results(given, metric=metric, tasks=[task])
-    if not pairing.matrices:
-        reasons = "; ".join(pairing.left_out) or "there is none"
+    matrices, left_out = pair_results(given, metric=metric, tasks=[task])
+    if not matrices:
+        reasons = "; ".join(left_out) or "there is none"
         return NoExplorer(f"Two models with {metric} on {task} are needed: {reasons}.")
-    matrix = pairing.matrices[0]
+    matrix = matrices[0]
     newest = by_part(newest_records(given)[0])
     names = system_names(newest)
     records = {names[r.model.identity, r.seed]: r for r in newest if r.task.key == matrix.task}

@@ -528,15 +528,15 @@ def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> Categor
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     if TIERS[tier].benchmarks:
         return _benchmark_boards(on_tier, tier, seed=seed)
-    pairing = pair_results(on_tier)
-    ranked = rankable(pairing.matrices)
+    matrices, _ = pair_results(on_tier)
+    ranked = rankable(matrices)
     if not ranked:
         return None
-    if len(pairing.matrices) > MANY:
+    if len(matrices) > MANY:
         types = {result.task.key: result.task.type for result in on_tier}
         return category_leaderboards(ranked, types, seed=seed)
     boards = category_leaderboards(ranked, {}, seed=seed)
-    by_task = {each.task: each for each in pairing.matrices if len(each.systems) > 1}
+    by_task = {each.task: each for each in matrices if len(each.systems) > 1}
 
     def position(task: str) -> int:  # of a task, or a part of one, among the tier's
         return next((i for i, key in enumerate(tasks) if task.startswith(key)), len(tasks))

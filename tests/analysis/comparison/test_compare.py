@@ -138,7 +138,7 @@ TASK = "PyDocsSampleRetrieval"
 def test_records_are_paired_and_the_rest_is_reported():
     scores = {"q1": 0.1, "q2": 0.5}
     record = partial(make, task="T", revision="r1")
-    pairing = pair_results(
+    (matrix,), left_out = pair_results(
         [
             record("a", scores),
             record("b", {**scores, "q3": 1.0}),
@@ -150,9 +150,8 @@ def test_records_are_paired_and_the_rest_is_reported():
         metric="nDCG@10",
         tasks=["T", "U", "V"],
     )
-    (matrix,) = pairing.matrices
     assert (matrix.task, matrix.systems) == ("T", ("a", "b"))
-    text = "\n".join(pairing.notes)
+    text = "\n".join([*left_out, *matrix.notes])
     assert "earlier record of b (seed 0)" in text
     assert "T: c was run on revision r2 of the data, the others on r1" in text
     assert "T: d has no nDCG@10 per query" in text
@@ -163,7 +162,7 @@ def test_records_are_paired_and_the_rest_is_reported():
 
 def test_names_distinguish_systems():
     scores = {"q1": 0.1, "q2": 0.5}
-    pairing = pair_results(
+    (matrix,), _ = pair_results(
         [
             make("a", scores, identity="1" * 16),
             make("a", scores, identity="2" * 16),
@@ -171,8 +170,7 @@ def test_names_distinguish_systems():
             make("b", scores, seed=2),
         ]
     )
-    systems = pairing.matrices[0].systems
-    assert set(systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
+    assert set(matrix.systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
 
 
 def test_a_model_with_several_labels_is_one_with_aliases():
