@@ -1,4 +1,4 @@
-"""Group records by training, seed and step.
+"""Records by training, seed and step; the best checkpoint of a training, and what it changed.
 
 Checkpoints are recognised by their label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
 ``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in a label is the seed of the training. The
@@ -8,6 +8,9 @@ the step. An average of checkpoints has no step.
 
 A training that started from a checkpoint of another one has that checkpoint as its step 0, if the
 ``training.json`` beside its checkpoints names it as ``start``.
+
+The mean of the best of several checkpoints is biased upwards by the selection; a checkpoint is
+called the best only if it differs significantly from the next.
 """
 
 from __future__ import annotations
@@ -19,17 +22,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import common_revision
+from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.training.learning_curve import (
-    BestCheckpoint,
-    Gain,
-    best_checkpoint,
-    gain,
-)
+from qwen3nb.analysis.stats.paired_tests import permutation_test
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.metrics.intervals import Interval, difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import read_json
 
@@ -121,6 +125,108 @@ def trajectories(
                     own[0] = start
             ordered.append(by_name[name])
     return ordered
+
+
+PerStep = Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class BestCheckpoint:
+    """The checkpoint with the highest mean, and whether it differs from the others."""
+
+    step: int  # of the best checkpoint
+    mean: float  # its mean, slightly biased upwards by the selection
+    next_step: int  # of the second best
+    difference: float  # best - next
+    interval: Interval | None  # paired interval of the difference; None for a single query
+    p_value: float  # of best against next, Holm-corrected over best against each of the others
+    significant: bool  # whether the difference is
+    tied: tuple[int, ...]  # steps that are not significantly different from the best
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Difference between the last and the first step of a training; neither is selected."""
+
+    first: int  # the first step; ``last`` the last
+    last: int
+    first_mean: float  # mean at the first step; ``last_mean`` at the last
+    last_mean: float
+    difference: float  # last - first, with its paired ``interval``
+    interval: Interval | None
+    p_value: float  # of the paired permutation test, not corrected
+    n: int
+    # ``rising`` or ``falling`` if every step is above or below the one before it, ``uneven``
+    # otherwise, empty for two steps
+    course: str
+
+
+def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
+    """The best checkpoint, and whether it differs significantly from the next best.
+
+    Of equal means, the earliest step is the best. P-values are corrected for the number of
+    checkpoints it is compared with, but not for its selection as the best.
+
+    Raises:
+        ValueError: fewer than two steps, or no query shared by all.
+    """
+    steps, matrix = _matrix(scores)
+    columns, means = matrix.scores.T, matrix.scores.T.mean(axis=0)
+    best, *others = (int(i) for i in np.argsort(-means, kind="stable"))
+    uncorrected = sign_flip_p_values(
+        columns,
+        [(best, other) for other in others],
+        n_resamples=DRAWS,
+        seed=draw_seed(seed, matrix.queries),
+    )
+    p_values = holm(uncorrected)
+    intervals = [
+        difference_interval(columns[:, best] - columns[:, other], level=LEVEL) for other in others
+    ]
+    shown = [significant(*each) for each in zip(p_values, intervals, strict=True)]
+    tied = tuple(sorted(steps[i] for i, clear in zip(others, shown, strict=True) if not clear))
+    second = others[0]
+    return BestCheckpoint(
+        step=steps[best],
+        mean=float(means[best]),
+        next_step=steps[second],
+        difference=float(means[best] - means[second]),
+        interval=intervals[0],
+        p_value=p_values[0],
+        significant=shown[0],
+        tied=tied,
+    )
+
+
+def gain(scores: PerStep, *, seed: int) -> Gain:
+    """What a training changed: its last step against its first, paired by query.
+
+    Raises:
+        ValueError: fewer than two steps, or no query shared by all.
+    """
+    steps, matrix = _matrix(scores)
+    first, last = matrix.scores[0], matrix.scores[-1]
+    test = permutation_test(last, first, seed=draw_seed(seed, matrix.queries))
+    changes = np.diff(matrix.scores.mean(axis=1))
+    course = "rising" if (changes > 0).all() else "falling" if (changes < 0).all() else "uneven"
+    return Gain(
+        first=steps[0],
+        last=steps[-1],
+        first_mean=float(first.mean()),
+        last_mean=float(last.mean()),
+        difference=test.difference,
+        interval=difference_interval(last - first, level=LEVEL),
+        p_value=test.p_value,
+        n=len(matrix.queries),
+        course=course if len(steps) > 2 else "",
+    )
+
+
+def _matrix(scores: PerStep) -> tuple[list[int], ScoreMatrix]:
+    if len(scores) < 2:
+        raise ValueError(f"expected two or more steps; got {len(scores)}")
+    steps = sorted(scores)
+    return steps, join({f"step {step}": scores[step] for step in steps}, task="checkpoints")
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,17 @@ for.
 With scores per query, each query's difference is averaged over the seeds, and the signs of these
 averages are flipped: the test is over queries, for these trainings. Without them only the seeds
 are left, and the test is the paired t-test of their differences.
+
+The models of all seeds answered the same queries: a crossed design in which both are random.
+
+References:
+    Zou and Donner 2008 (MOVER); Satterthwaite 1946 (degrees of freedom).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.special import stdtrit
 
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.inventory.collect import Score
@@ -36,7 +43,6 @@ from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
-from qwen3nb.analysis.training.learning_curve import crossed_interval, query_error
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
@@ -45,6 +51,7 @@ Queries = tuple[str, ...]  # their ids
 # 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
 _MOST_SEEDS = 100
+_TINY = 1e-12  # a rounding error
 
 
 @dataclass(frozen=True)
@@ -285,6 +292,44 @@ def _concluded(
         by_evidence=gate.evidence(one.tir, interval if len(known) > 1 and not partial else None),
         notes=(*one.notes, *caveats),
     )
+
+
+def crossed_interval(
+    mean: float, per_seed: Array, moved: Sequence[Array], *, level: float
+) -> Interval | None:
+    """Interval of a mean over seeds and queries, which adds up the errors of both (MOVER).
+
+    Each error is Student's. That of the seeds also holds their interaction with the queries,
+    which the other one counts again: the interval is conservative where queries vary most.
+
+    Args:
+        mean: the centre.
+        per_seed: the value of each seed (S,); of a single one, only the queries' error counts.
+        moved: how far each query moves the mean, (n,) per set of queries; may be empty, then only
+            the seeds' error counts.
+        level: of the interval.
+
+    Returns:
+        The interval, or None without any spread: equal seeds and queries show no error.
+    """
+    low, high = student_interval(per_seed, level=level) or (0.0, 0.0)
+    error, freedom = query_error(moved)
+    half = math.hypot((high - low) / 2, float(stdtrit(freedom, (1 + level) / 2)) * error)
+    return (mean - half, mean + half) if half > _TINY else None
+
+
+def query_error(moved: Sequence[Array]) -> tuple[float, float]:
+    """Standard error of a sum over queries, and its degrees of freedom (Satterthwaite).
+
+    Args:
+        moved: how far each of two or more queries moves the sum, (n,) per independent set.
+    """
+    sizes = np.array([len(each) for each in moved])
+    parts = np.array([len(each) * each.var(ddof=1) for each in moved])
+    total = float(parts.sum())
+    if total == 0:
+        return 0.0, 1.0
+    return math.sqrt(total), total**2 / float((parts**2 / (sizes - 1)).sum())
 
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}

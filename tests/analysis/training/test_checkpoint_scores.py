@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from qwen3nb.analysis.training.learning_curve import best_checkpoint, crossed_interval, gain
+from qwen3nb.analysis.training.checkpoint_scores import best_checkpoint, gain
+from qwen3nb.analysis.training.interference import crossed_interval
 
 RNG = np.random.default_rng(2)
 BASE = RNG.random(120)
