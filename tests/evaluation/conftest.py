@@ -1,4 +1,5 @@
 import pytest
+from helpers.beir import write_beir
 
 from qwen3nb.models.load import load_encoder
 
@@ -6,3 +7,15 @@ from qwen3nb.models.load import load_encoder
 @pytest.fixture(scope="module")
 def encoder(encoder_folder):
     return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+@pytest.fixture
+def beir(tmp_path):
+    return write_beir(tmp_path / "words")
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A cache in which nothing is kept yet."""
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"

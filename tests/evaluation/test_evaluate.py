@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import mteb
 import numpy as np
 import pytest
-from helpers.beir import write_beir, write_words
+from helpers.beir import write_words
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb import paths
@@ -23,11 +23,6 @@ from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.store import load_failures, load_results, verify
-
-
-@pytest.fixture
-def beir(tmp_path):
-    return write_beir(tmp_path / "words")
 
 
 @pytest.mark.integration

@@ -3,8 +3,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn import metrics
 
 from qwen3nb.datasets.rows import DataError
@@ -115,18 +113,6 @@ def test_geometry_by_hand():
         uniformity([[1, 0]])
     with pytest.raises(ValueError, match="arrays of equal shape"):
         alignment([[1, 0]], [[1, 0], [0, 1]])
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(2, 40), st.integers(1, 6), st.integers(0, 1000))
-def test_geometry_equals_the_definition(n, dimension, seed):
-    vectors = np.random.default_rng(seed).normal(size=(n, dimension))
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
-    kernel = [math.exp(-2 * ((unit[i] - unit[j]) ** 2).sum()) for i, j in pairs]
-    assert uniformity(vectors) == pytest.approx(math.log(np.mean(kernel)), abs=1e-9)
-    cosines = [unit[i] @ unit[j] for i, j in pairs]
-    assert anisotropy(vectors) == pytest.approx(np.mean(cosines), abs=1e-9)
 
 
 def test_clusters_that_are_there_are_found():

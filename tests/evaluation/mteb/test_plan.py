@@ -38,7 +38,7 @@ def plan(model, *, tier="smoke", tasks=None, output, limit=0, speed=None):
 
 
 @pytest.fixture
-def encoder(encoder_folder):
+def encoder(encoder_folder):  # not shared, as its methods are replaced
     return load_encoder(encoder_folder, cache=False, show_progress=False)
 
 

@@ -122,13 +122,7 @@ NAMES = ["AuthorSTS", "STS17"]
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "tasks"
-
-
-@pytest.fixture
-def listed(cache, monkeypatch):
+def listed(own_cache, monkeypatch):
     """How often tasks were listed by MTEB."""
     calls = []
     monkeypatch.setattr(
@@ -168,9 +162,9 @@ def test_a_tier_is_known_by_its_tasks(listed, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["[", "[{}]", "null"])
-def test_a_damaged_list_is_made_again(cache, listed, text):
+def test_a_damaged_list_is_made_again(own_cache, listed, text):
     known_tasks(tier="smoke", tasks="AuthorSTS")
-    (file,) = cache.iterdir()
+    (file,) = (own_cache / "tasks").iterdir()
     file.write_text(text)
     assert [task.key for task in known_tasks(tier="smoke", tasks="AuthorSTS")] == ["AuthorSTS"]
     assert len(listed) == 2

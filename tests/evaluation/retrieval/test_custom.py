@@ -245,12 +245,6 @@ def write_model(folder, weight):
     return folder
 
 
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def test_a_known_model_is_not_loaded_again_unless_something_changed(data, tmp_path, own_cache):
     """Loads are counted. What is loaded has another identity each time."""
     domain, loads = load_domain(*data), []

@@ -51,11 +51,6 @@ def reranker(folder, shared_cache):
     return load_reranker(folder, device="cpu")
 
 
-@pytest.fixture
-def beir(tmp_path):
-    return write_beir(tmp_path / "words")
-
-
 def run_suite(reranker, data=None, **options):
     return rerank(reranker, data, show_progress=False, **options)
 
@@ -275,8 +270,7 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     assert without["nDCG@10"] == words.main.value
 
 
-def test_an_interrupted_run_scores_no_query_twice(folder, beir, tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+def test_an_interrupted_run_scores_no_query_twice(folder, beir, own_cache, monkeypatch):
     scored, score = [], Reranker.score
 
     def counted(self, query, documents):
@@ -396,12 +390,6 @@ TASK = "PyDocsSampleRetrieval"
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """A cache in which nothing is kept yet."""
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
 def counted(monkeypatch):
     """How often a data set was loaded, and how often BM25 searched."""
     calls = {"loads": 0, "searches": 0}
@@ -440,8 +428,7 @@ def test_damaged_candidates_are_made_again(own_cache, counted):
 
 
 @pytest.mark.integration
-def test_a_second_reranker_neither_loads_nor_searches(own_cache, counted, tmp_path):
-    beir = write_beir(tmp_path / "words")
+def test_a_second_reranker_neither_loads_nor_searches(own_cache, counted, beir, tmp_path):
     options = {"depth": 3, "limit": 2, "show_progress": False}
     runs = []
     for seed in (1, 2):
