@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,17 +124,6 @@ def read_pairs(file: Path) -> STSPairs:
     return STSPairs(file.name.split(".")[0], first, second, gold)
 
 
-@dataclass(frozen=True)
-class _WithTokenizer:
-    """A model whose ``encode`` takes texts and a tokenizer, such as `Qwen3EncoderModel`."""
-
-    model: Any
-    tokenizer: Any
-
-    def encode(self, texts: list[str]) -> Any:
-        return self.model.encode(texts, self.tokenizer)
-
-
 def evaluate_sts(
     model: Any,
     data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]],
@@ -158,10 +148,13 @@ def evaluate_sts(
         TypeError: ``model`` is none of these.
     """
     encoder = load_encoder(model) if isinstance(model, str | Path) else model
+    label = type(encoder).__name__
     if isinstance(encoder, tuple):
-        encoder = _WithTokenizer(*encoder)
+        inner, tokenizer = encoder
+        label = type(inner).__name__
+        encoder = SimpleNamespace(encode=lambda texts: inner.encode(texts, tokenizer))
     if not isinstance(encoder, Encoder):
-        encoder = WrappedEncoder(encoder, label=type(getattr(encoder, "model", encoder)).__name__)
+        encoder = WrappedEncoder(encoder, label=label)
     if isinstance(data, str | Path):
         file = Path(data).expanduser()
         data = read_pairs(file) if file.is_file() else sts_pairs(str(data))
