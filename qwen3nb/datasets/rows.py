@@ -191,11 +191,7 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
             continue
         where = f"{file}:{number}"
         row = json_object(line, where=where)
-        for name in fields.keys() - row.keys():
-            if near := misspelt(name, row, fields):
-                raise DataError(
-                    f"{where}: no field {name!r}, but {near[0]!r:.60}; expected {', '.join(fields)}"
-                )
+        check_spelling(row, fields, where=where)
         for name, kind in fields.items():
             value = row.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
@@ -236,9 +232,15 @@ def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
     return row
 
 
-def misspelt(name: str, row: Iterable[str], known: Collection[str]) -> list[str]:
-    """Return the keys of a row that may be ``name`` misspelt, as they are not ``known``."""
-    return [key for key in row if key not in known and _alike(name, key[: 2 * len(name)])]
+def check_spelling(row: Collection[str], names: Collection[str], *, where: str) -> None:
+    """Refuse a row that lacks one of ``names`` and has a key that is spelt alike."""
+    for name in names:
+        for key in () if name in row else row:
+            if key not in names and _alike(name, key[: 2 * len(name)]):
+                raise DataError(
+                    f"{where}: no field {name!r}, but {printable(key)!r:.60}; correct the key, "
+                    "or add the field"
+                )
 
 
 @lru_cache(4096)

@@ -23,11 +23,11 @@ from urllib.parse import quote
 
 from qwen3nb.datasets.rows import (
     DataError,
+    check_spelling,
     checked_id,
     given_rows,
     json_object,
     listed,
-    misspelt,
     named_rows,
     numbered_lines,
     printable,
@@ -243,12 +243,7 @@ def _json_rows(
         seen |= row.keys()
         if columns[0] not in row:
             raise DataError(f"{where}: no field {columns[0]!r}; fields: {listed(row)}")
-        for name in columns:
-            if name not in row and (near := misspelt(name, row, columns)):
-                raise DataError(
-                    f"{where}: no field {name!r}, but {printable(near[0])!r:.60}; correct the key, "
-                    f"or write {name!r}: null for nothing"
-                )
+        check_spelling(row, columns, where=where)
         yield where, {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
