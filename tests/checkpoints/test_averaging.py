@@ -104,8 +104,6 @@ def test_unlike_checkpoints_are_refused_and_nothing_is_left(tmp_path, first, oth
 
 def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
     folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
-    opened = open_checkpoint(folders[1])
-    opened.check_unchanged()
     real = write_pieces
 
     def meanwhile(*args, **kwargs):
@@ -117,8 +115,6 @@ def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="changed while it was being read"):
         average_checkpoints(folders, tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
-    with pytest.raises(CheckpointError, match="changed while it was being read"):
-        opened.check_unchanged()
     cut = open_checkpoint(folders[0]).weights
     (folders[0] / "model.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match="shorter than when it was opened"):
@@ -156,27 +152,6 @@ def test_settings_are_those_of_the_last_and_a_mean_that_was_changed_is_made_agai
         assert averaged(selection) == kept
         assert tree(kept) == whole
     assert averaged(Selection(tuple(folders[:1]), "last 1", {})) == folders[0]
-
-
-def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
-    folder = folder_with(tmp_path / "a", {"w": torch.ones(2)})
-    average_checkpoints([folder], tmp_path / "mean")
-    before = tree(tmp_path / "mean")
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    for name, file in (
-        ("os.pwrite", "model.safetensors"),
-        ("qwen3nb.checkpoints.averaging.write_json", ""),
-        ("os.fsync", ""),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(name, full)
-            with pytest.raises(OSError, match=f"No space left.*{file}"):
-                average_checkpoints([folder], tmp_path / "mean")
-        assert {path.name for path in tmp_path.iterdir()} <= {"a", "mean", "home"}
-        assert tree(tmp_path / "mean") == before
 
 
 @pytest.mark.parametrize("rule", ["last", "best"])

@@ -33,13 +33,7 @@ WITH_SPECIAL = [f"first {END} then", END, f"{END}{END}", "<|im_start|>user", "a 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"pooling": "mean"},
-        {"pooling": "cls"},
-        {"pooling": "last", "append_eos": True},
-        {"pooling": "mean", "prefix": "[R] "},
-    ],
+    "options", [{"pooling": "cls"}, {"pooling": "last", "append_eos": True, "prefix": "[R] "}]
 )
 def test_special_tokens_inside_a_text_are_what_sentence_transformers_reads(
     checkpoint, tmp_path, options
