@@ -118,8 +118,9 @@ class CommandGroup(click.Group):
         parses = not ctx.resilient_parsing and not name.startswith("-")
         if parses and self.get_command(ctx, name) is None:
             known = self.list_commands(ctx)
-            meant = self.elsewhere(name) or get_close_matches(name, known) or known
-            ctx.fail(f"No such command {name!r}. Did you mean {_or(meant)}?")
+            near = self.elsewhere(name) or get_close_matches(name, known)
+            hint = f"Did you mean {_or(near)}?" if near else f"The commands are {', '.join(known)}."
+            ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
     def elsewhere(self, name: str) -> list[str]:

@@ -472,7 +472,7 @@ def find_collections(spec: Any) -> list[TestCollection]:
 
         return from_mteb(mteb.get_task(str(spec)))
     except KeyError as error:
-        why = error.args[0]
+        why = str(error.args[0]).removeprefix("KeyError: ").rstrip(".")
         raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({why})") from None
 
 

@@ -13,10 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from qwen3nb.metrics.intervals import Array
 from qwen3nb.utils.choices import one_of
 
 MOST_DRAWS = 200_000  # of a test whose family of comparisons needs more than it was given
@@ -31,10 +27,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Raises:
         ValueError: a value outside 0 to 1.
     """
-    values, order = _checked(p_values)
-    steps = np.arange(len(order), 0, -1) * values[order]
-    values[order] = np.maximum.accumulate(np.minimum(1.0, steps))
-    return [float(each) for each in values]
+    _check(p_values)
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(_ascending(p_values)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
@@ -46,10 +45,14 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     Raises:
         ValueError: a value outside 0 to 1.
     """
-    values, order = _checked(p_values)
-    steps = len(order) / np.arange(1, len(order) + 1) * values[order]
-    values[order] = np.minimum.accumulate(np.minimum(1.0, steps)[::-1])[::-1]
-    return [float(each) for each in values]
+    _check(p_values)
+    count = len(p_values)
+    adjusted = [0.0] * count
+    smallest = 1.0
+    for rank, index in reversed(list(enumerate(_ascending(p_values), start=1))):
+        smallest = min(smallest, count / rank * p_values[index])
+        adjusted[index] = smallest
+    return adjusted
 
 
 CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
@@ -71,7 +74,7 @@ def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
     Raises:
         ValueError: an unknown correction, or a value outside 0 to 1.
     """
-    _checked(p_values)
+    _check(p_values)
     return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
 
 
@@ -105,9 +108,10 @@ def too_few_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str
     )
 
 
-def _checked(p_values: Sequence[float]) -> tuple[Array, NDArray[np.intp]]:
-    """The p-values as a new array, and their ascending order."""
-    values: Array = np.array(p_values, dtype=float)
-    if not ((values >= 0) & (values <= 1)).all():
+def _ascending(p_values: Sequence[float]) -> list[int]:
+    return sorted(range(len(p_values)), key=lambda index: p_values[index])
+
+
+def _check(p_values: Sequence[float]) -> None:
+    if any(not 0 <= p <= 1 for p in p_values):
         raise ValueError(f"expected p-values between 0 and 1; got {list(p_values)}")
-    return values, np.argsort(values, kind="stable")
