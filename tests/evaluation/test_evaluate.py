@@ -113,10 +113,10 @@ def test_any_object_with_encode_is_evaluated_and_reused_by_its_fingerprint():
 def test_a_sentence_transformer_in_memory_scores_as_in_mteb(encoder_folder):
     model = SentenceTransformer(str(encoder_folder), device="cpu", trust_remote_code=True)
     for name in ("AuthorSTS", "PyDocsSampleRetrieval"):
-        (ours,) = evaluate(model, tasks=name, limit=60, show_progress=False)
+        (ours,) = evaluate(model, tasks=name, limit=20, show_progress=False)
         task = embedded_task(name)
         task.load_data()
-        with limited(task, 60):
+        with limited(task, 20):
             options = {"cache": None, "show_progress_bar": False, "co2_tracker": False}
             theirs = mteb.evaluate(model, task, **options).task_results[0].get_score()
         assert ours.task.mteb.value == pytest.approx(theirs, abs=1e-6)
