@@ -18,7 +18,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -146,9 +146,11 @@ def load_run(file: Path) -> RunArrays:
         if not "".join(names).isprintable():
             for name in names:
                 checked_id(name, where=str(file))
-    for start, stop in pairwise(run.offsets.tolist()):
-        if len(np.unique(run.documents[start:stop])) < stop - start:
-            raise _duplicate(file)
+    for query, (start, stop) in zip(run.queries, pairwise(run.offsets.tolist()), strict=True):
+        rows, counts = np.unique(run.documents[start:stop], return_counts=True)
+        if len(counts) < stop - start:
+            twice = run.names[rows[counts > 1][0]]
+            raise DataError(f"{file}: duplicate document {twice!r:.60} of query {query!r:.60}")
     _check_ranks(file, run, builder.in_order(np.frombuffer(ranks, dtype=np.int32)))
     return run
 
@@ -194,19 +196,6 @@ def _columns(file: Path, first: int, text: str, *, known: dict[str, int]) -> Col
                 known.update((rank, int(rank)) for rank in unknown)
                 return columns[0], columns[2], map(known.__getitem__, columns[3]), scores
     return tuple(zip(*(row for _, row in _rows(file, first, text)), strict=True)) or ((),) * 4  # type: ignore[return-value]
-
-
-def _duplicate(file: Path) -> DataError:
-    """Describe the first line that has a document of its query again."""
-    seen: set[tuple[str, str]] = set()
-    rows = chain.from_iterable(_rows(file, first, text) for first, text in line_blocks(file))
-    for number, (query, document, *_) in rows:
-        if (query, document) in seen:
-            return DataError(
-                f"{file}:{number}: duplicate document {document!r:.60} of query {query!r:.60}"
-            )
-        seen.add((query, document))
-    return DataError(f"{file}: a duplicate document, which is gone now; did the file change?")
 
 
 def _rows(file: Path, first: int, text: str) -> Iterator[tuple[int, tuple[str, str, int, float]]]:
