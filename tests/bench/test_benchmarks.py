@@ -156,8 +156,8 @@ def test_intervals_over_seeds_hold_from_two_seeds_on():
 
 @pytest.mark.integration
 def test_coverage_of_scores_with_twenty_queries():
-    """1,000 samples per distribution, at another seed than the stored ones."""
-    shares = calibrate_scores(sizes=(20,), simulations=1000, n_resamples=200, seed=4)
+    """500 samples per distribution, at another seed than the stored ones."""
+    shares = calibrate_scores(sizes=(20,), simulations=500, n_resamples=200, seed=4)
     held = {(s.process, s.method): s.share for s in shares}
     assert held["hard nDCG@10", SHOWN] > held["hard nDCG@10", "percentile bootstrap"] + 0.04
     assert min(v for (_, method), v in held.items() if method == SHOWN) >= 0.93

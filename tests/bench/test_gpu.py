@@ -25,13 +25,16 @@ def test_a_rehearsal_measures_equality_then_speed():
     assert 6 <= printed["speed"][0]["tokens"] <= 24
 
 
-def test_a_table_has_a_row_per_measurement_and_says_what_was_left_out():
+def test_a_table_has_a_row_per_measurement_and_says_what_was_left_out(capsys):
     bench = GpuBench("H", "m", "bfloat16", 5e14, (EQUAL,), (SPEED,), ("Qwen3-4B: out of memory",))
     lines = bench.table().splitlines()
     assert lines[1] == "matrix products in bfloat16: 500 TFLOP/s"
     assert lines[5].split() == ["MiniLM", "vectors", "varlen", "64", "0.999900", "0.999990", "yes"]
     assert " ".join(lines[8].split()[:8]) == "MiniLM encode 51 2000 9000.0 3000.0 3.00x 40%"
     assert lines[-1] == "left out: Qwen3-4B: out of memory"
+    with pytest.raises(SystemExit, match="1"):  # results differ
+        shown(GpuBench("H", "m", "bfloat16", 5e14, ({**EQUAL, "equal": False},), (), ()))
+    assert capsys.readouterr().out.splitlines()[5].endswith("NO")
 
 
 @pytest.mark.integration
@@ -47,12 +50,6 @@ def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
     assert bench_gpu(shapes=("tiny",), minutes=1e-9, device="cpu").left_out == (
         "tiny: 1e-09 minutes were over",
     )
-
-
-def test_results_that_differ_end_with_1(capsys):
-    with pytest.raises(SystemExit, match="1"):
-        shown(GpuBench("H", "m", "bfloat16", 5e14, ({**EQUAL, "equal": False},), (), ()))
-    assert capsys.readouterr().out.splitlines()[5].endswith("NO")
 
 
 def test_what_cannot_be_measured_is_refused_in_a_line(monkeypatch):

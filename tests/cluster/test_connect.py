@@ -43,16 +43,10 @@ def test_another_service_at_the_address_is_not_taken_for_ray(monkeypatch):
         address = f"127.0.0.1:{server.getsockname()[1]}"
         assert "timed out" in refusal(address)  # it says nothing
         server.accept()[0].close()
-        answer = threading.Thread(target=refuse, args=(server,))
+        answer = threading.Thread(target=greet, args=(server, b"HTTP/1.1 400 no"))
         answer.start()
         assert "what listens there is not Ray" in refusal(address)
         answer.join()
-
-
-def refuse(server):
-    with server.accept()[0] as connection:
-        connection.sendall(b"HTTP/1.1 400 no")
-        connection.recv(100)
 
 
 def test_a_machine_without_a_cluster_says_so(monkeypatch):
@@ -89,7 +83,7 @@ def test_the_machines_own_cluster_is_left_for_ray_to_find(monkeypatch):
     assert addresses == ["auto", own]
 
 
-def greet(server):
+def greet(server, answer=bytes(9)):
     with server.accept()[0] as connection:
-        connection.sendall(bytes(9))
+        connection.sendall(answer)
         connection.recv(100)

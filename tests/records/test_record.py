@@ -82,7 +82,7 @@ def side_file(record, kind="scores"):
     return file
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(COLUMNS)
 def test_scores_are_read_back_to_the_bit(tmp_path_factory, columns):
     record = replace(make(), per_query=columns)
@@ -211,7 +211,7 @@ def test_files_that_no_record_names_go_once_they_are_old(tmp_path):
 VALUES = st.dictionaries(st.text("ab/é\U0010ffff", max_size=4), st.floats(0, 1), min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(first=VALUES, part=st.text("ab/é\U0010ffff", max_size=2), absent=st.booleans())
 def test_a_sample_of_stored_scores_is_that_of_dictionaries(first, part, absent):
     second = {query: value / 3 for query, value in reversed(first.items())}
