@@ -1,14 +1,16 @@
 """The client of the hub's libraries, with a limit of time, checked answers and errors in one line.
 
-`HubGuard.guarded` wraps the method of a client that all its requests pass. Requests that failed
-for a reason that may pass are sent again until nothing useful has come for the limit; then they
-end in a `HubError`. A download that was cut is continued by huggingface_hub.
+`HubGuard` wraps the method of a client that all its requests pass. Requests that failed for a
+reason that may pass are sent again until nothing useful has come for the limit; then they end in a
+`HubError`. A download that was cut is continued by huggingface_hub.
 """
 
 from __future__ import annotations
 
 import contextvars
 import errno
+import math
+import os
 import re
 import socket
 import ssl
@@ -19,10 +21,12 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from huggingface_hub import constants
 from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, causes, server_name, status_reason
 
+_VARIABLE, _SECONDS = "QWEN3NB_HUB_TIMEOUT", 8.0
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _TRIES = 5  # in a row without anything new
 _FORGET = 60.0  # seconds after which a hub that could not be used is tried again
@@ -40,20 +44,18 @@ _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 
 
 class HubGuard:
-    """Send the requests of a session, and remember a hub that cannot be used.
+    """Make the clients of a session, whose hub is remembered if it cannot be used."""
 
-    Args:
-        endpoint: address of the hub.
-        limit: seconds that it may be silent, over all tries of a request.
-    """
-
-    def __init__(self, endpoint: str, *, limit: float) -> None:
-        self._hub, self._limit = server_name(endpoint), limit
+    def __init__(self, make: Callable[[], httpx.Client]) -> None:
+        """Guard what ``make`` returns, which takes its settings from the environment."""
+        self._make = make
         self._downloads: dict[str, _Patience] = {}
         self._failed: tuple[float, HubError] | None = None
 
-    def guarded(self, client: httpx.Client) -> httpx.Client:
-        """Return ``client`` with its requests guarded."""
+    def __call__(self) -> httpx.Client:
+        """Return a new client with its requests guarded."""
+        self._hub, self._limit = server_name(constants.ENDPOINT), silence_limit()
+        client = self._make()
         client.send = partial(self._send, client.send)  # type: ignore[method-assign]
         return client
 
@@ -106,6 +108,22 @@ class HubGuard:
                 failure = _transport_error(error, address, limit=self._limit)
                 tries = _TRIES if isinstance(error, _PASSING) else 2
             patience.pause(failure, seconds=wait, tries=tries if repeatable else 0)
+
+
+def silence_limit() -> float:
+    """Return the seconds that the hub may be silent in all, retries included; by default 8.
+
+    Raises:
+        HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
+    """
+    text = os.environ.get(_VARIABLE, "")
+    try:
+        seconds = float(text) if text else _SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise HubError(f"{_VARIABLE}: expected seconds, such as 60; got {text[:40]!r}")
+    return seconds
 
 
 class _Patience:

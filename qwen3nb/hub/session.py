@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qwen3nb.hub.errors import HubError, hub_reason
+from qwen3nb.hub.errors import hub_reason
 
-_VARIABLE, _SECONDS = "QWEN3NB_HUB_TIMEOUT", 8.0
 _REMEMBERED = 30.0  # seconds for which the answer to a probe holds
 
 
@@ -29,13 +26,15 @@ def hub_session() -> Iterator[None]:
     from huggingface_hub.utils import _http as shared
     from huggingface_hub.utils import logging
 
+    from qwen3nb.hub.client import HubGuard
+
     earlier: Any = shared._GLOBAL_CLIENT_FACTORY
-    if isinstance(earlier, _Guarded):
+    if isinstance(earlier, HubGuard):
         yield
         return
     settings: Any = constants
     xet, verbosity = settings.HF_HUB_DISABLE_XET, logging.get_verbosity()
-    set_client_factory(_Guarded(earlier))
+    set_client_factory(HubGuard(earlier))
     settings.HF_HUB_DISABLE_XET = True
     logging.set_verbosity_error()
     try:
@@ -44,40 +43,6 @@ def hub_session() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         settings.HF_HUB_DISABLE_XET = xet
         set_client_factory(earlier)
-
-
-class _Guarded:
-    """Make the clients that another factory makes, guarded; all of them by one guard."""
-
-    def __init__(self, earlier: Any) -> None:
-        self._earlier = earlier
-
-    def __call__(self) -> Any:
-        return self._guard.guarded(self._earlier())
-
-    @functools.cached_property
-    def _guard(self) -> Any:
-        from huggingface_hub import constants
-
-        from qwen3nb.hub.client import HubGuard
-
-        return HubGuard(constants.ENDPOINT, limit=silence_limit())
-
-
-def silence_limit() -> float:
-    """Return the seconds that the hub may be silent in all, retries included; by default 8.
-
-    Raises:
-        HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
-    """
-    text = os.environ.get(_VARIABLE, "")
-    try:
-        seconds = float(text) if text else _SECONDS
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < math.inf:
-        raise HubError(f"{_VARIABLE}: expected seconds, such as 60; got {text[:40]!r}")
-    return seconds
 
 
 def hub_reachable() -> bool:
