@@ -78,14 +78,14 @@ class Conflicts:
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def read_log(file: Path, *, name: str = "") -> TrainingLog:
+def read_log(file: Path) -> TrainingLog:
     """Read a training's ``train_log.jsonl``.
 
     Raises:
         DataError: see `qwen3nb.datasets.training_files.json_lines`.
     """
     entries, notes = json_lines(file)
-    return TrainingLog(name or _run_name(file), _series(entries), tuple(notes))
+    return TrainingLog(_run_name(file), _series(entries), tuple(notes))
 
 
 def read_trainer_state(state: Mapping[str, Any], *, name: str) -> TrainingLog:
@@ -113,7 +113,7 @@ def _series(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[tuple[int, 
     return {key: tuple(sorted(values.items())) for key, values in series.items()}
 
 
-def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
+def read_conflicts(file: Path) -> Conflicts:
     """Read a joint training's ``gradient_conflicts.jsonl``.
 
     Raises:
@@ -131,7 +131,7 @@ def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
     cosines = {
         m: tuple(sum(v) / len(v) if v else None for v in values) for m, values in values_of.items()
     }
-    return Conflicts(name or _run_name(file), steps, cosines, tuple(notes))
+    return Conflicts(_run_name(file), steps, cosines, tuple(notes))
 
 
 def _cosines(per_layer: Mapping[str, Any]) -> dict[tuple[str, str], list[float]]:
