@@ -20,6 +20,7 @@ from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
+from qwen3nb.report.render.cell import score_text
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.studies.reranking import METRIC, rerank_differences
@@ -153,12 +154,6 @@ def _value(result: Result) -> float:
     return result.main.value or 0.0
 
 
-def _text(result: Result) -> str:
-    main = result.main
-    ends = f" [{main.low:.3f}, {main.high:.3f}]" if main.low is not None else ""
-    return f"{main.value:.3f}{ends}"
-
-
 @dataclass(frozen=True)
 class _OnTask:
     """The records on the task that the findings are about, one per model, the best first."""
@@ -206,8 +201,8 @@ class _OnTask:
         none = f"makes no difference in {gap.metric} that these {gap.n} queries show"
         return Finding(
             f"{name} {self.verdict(gap, f'lifts {change}', f'lowers {change}', none)}",
-            f"{self.name(best)} {_text(best)}, against {_text(first)} of {self.name(first)}, "
-            f"its start: {gap}.",
+            f"{self.name(best)} {score_text(best.main)}, against {score_text(first.main)} of "
+            f"{self.name(first)}, its start: {gap}.",
             self.links.get(best.run, ""),
         )
 
@@ -225,8 +220,8 @@ class _OnTask:
         return Finding(
             f"The best extracted encoder, {self.name(own[0])}, is {verdict} "
             f"{in_words(gap.second)} on {self.where}",
-            f"{own[0].task.main_metric} {_text(own[0])}, against {_text(others[0])} of "
-            f"{self.name(others[0])}: {gap}.",
+            f"{own[0].task.main_metric} {score_text(own[0].main)}, against "
+            f"{score_text(others[0].main)} of {self.name(others[0])}: {gap}.",
             self.links.get(own[0].run, ""),
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from qwen3nb.records.verification import scores_of
 from qwen3nb.report.card.card import card_text
 from qwen3nb.report.comparison.compare import differences_table
 from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
-from qwen3nb.report.leaderboard.one_model import Summary, summarise
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import json_text
 from qwen3nb.utils.markdown import escaped
@@ -94,13 +93,6 @@ class ModelReport:
         note = f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type."
         return Table.of(rows, ("model", *heads, "Avg\nmain metrics"), best=True, note=note)
 
-    def summaries(self) -> list[Summary]:
-        """Means by type and over all tasks, per model."""
-        return [
-            replace(summarise(records, requested=self.tasks), label=name)
-            for name, records in self.by_model.items()
-        ]
-
     def comparison_json(self) -> str:
         """The models, their scores by type of task, and the paired differences."""
         scores: dict[str, dict[str, dict[str, Any]]] = {}
@@ -132,7 +124,7 @@ class ModelReport:
         folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
         everything = all_results(
             self.results,
-            summaries=self.summaries(),
+            requested=self.tasks,
             config=self.config,
             failures=self.failures,
             when=self.created,

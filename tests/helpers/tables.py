@@ -21,7 +21,7 @@ INJECTIONS = [
 
 
 def hostile_table(text):
-    cell = Cell(text, text, std=text, mark=text, strong=True)
+    cell = Cell(text, text, std=text, mark=text, id=text, link="x.html", strong=True)
     rows = ((cell, Cell(text)), (Cell(text, second=True), cell))
     return Table((text, f"a\n{text}"), rows, text, name=text, caption=text, legend=((text, text),))
 

@@ -32,7 +32,7 @@ from qwen3nb.report.comparison.explorer import (
     texts_at_hand,
     top_documents,
 )
-from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.cell import Cell, number, score_text
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import (
     GREY,
@@ -82,10 +82,6 @@ def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) ->
     return Cell(p_value_text(p_value), strong=significant(p_value, interval, alpha=alpha))
 
 
-def _named(each: PairedDifference) -> tuple[str, str]:
-    return each.first, f"{short_task(each.task)}, {each.metric}"
-
-
 def baseline_text(differences: Iterable[PairedDifference]) -> str:
     """Name what models are compared with, and on which tasks it is another one."""
     tasks: dict[str, dict[str, None]] = {}
@@ -111,7 +107,8 @@ def differences_table(
         unpaired = f"{each.unpaired} unpaired" if each.unpaired else ""
         d_z = number_text(each.d_z, sign=True, digits=2)
         cells = difference_cells(each, alpha=comparison.procedure.alpha)
-        rows.append((_named(each), *cells, d_z, won, (each.n, unpaired)))
+        name = (each.first, f"{short_task(each.task)}, {each.metric}")
+        rows.append((name, *cells, d_z, won, (each.n, unpaired)))
     heads = ("p\ncorrected", "d_z", "won / tied / lost", "queries")
     return Table.of(
         rows,
@@ -761,8 +758,7 @@ def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
             "page of its own."
         )
     where = short_task(best.record.task.key)
-    ends = interval_text(number(best.record.main).interval, sign=False, absent="")
-    score = f"{where}: {best.score} {ends}".strip()
+    score = f"{where}: {best.record.task.main_metric} {score_text(best.record.main)}"
     if not best.ahead:
         why = "There is no other model to compare it with."
         if best.unpaired:

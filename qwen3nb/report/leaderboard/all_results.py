@@ -10,7 +10,7 @@ and ``failures``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.records.record import Result, checksum
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
-from qwen3nb.report.leaderboard.one_model import Summary, summarise
+from qwen3nb.report.leaderboard.one_model import summarise
 from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.secrets import known_secrets
@@ -50,7 +50,7 @@ def all_results(
     *,
     config: Mapping[str, Any],
     failures: Mapping[str, str],
-    summaries: Iterable[Summary] | None = None,
+    requested: Sequence[str] = (),
     when: datetime | None = None,
 ) -> dict[str, Any]:
     """Return the scores of records as JSON, those of the model of the run first.
@@ -59,7 +59,7 @@ def all_results(
         results: records of one or several models.
         config: parameters of the run.
         failures: task or model -> why it failed.
-        summaries: means of each model; by default over the tasks that it has.
+        requested: keys of the tasks that the means are over; by default those of each model.
         when: the time in it; by default now.
     """
     listed = list(results)
@@ -67,11 +67,10 @@ def all_results(
     by_model: dict[str, list[Result]] = {names[each.model.identity]: [] for each in listed}
     for result in newest_records(listed)[0]:
         by_model[names[result.model.identity]].append(result)
-    if summaries is None:
-        summaries = [
-            replace(summarise(own, requested=[each.task.key for each in own]), label=name)
-            for name, own in by_model.items()
-        ]
+    summaries = {
+        name: summarise(own, requested=requested or [each.task.key for each in own])
+        for name, own in by_model.items()
+    }
     public, _ = known_secrets().removed({"config": dict(config), "failures": dict(failures)})
     value = {
         "schema": SUMMARY_SCHEMA,
@@ -83,7 +82,7 @@ def all_results(
             name: {result.task.key: scores_of(result) for result in own}
             for name, own in by_model.items()
         },
-        "summary": {each.label: each.as_dict() for each in summaries},
+        "summary": {name: replace(own, label=name).as_dict() for name, own in summaries.items()},
         "failures": public["failures"],
     }
     return {**value, "checksum": checksum(value)}

@@ -59,6 +59,12 @@ def as_cell(value: Any) -> Cell:
     return Cell("–" if value is None else str(value))
 
 
+def score_text(score: Aggregate, spec: str = ".3f") -> str:
+    """Return a score with its interval: ``0.529 [0.491, 0.567]``; or why it is undefined."""
+    cell = number(score, spec)
+    return f"{cell.text} {cell.detail}".strip()
+
+
 def number(
     value: Aggregate | float | None,
     spec: str = ".3f",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import number
+from qwen3nb.report.render.cell import score_text
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 
@@ -76,5 +76,4 @@ def probes_conclusion(probes: Probes) -> Conclusion:
 def _text(score: Aggregate, spec: str = ".3f") -> str:
     if score.value is None:
         return f"{'an undefined share' if '%' in spec else 'undefined'} ({score.undefined})"
-    cell = number(score, spec)
-    return f"{cell.text} {cell.detail}".strip()
+    return score_text(score, spec)

@@ -272,8 +272,8 @@ def expected_error(chance: ArrayLike, labels: ArrayLike) -> float:
     return float(np.abs(gaps).sum() / len(given))
 
 
-def cases_table(pages: Sequence[Reranked], *, count: int = 2) -> Table:
-    """The ``count`` queries that gained and lost most, with the first document of both runs."""
+def cases_table(pages: Sequence[Reranked]) -> Table:
+    """The queries that gained and lost most, two each, with the first document of both runs."""
     changed = sorted(
         (
             (gain, query, page)
@@ -283,10 +283,8 @@ def cases_table(pages: Sequence[Reranked], *, count: int = 2) -> Table:
         ),
         key=lambda case: (-abs(case[0]), case[1]),
     )
-    cases = [
-        *[case for case in changed if case[0] > 0][:count],
-        *[case for case in changed if case[0] < 0][:count],
-    ]
+    cases = [case for case in changed if case[0] > 0][:2]
+    cases += [case for case in changed if case[0] < 0][:2]
     rows: list[dict[str, Any]] = []
     for gain, query, page in cases:
         what = f"{short_task(page.name)}, {METRIC} {gain:+.3f}"

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.differences import significant
+from qwen3nb.analysis.comparison.differences import ALPHA, significant
 from qwen3nb.analysis.inventory.collect import Collection, Score, load_all_results
 from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.training.interference import (
@@ -512,20 +512,15 @@ def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int 
 
 
 def configuration_differences_table(
-    differences: Sequence[ConfigurationDifference], *, alpha: float = 0.05
+    differences: Sequence[ConfigurationDifference],
 ) -> Table:
-    """A row per data set and pair of configurations: difference, interval and p-values.
-
-    Args:
-        differences: from `configuration_differences`.
-        alpha: corrected p-values below it are in bold.
-    """
+    """A row per data set and pair of configurations: difference, interval and p-values."""
     family = next((each.family for each in differences if each.family), 0)
     rows: list[dict[str, Any]] = []
     for each in differences:
         raw = each.undefined if each.p_value is None else p_value_text(each.p_value)
         count = f"{each.n} queries" if each.test == QUERIES else plural(len(each.seeds), "seed")
-        clear = significant(each.corrected, each.interval, alpha=alpha)
+        clear = significant(each.corrected, each.interval)
         task = f"{each.kind}: {short_task(each.task)}, {each.metric}"
         by_seed = ", ".join(f"{value:+.3f}" for value in each.by_seed)
         ends: dict[str, Any] = {"interval": each.interval, "detail": "no interval"}
@@ -541,7 +536,7 @@ def configuration_differences_table(
     return Table.of(
         rows,
         note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}, below "
-        f"it the raw p-value; corrected p < {alpha:g} in bold. With scores per query: permutation "
+        f"it the raw p-value; corrected p < {ALPHA:g} in bold. With scores per query: permutation "
         "test over queries, each averaged over the seeds that both have, and the interval "
         f"({interval_words(['paired'])}) over queries; it says nothing about other seeds. "
         "Without: paired t-test and Student's interval over seeds.",
@@ -551,15 +546,12 @@ def configuration_differences_table(
     )
 
 
-def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -> Figure | None:
+def configurations_figure(scores: Iterable[Score]) -> Figure | None:
     """Draw a bar per configuration with its standard deviation over seeds, a group per task.
 
-    None if no score has the metric.
-
-    Args:
-        scores: as for `configurations_table`.
-        metric: the metric of the bars.
+    Of nDCG@10; None if no score has that metric. The scores are those of `configurations_table`.
     """
+    metric = "nDCG@10"
     cells = {key: seeds for key, seeds in _by_seed(scores).items() if key[1][2] == metric}
     if not cells:
         return None

@@ -8,7 +8,6 @@ import pytest
 from helpers.notebooks import notebook_of
 from helpers.records import amend, make, noisy, tier_records
 
-import qwen3nb as q
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.records.record import Part
 from qwen3nb.report.evaluation.run_trace import (
@@ -90,16 +89,6 @@ def test_the_baseline_has_most_tasks_of_the_reference_models_then_random_is_the_
     assert baselines(*ours) == ["", ""]  # never itself
     old = make("bm25", task=TASKS[0], revision="older", scores=noisy(0.4))
     assert baselines(old) == ["", ""]  # nor on other data
-
-
-def test_a_difference_is_that_of_the_comparison_of_all_models():
-    ours, bm25 = on_tasks("m", 0.52), on_tasks("bm25", 0.5, seed=1)
-    third = on_tasks("third", 0.7, seed=2)
-    (here,) = against_baseline(ours, [*bm25, *third])
-    comparison = q.compare([*ours, *bm25, *third], baseline="bm25")
-    there = comparison.difference("m", "bm25", task=TASKS[0])
-    assert (here.difference, here.interval) == (there.difference, there.interval)
-    assert (here.p_value, here.family) == (there.corrected, 3)
 
 
 def sts(label, noise, *, seed):

@@ -8,17 +8,14 @@ from helpers.records import make
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
-from qwen3nb.report.leaderboard.one_model import summarise
 from qwen3nb.utils.atomic_files import read_json
 
 
 def test_a_report_has_its_models_and_what_failed(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "a1B2c3D4e5F6")
     results = Results([make(task="T", scores=(0.2, 0.4)), make(task="U", scores=(0.6, 0.8))])
-    summary = summarise(results, requested=["T", "U", "V"], reasons={"V": "no data"})
-    value = all_results(
-        results, summaries=[summary], config={"tier": "x"}, failures={"V": "not with a1B2c3D4e5F6"}
-    )
+    failures = {"V": "not with a1B2c3D4e5F6"}
+    value = all_results(results, requested="TUV", config={"tier": "x"}, failures=failures)
     assert value["config"] == {"tier": "x"}
     assert value["failures"] == {"V": "not with [removed]"}
     assert (value["model"], value["model_path"]) == ("m", "m")
@@ -27,7 +24,7 @@ def test_a_report_has_its_models_and_what_failed(monkeypatch):
     summary = value["summary"]["m"]
     assert summary["by_type"] == {"Retrieval": 0.5}
     assert summary["over_tasks"] == 0.5
-    assert summary["missing"] == {"V": "no data"}
+    assert summary["missing"] == {"V": "not run"}
     models = [make("m", settings={"pooling": pooling}) for pooling in ("cls", "mean")]
     value = all_results(models, config={}, failures={})  # of one label
     assert list(value["results"]) == list(value["summary"]) == ["m (cls)", "m (mean)"]

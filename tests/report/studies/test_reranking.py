@@ -73,7 +73,7 @@ def test_the_page_shows_the_values_of_the_record(done):
 def test_cases_are_those_that_changed_most_and_their_texts_are_escaped(done):
     _, (result,), pages = done
     gains = result.per_query["gain nDCG@10"].values()
-    table = cases_table(pages, count=2)
+    table = cases_table(pages)
     won = sorted((gain for gain in gains if gain > 0), reverse=True)[:2]
     lost = sorted(gain for gain in gains if gain < 0)[:2]
     heads = [row[0].detail for row in table.rows if row[0].text]
