@@ -164,8 +164,8 @@ def test_a_parser_sees_nothing_that_fails_assistive_technology(book):
 def test_axe_finds_no_violation(book, tmp_path, width):
     names = [*NAMES, *(["methods", "references"] if width == PHONE else [])]
     pages = [book.html / f"{name}.html" for name in names]
-    found = used_each(pages, AXE, folder=tmp_path / "p", width=width, library=axe())
-    assert {page.name: each for page, each in found.items() if each} == {}
+    violations = used_each(pages, AXE, folder=tmp_path / "p", width=width, library=axe())
+    assert {page.name: each for page, each in violations.items() if each} == {}
 
 
 def test_nothing_is_cut_off_on_a_wide_page(book, tmp_path):
