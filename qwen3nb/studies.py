@@ -17,8 +17,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.datasets.custom.documents": "find_layout",
         "qwen3nb.datasets.custom.queries": "read_queries",
         "qwen3nb.demo.lesson_training": "lesson_training",
-        "qwen3nb.evaluation.embeddings.probes": "analogies anisotropy clusters linear_probe "
-        "probe uniformity vector_geometry word_similarity",
+        "qwen3nb.evaluation.embeddings.probes": "analogies clusters linear_probe "
+        "probe word_similarity",
         "qwen3nb.evaluation.embeddings.sanity_check": "vector_agreement",
         "qwen3nb.evaluation.mteb.select": "choose_tasks split_names",
         "qwen3nb.evaluation.retrieval.ann": "ann_suite",
@@ -29,8 +29,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.evaluation.studies.reproduce": "published_scores pydocs_difficulty reproduce",
         "qwen3nb.execution.notebook": "run_key",
         "qwen3nb.models.kinds.resolve": "find_training",
-        "qwen3nb.models.search.faiss_index": "build_index measure_speed recall_at_k",
-        "qwen3nb.records.store": "load_failures",
         "qwen3nb.report.comparison.explorer": "explore",
         "qwen3nb.report.headline": "headline_findings headline_lead",
         "qwen3nb.report.leaderboard.board": "headline_task standings",

@@ -22,7 +22,7 @@ from qwen3nb import paths
 from qwen3nb.execution import executors
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.executors import RunOutcome
-from qwen3nb.execution.interruption import interrupted_by_signals
+from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.sweep import Job, check_jobs, fitting, sweep
 from qwen3nb.execution.sweep_plan import SweepPlan, expanded, read_plan
@@ -310,7 +310,7 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
 def test_a_sweep_goes_on_past_a_failure_builds_the_book_and_starts_where_it_ended(
     cli, small, tmp_path, monkeypatch
 ):
-    built = []  # tests/execution/test_failed_runs.py builds one with a failed page
+    built = []  # tests/book/test_refresh.py builds one with a failed page
     monkeypatch.setattr(
         "qwen3nb.book.build.build_book",
         lambda *, tier: built.append((tier, failed_run("failing").reason)) or small / "index.html",
@@ -339,8 +339,6 @@ def test_a_sweep_goes_on_past_a_failure_builds_the_book_and_starts_where_it_ende
     assert "AssertionError" in (small / "results/logs/failing.log").read_text()
     again = [Job("failing", {"verify": True}), Job("plain", {})]
     assert [outcome.status for outcome in sweep(again, show_progress=False)] == ["done", "reused"]
-    fresh = sweep(again[1:], fresh=True, show_progress=False)
-    assert [outcome.status for outcome in fresh] == ["done"]
 
 
 @pytest.mark.integration
@@ -394,8 +392,8 @@ def slow_sweep(home, *, signal_number):
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)],
-    ids=["Ctrl-C", "closed terminal", "kill -9"],
+    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["Ctrl-C", "kill -9"],
 )
 def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(small, number, expected):
     (small / "tmp").mkdir()
@@ -409,6 +407,12 @@ def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(small, numbe
     assert not list((small / "tmp").iterdir())
     assert not (small / "book" / "runs").exists()
     assert not list(paths.results().glob("failed/*"))
+
+
+def test_a_closed_terminal_ends_a_command_as_a_shell_says_it():
+    with pytest.raises(KeyboardInterrupt) as interruption, interrupted_by_signals():
+        signal.raise_signal(signal.SIGHUP)
+    assert Interrupted("", interruption.value).exit_code == 129
 
 
 def test_a_signal_that_is_ignored_interrupts_nothing():
@@ -443,6 +447,8 @@ def test_a_run_waits_for_another_sweep_and_takes_its_page(small, monkeypatch):
         outcomes = [each.result()[0].status for each in (first, second)]
     assert outcomes == ["done", "reused"]
     assert ran == ["plain"]
+    (fresh,) = sweep(jobs, fresh=True, show_progress=False)
+    assert (fresh.status, len(ran)) == ("done", 2)
 
 
 def test_nothing_starts_after_a_stop(tmp_path):

@@ -148,7 +148,6 @@ def write_mirror(mirror, *, home):
     ]
     for name in ("stsbenchmark-sts", "sickr-sts"):
         write_lines(mirror / "mteb" / name / "test.jsonl", rows)
-    write_summaries(mirror)
 
 
 def write_retrieval(folder):
@@ -171,26 +170,6 @@ def write_retrieval(folder):
         for name, (split, file) in files.items()
     )
     (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
-
-
-def write_summaries(mirror):
-    """The one English task of the type Summarization."""
-    from qwen3nb.evaluation.mteb.select import select_tasks
-
-    (task,) = select_tasks(names=["SummEvalSummarization.v2"])
-    scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
-    rows = [
-        {
-            "text": TEXTS[i],
-            "human_summaries": TEXTS[i : i + 3],
-            "id": str(i),
-            **scores,
-            "machine_summaries": TEXTS[i + 5 : i + 9],
-            "consistency": [1.0, 3.0, 2.0, 4.0],
-        }
-        for i in range(10)
-    ]
-    write_lines(mirror / task.metadata.dataset["path"] / "test.jsonl", rows)
 
 
 def stand_in(patch, home, mirror):

@@ -36,15 +36,12 @@ def bench() -> None:
     """Measure speed and memory on this machine, beside other libraries in the same run."""
 
 
-def _show(name: str, results: Any, *tables: str, as_json: bool) -> None:
-    """Print ``tables`` and what their shares are of, or the results as one JSON document."""
-    if not as_json:
-        click.echo("\n\n".join([*tables, f"limit: {LIMITS[name]}"]))
-        return
+def _show(name: str, results: Any, *, as_json: bool) -> None:
+    """Print what the shares of the tables are of, or the results as one JSON document."""
     from qwen3nb.utils.hardware import processor
 
     about = {"bench": name, "processor": processor(), "limit": LIMITS[name]}
-    opt.print_json({**about, "results": results})
+    opt.answer({**about, "results": results}, f"limit: {LIMITS[name]}", as_json=as_json)
 
 
 def _progress(as_json: bool) -> Callable[[str], None]:
