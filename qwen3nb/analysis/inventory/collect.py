@@ -107,6 +107,14 @@ class Collection:
     scores: tuple[Score, ...]  # one per system, seed, task and metric
     flags: tuple[Flag, ...] = ()  # anomalies for a person to check, by kind
 
+    def nested(self) -> dict[str, dict[int | None, dict[str, dict[str, float | None]]]]:
+        """``{system: {seed: {task: {metric: value}}}}``; of duplicates, the first."""
+        table: dict[str, dict[int | None, dict[str, dict[str, float | None]]]] = {}
+        for score in self.scores:
+            row = table.setdefault(score.system, {}).setdefault(score.seed, {})
+            row.setdefault(score.task, {}).setdefault(score.metric, score.value)
+        return table
+
 
 def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:
     """Read all results below one or more folders (by default `paths.results`).
