@@ -160,7 +160,7 @@ def _write_cache(cache: EmbeddingCache, keys: list[bytes], values: Vectors) -> V
 
 
 def _put(cache: EmbeddingCache, rows: range, values: Vectors) -> None:
-    if not cache.put({_key(row): values[row % _CHUNK] for row in rows}):
+    if not cache.put({text_key(str(row)): values[row % _CHUNK] for row in rows}):
         raise OSError(f"{cache.folder}: cannot be written")
 
 
@@ -197,15 +197,11 @@ def grow(folder: Path, start: int, end: int, *, newest: int, dimension: int = 38
 
 
 def _read_seconds(folder: Path, rows: range, values: Vectors) -> float:
-    keys = [_key(row) for row in rows]
+    keys = [text_key(str(row)) for row in rows]
     read, took = timed(lambda: _read(EmbeddingCache(folder), keys, values.shape[1]))
     if not all(np.array_equal(read[at], values[row % _CHUNK]) for at, row in enumerate(rows)):
         raise ValueError("the vectors read differ from those written")
     return took.seconds
-
-
-def _key(row: int) -> bytes:
-    return text_key(f"text {row}")
 
 
 def _append(file: BinaryIO, values: Vectors) -> None:
