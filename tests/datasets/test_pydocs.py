@@ -4,6 +4,7 @@ import re
 from collections import Counter
 
 import pytest
+from scipy.stats import spearmanr
 
 from qwen3nb.datasets.pydocs import build, training_pairs
 from qwen3nb.datasets.pydocs.build import MASK, MODULES, OWN, RELATED, Entry, PyDocs, load_pydocs
@@ -203,3 +204,13 @@ def test_what_is_dropped_is_counted(monkeypatch):
         "summary or body of another pair": 1,
         "too short or too long": 2,
     }
+
+
+def test_counting_shared_words_does_not_solve_the_pairs():
+    def overlap(first, second):
+        one, other = (set(text.lower().rstrip(".").split()) for text in (first, second))
+        return len(one & other) / len(one | other)
+
+    pairs = author_sts()
+    correlation = spearmanr([overlap(a, b) for a, b, _ in pairs], [gold for *_, gold in pairs])
+    assert correlation.statistic < 0.6

@@ -81,6 +81,14 @@ def test_a_measure_is_its_name():
         assert (copied, copied.metric, copied.depth) == (measure, "nDCG", 10)
 
 
+def test_a_metric_that_is_added_in_one_place_is_scored(monkeypatch):
+    monkeypatch.setitem(METRICS, "Last", lambda grades, ideal, k: float(grades[:k][-1] > 0))
+    assert score_run({"q": GRADED}, {"q": LATE}, ["Last@2", "Last@3"]) == {
+        "Last@2": {"q": 0.0},
+        "Last@3": {"q": 1.0},
+    }
+
+
 def test_a_query_without_a_relevant_document_has_no_score():
     assert score_run({"q": {"a": 0}, "r": {"a": -1}}, {"q": {"a": 1.0}}) == {"nDCG@10": {}}
 

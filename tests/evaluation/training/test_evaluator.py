@@ -335,3 +335,33 @@ def test_a_sentence_transformer_is_scored_with_its_own_prompts(page, tmp_path):
         assert metric_of(each, "eval_dev") == pytest.approx(result.main.value, abs=1e-6)
     best = page.names["trainer"].state.best_metric
     assert best == pytest.approx(max(scores.values()), abs=1e-6)
+
+
+@pytest.mark.integration
+def test_a_sentence_transformer_is_trained_to_the_same_weights_with_the_callback(page, tmp_path):
+    """It has dropout, and no evaluations, so that its checkpoints are scored as they are saved."""
+    names, evaluator, models = page.names, Seeding(SEARCH), []
+    for callbacks in ([evaluator], []):
+        folder = tmp_path / f"run-{len(models)}"
+        models.append(names["SentenceTransformer"](str(page.folder / "encoder"), device="cpu"))
+        with quietly():
+            names["SentenceTransformerTrainer"](
+                model=models[-1],
+                args=names["Arguments"](
+                    str(folder),
+                    max_steps=3,
+                    save_steps=1,
+                    save_only_model=True,
+                    use_cpu=True,
+                    disable_tqdm=True,
+                    report_to="none",
+                    dataloader_pin_memory=False,
+                ),
+                train_dataset=names["pairs"],
+                loss=names["MultipleNegativesRankingLoss"](models[-1]),
+                callbacks=callbacks,
+            ).train()
+    ours, plain = (model.state_dict() for model in models)
+    assert all(torch.equal(ours[name], plain[name]) for name in plain)
+    last = list_checkpoints(tmp_path / "run-0")[-1]
+    assert metric_of(last, "eval_dev") == evaluator(models[0])["dev"]
