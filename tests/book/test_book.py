@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from helpers.browser import AXE, CUT, OVERLAY, axe, used_each
+from helpers.browser import AXE, CUT, OVERLAY, axe, used, used_each
 from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
 from helpers.records import make, signed
@@ -162,10 +162,10 @@ def test_a_parser_sees_nothing_that_fails_assistive_technology(book):
 
 @pytest.mark.parametrize("width", [PHONE, 1350])
 def test_axe_finds_no_violation(book, tmp_path, width):
-    names = [*NAMES, *(["methods", "references"] if width == PHONE else [])]
-    pages = [book.html / f"{name}.html" for name in names]
-    violations = used_each(pages, AXE, folder=tmp_path / "p", width=width, library=axe())
-    assert {page.name: each for page, each in violations.items() if each} == {}
+    """Each page in a window of its own: in a frame, axe leaves out rules for whole pages."""
+    for name in (*NAMES, *(["methods", "references"] if width == PHONE else [])):
+        page = book.html / f"{name}.html"
+        assert used(page, AXE, folder=tmp_path / "p", width=width, library=axe()) == [], name
 
 
 def test_nothing_is_cut_off_on_a_wide_page(book, tmp_path):

@@ -76,9 +76,9 @@ def used(page, script, *, folder, width=1200, library=None, flags=()):
     return answer
 
 
-def used_each(pages, script, *, folder, width=1200, library=None, flags=()):
+def used_each(pages, script, *, folder, width=1200, flags=()):
     """What `used` returns of each page; the browser starts once, and shows them in a frame."""
-    probes = [_probe(page, library) for page in pages]
+    probes = [_probe(page) for page in pages]
     run = f"""
       for (const page of {json.dumps([each.resolve().as_uri() for each in probes])}) {{
         const frame = document.createElement('iframe');
@@ -109,7 +109,7 @@ _ENDED = """<script>addEventListener('load', async () => {
 })</script>"""
 
 
-def _probe(page, library, end=""):
+def _probe(page, library=None, end=""):
     """A copy of a page beside it that collects the errors of its scripts, with more at its end."""
     catch = "<script>window.errors=[];addEventListener('error',e=>errors.push(e.message))</script>"
     if library is not None:
