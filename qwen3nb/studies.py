@@ -29,6 +29,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.evaluation.studies.reproduce": "published_scores pydocs_difficulty reproduce",
         "qwen3nb.execution.notebook": "run_key",
         "qwen3nb.models.kinds.resolve": "find_training",
+        "qwen3nb.models.search.faiss_index": "build_index measure_speed recall_at_k",
         "qwen3nb.report.comparison.explorer": "explore",
         "qwen3nb.report.headline": "headline_findings headline_lead",
         "qwen3nb.report.leaderboard.board": "headline_task standings",

@@ -344,7 +344,7 @@ def test_all_p_values_are_one_family_and_shared_queries_are_counted():
     assert {(each.family, each.n) for each in tested} == {(3, 18)}
     assert [each.unpaired for each in tested] == [1, 1, 0]
     assert tested == configuration_differences(reversed(given), draws=2000, seed=0)
-    table = configuration_differences_table(tested, alpha=0.2)
+    table = configuration_differences_table(tested)
     assert "Holm over these 3" in table.note
     assert [row[2].strong for row in table.rows] == [True, True, False]
     assert table.rows[0][4].detail == "1 unpaired"
