@@ -50,6 +50,8 @@ _MISNAMED = re.compile(
     r'(<button class="btn search-button-field[^>]*?) aria-label="[^"]*"'
     r'|(<summary) aria-label="Toggle hidden content"'
 )
+# The arrow that unfolds the pages below one in the contents has no name at all.
+_UNNAMED = re.compile(r'<summary(?=>\s*<span class="toctree-toggle")')
 _ICON = re.compile(r'(<i class="theme-switch [^>]*?)\s*title="[^"]*"')
 # The link home is outside all landmarks.
 _BRAND = re.compile(r'<a class="navbar-brand logo".*?</a>', re.DOTALL)
@@ -240,6 +242,7 @@ def mend_pages(outdir: Path) -> None:
 def mend_page(text: str) -> str:
     """Return a page with names, landmarks, roles and table heads as they should be."""
     text = _MISNAMED.sub(lambda match: match[1] or match[2], text)
+    text = _UNNAMED.sub('<summary aria-label="Pages below it"', text)
     text = _ICON.sub(r"\1", text)
     if '<nav class="q-home"' not in text:
         text = _BRAND.sub(r'<nav class="q-home" aria-label="Home">\g<0></nav>', text)

@@ -40,6 +40,10 @@ FILES = (
         ('<summary aria-label="Toggle hidden content">', "<summary>"),
         ('<summary aria-label="Mine">', '<summary aria-label="Mine">'),
         (
+            '<summary><span class="toctree-toggle">',
+            '<summary aria-label="Pages below it"><span class="toctree-toggle">',
+        ),
+        (
             '<i class="theme-switch fa-sun" data-mode="light" title="Light"></i>',
             '<i class="theme-switch fa-sun" data-mode="light"></i>',
         ),

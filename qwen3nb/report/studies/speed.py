@@ -94,8 +94,8 @@ def precision_table(benches: Iterable[PrecisionBench]) -> Table:
             rows.append(
                 {
                     "model": (bench.model, each["dtype"]),
-                    "beside float32": _times(each["float32_ratio"]),
-                    "beside sentence-transformers": _times(each["peer_ratio"]),
+                    "to float32": _times(each["float32_ratio"]),
+                    "to sentence-transformers": _times(each["peer_ratio"]),
                     "of the peak": _share(each["peak_share"]),
                     "least cosine": number(each["cosine_min"], ".6f"),
                     "nDCG@10": (each["ndcg"], change),
