@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 _SINGLE = "a single query"
 _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
+_MOST_NAMED = 3  # tasks in a sentence; more are counted
 _MOST_COLUMNS = 5  # of differences with their intervals, which fit a page
 _NEAREST, _CHANGES, _BEST = 3, 3, 5  # models, queries of each, documents of both that are listed
 _MOST_BEHIND = 8  # models in the figure of the landing page, beside the best
@@ -83,12 +84,16 @@ def p_cell(p_value: float | None, interval: Interval | None, *, alpha: float) ->
 
 
 def baseline_text(differences: Iterable[PairedDifference]) -> str:
-    """Name what models are compared with, and on which tasks it is another one."""
+    """Name what models are compared with, and on which tasks, or how many, it is another one."""
     tasks: dict[str, dict[str, None]] = {}
     for each in differences:
         tasks.setdefault(each.second, {})[short_task(each.task)] = None
     first, *others = sorted(tasks, key=lambda name: -len(tasks[name])) or ["no baseline"]
-    instead = "; ".join(f"on {', '.join(tasks[name])}: {in_words(name)}" for name in others)
+    where = {
+        name: ", ".join(on) if len(on) <= _MOST_NAMED else f"{len(on)} tasks"
+        for name, on in tasks.items()
+    }
+    instead = "; ".join(f"on {where[name]}: {in_words(name)}" for name in others)
     return in_words(first) + (f" ({instead})" if instead else "")
 
 

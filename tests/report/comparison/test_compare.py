@@ -117,6 +117,18 @@ def test_every_difference_names_its_baseline():
     assert both in comparison_conclusion(mixed).text
     assert both in differences_table(mixed).columns[1]
     assert both in differences_figure(mixed).caption
+    tasks = (*"abcd", *"vwxyz")
+    other = "e5-base-v2"
+    many = compare(
+        [
+            make(name, task=task, scores=noisy(0.5, seed=seed))
+            for seed, (name, own) in enumerate((("bm25", tasks[4:]), (other, tasks), ("m", tasks)))
+            for task in own
+        ],
+        baseline="bm25",
+        draws=100,
+    )
+    assert f"from bm25 (on 4 tasks: {other})" in comparison_conclusion(many).text
     floor = compare([make("random", scores=noisy(0.1)), make("m", scores=noisy(0.5))])
     assert "from random (the floor) on Retrieval" in comparison_conclusion(floor).text
 
