@@ -131,7 +131,7 @@ def refresh_pages(
         at_once: pages to run in parallel; 0 for as many as fit.
 
     Raises:
-        BookError: the tier has no results and another has.
+        BookError: the tier has no results and another has, or a page is not a notebook.
         NotebookError: the page of all runs failed.
     """
     results = load_results(adapters=False)
@@ -162,7 +162,19 @@ def refresh_pages(
     outcomes = sweep(due, at_once=at_once) if due else []
     write_card_page(results, model=model, tier=tier)
     run_notebook(_LAST)
+    _check_pages()
     return [each for each in outcomes if each.status == "failed"]
+
+
+def _check_pages() -> None:
+    """Name a page that is not a notebook, of which Sphinx would show where its text is invalid."""
+    for file in (*paths.book_runs().glob("*.ipynb"), *(paths.book() / "guide").glob("*.ipynb")):
+        try:
+            if not isinstance(read_json(file)["cells"], list):
+                raise TypeError("its cells are not a list")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            why = f"expected a notebook; delete the file, or run it again ({error})"
+            raise BookError(f"{file}: {why}") from None
 
 
 def _with_data(results: Sequence[Result], tier: str, lessons: bool) -> dict[str, bool]:

@@ -53,6 +53,16 @@ def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
 
 
+@pytest.mark.parametrize("text", ['{"cells": [{"cell_type"', '{"cells": {}}', "[]"])
+def test_a_page_that_is_no_notebook_is_named(pages, tmp_path, text):
+    page = tmp_path / "home" / "book" / "runs" / "mine.ipynb"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(text)
+    with pytest.raises(BookError, match=r"mine\.ipynb: expected a notebook; delete the file"):
+        build_book()
+    assert not (tmp_path / "home" / "_build").exists()
+
+
 def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
     pages.failing.add("leaderboard")
     with pytest.raises(BookError, match="not built; pages that failed:\nleaderboard: a cell"):
