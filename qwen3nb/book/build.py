@@ -29,6 +29,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
+from qwen3nb.report.render.format import plural
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json
@@ -134,7 +135,8 @@ def refresh_pages(
         BookError: the tier has no results and another has, or a page is not a notebook.
         NotebookError: the page of all runs failed.
     """
-    results = load_results(adapters=False)
+    everything = load_results()
+    results = [each for each in everything if "training" not in each.config]  # no adapters
     richest = richest_tier(results)
     on_tier = tier and any(each.task.key in TIERS[tier].task_keys for each in results)
     if tier and results and not on_tier:
@@ -145,7 +147,7 @@ def refresh_pages(
         )
     tier = tier or richest
     # The book's own pages keep their plain names on whichever tier it shows.
-    shown = _with_data(results, tier, lessons)
+    shown = _with_data(results, everything, tier, lessons)
     jobs = [
         Job(name, {"tier": tier} if name in _TIERED else {}, name)
         for name, has_data in shown.items()
@@ -177,10 +179,11 @@ def _check_pages() -> None:
             raise BookError(f"{file}: {why}") from None
 
 
-def _with_data(results: Sequence[Result], tier: str, lessons: bool) -> dict[str, bool]:
+def _with_data(
+    results: Sequence[Result], everything: Sequence[Result], tier: str, lessons: bool
+) -> dict[str, bool]:
     """Return the book's own pages, and whether each has something to show."""
     models = {each.model.identity for each in results if each.task.key in TIERS[tier].task_keys}
-    everything = load_results(whole=False)
     logs = {file.name for file in log_files(paths.runs())}
     return {
         "data": True,
@@ -199,6 +202,8 @@ def _published(own: Container[str]) -> Iterator[Job]:
     A page that cannot be run again here, as its model is gone, gets a notice instead.
     """
     for file in sorted(paths.book_runs().glob("*.ipynb")):
+        if file.stem in own:
+            continue
         try:
             page = read_json(file)
             made = page["metadata"]["qwen3nb"]
@@ -207,12 +212,12 @@ def _published(own: Container[str]) -> Iterator[Job]:
             old = is_old(page)
         except (ValueError, KeyError, TypeError):  # damaged, or not one of ours
             continue
-        if file.stem in own or "failed" in made or not (reads or old):
+        if "failed" in made or not (reads or old):
             continue
         newer = newer_records(page)
         why = _why_not(job, page) if newer else ""
         models = ", ".join(dict.fromkeys(each.model.label for each in newer))
-        records = f"{len(newer)} record{'s' * (len(newer) > 1)} of {models}"
+        records = f"{plural(len(newer), 'record')} of {models}"
         set_notice(file, f"It was made before {records}, and cannot be remade: {why}." * bool(why))
         if not why:
             yield job
