@@ -87,33 +87,69 @@ def sign_flip_p_values(
         n_resamples: number of sign flips R.
         seed: of the sign flips, which are the same for all pairs.
     """
+    return max_t_p_values(scores, pairs, n_resamples=n_resamples, seed=seed)[0]
+
+
+def max_t_p_values(
+    scores: Array, pairs: Sequence[tuple[int, int]], *, n_resamples: int, seed: Seed
+) -> tuple[list[float], list[float]]:
+    """The p-values of `sign_flip_p_values`, and the same adjusted over all pairs by step-down MaxT.
+
+    A pair's difference is divided by the root of its sum of squares, which no sign flip changes, so
+    that pairs of large and of small variance count alike. Its adjusted p-value is the share of the
+    sign flips in which the largest of these statistics, of all pairs but the more significant ones,
+    is at least its own; no less than that of any more significant pair. Pairs that are correlated
+    cost less than by Holm's method, as all share the flips. The family-wise error rate is at most
+    alpha where the differences of all pairs without a true one are jointly symmetric about 0
+    (Westfall and Young 1993, algorithm 4.1; Boytsov, Belova and Westfall 2013).
+
+    Returns:
+        Two lists, in the order of the pairs.
+    """
     _check_count(n_resamples)
     exact, _ = _fixed_point(scores)
     n = len(exact)
-    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
     total = exact.sum(axis=0)
+    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    norms = np.array([np.linalg.norm(exact[:, i] - exact[:, j]) for i, j in pairs])
+    weights = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
     # Each of 2n scores was rounded by half a unit, on both sides.
     least = np.abs(total[first] - total[second]) - 2.0 * n
+    order = np.argsort(least * weights, kind="stable")  # the most significant pair is the last
+    first, second, least, weights = (each[order] for each in (first, second, least, weights))
+    # Statistics of two pairs that differ by rounding only are tied.
+    least_of_family = least * weights * (1 - 1e-9)
 
     def block(start: int) -> NDArray[np.int64]:
-        """Count the flips of a block that are as extreme as the sample, for each pair."""
+        """Count the flips of a block that are as extreme as the sample: of a pair, of a family."""
         coins = _coins(seed, start, min(step, n_resamples - start), n)
         sums = np.ascontiguousarray((2 * _sums(coins, exact) - total).T)
-        counts = np.zeros(len(first), dtype=np.int64)
+        counts = np.zeros((2, len(first)), dtype=np.int64)
+        largest = np.zeros((1, sums.shape[1]))  # statistic of the pairs so far
         compared = max(1, _COMPARED // sums.shape[1])
         for at in range(0, len(first), compared):
             these = slice(at, at + compared)
-            differences = sums[first[these]]
-            differences -= sums[second[these]]
-            np.abs(differences, out=differences)
-            counts[these] = np.count_nonzero(differences >= least[these, None], axis=1)
+            statistics = sums[first[these]]
+            statistics -= sums[second[these]]
+            np.abs(statistics, out=statistics)
+            counts[0, these] = np.count_nonzero(statistics >= least[these, None], axis=1)
+            statistics *= weights[these, None]
+            statistics = np.maximum.accumulate(np.vstack([largest, statistics]), axis=0)[1:]
+            reached = statistics >= least_of_family[these, None]
+            counts[1, these] = np.count_nonzero(reached, axis=1)
+            largest = statistics[-1:]
         return counts
 
     step = min(max(_BLOCK // n, _FLIPS[0]), _FLIPS[1])
     with ThreadPoolExecutor(cores()) as pool:
-        counts = sum(pool.map(block, range(0, n_resamples, step)))
-    extremes = np.broadcast_to(counts, len(pairs)).tolist()
-    return [(extreme + 1) / (n_resamples + 1) for extreme in extremes]
+        counts = sum(
+            pool.map(block, range(0, n_resamples, step)), np.zeros((2, len(first)), dtype=np.int64)
+        )
+    p_values = np.empty((2, len(first)))
+    p_values[:, order] = (counts + 1) / (n_resamples + 1)
+    adjusted = np.maximum.accumulate(p_values[1, order[::-1]])
+    p_values[1, order[::-1]] = adjusted
+    return p_values[0].tolist(), p_values[1].tolist()
 
 
 def percentile_interval(means: Array, *, level: float) -> Interval:

@@ -29,6 +29,7 @@ from qwen3nb.analysis.stats.paired_tests import (
 )
 from qwen3nb.analysis.stats.resampling import (
     bca_interval,
+    max_t_p_values,
     percentile_interval,
     resampled_means,
     sign_flip_p_values,
@@ -255,6 +256,31 @@ def test_sign_flips_by_definition_for_any_systems(n, systems, seed):
     assert alone == [expected[pairs.index((0, systems - 1))]]
     assert sign_flip_p_values(scores, [], n_resamples=300, seed=seed) == []
 
+    # Step by step: the largest statistic of a pair and of all less significant ones.
+    statistics = [d / (np.linalg.norm(d) or 1) for d in differences]
+    flipped = np.abs([signs @ d for d in statistics])
+    observed = np.abs([d.sum() for d in statistics])
+    order = sorted(range(len(pairs)), key=lambda i: -observed[i])
+    adjusted, largest = {}, 0.0
+    for rank, pair in enumerate(order):
+        reached = flipped[order[rank:]].max(axis=0) >= observed[pair] - 1e-9
+        adjusted[pair] = largest = max(largest, (int(reached.sum()) + 1) / 301)
+    p_values, family = max_t_p_values(scores, pairs, n_resamples=300, seed=seed)
+    assert p_values == expected
+    assert family == pytest.approx([adjusted[i] for i in range(len(pairs))], abs=1e-12)
+
+
+def test_max_t_of_pairs_that_are_one_costs_nothing_and_of_independent_ones_what_sidak_says():
+    one = RNG.normal(0.4, 1, 40)
+    copies = np.stack([np.zeros(40), *[one] * 6], axis=1)
+    pairs = [(0, i) for i in range(1, 7)]
+    raw, family = max_t_p_values(copies, pairs, n_resamples=2_000, seed=1)
+    assert family == raw
+    apart = np.stack([np.zeros(400), *RNG.normal(0.08, 1, (6, 400))], axis=1)
+    raw, family = max_t_p_values(apart, pairs, n_resamples=20_000, seed=1)
+    assert min(family) == pytest.approx(1 - (1 - min(raw)) ** 6, abs=0.02)
+    assert max(family) == pytest.approx(max(raw), abs=1e-12)
+
 
 def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     threadpoolctl = pytest.importorskip("threadpoolctl")
@@ -267,6 +293,6 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._FLIPS", (threads, 100 * threads))
         with threadpoolctl.threadpool_limits(threads):
             means = resampled_means(scores, n_resamples=400, seed=9)[1]
-            p_values = sign_flip_p_values(scores, pairs, n_resamples=400, seed=9)
+            p_values = max_t_p_values(scores, pairs, n_resamples=400, seed=9)
         result.append((means.tobytes(), p_values))
     assert all(each == result[0] for each in result)
