@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.comparison.compare": "differences_figure pairs_figure",
         "qwen3nb.report.evaluation.scores": "baseline_figure",
         "qwen3nb.report.leaderboard.board": "comparison_figure",
-        "qwen3nb.report.leaderboard.one_model": "per_query_figure similarity_figure",
+        "qwen3nb.report.leaderboard.one_model": "per_query_figure",
         "qwen3nb.report.studies.ablation": "effects_figure",
         "qwen3nb.report.studies.ann": "ann_figure compression_figure",
         "qwen3nb.report.studies.extraction": "drift_figure",

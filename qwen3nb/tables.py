@@ -7,16 +7,14 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.book.status": "data_versions_table failed_runs_table machine_table runs_table "
         "software_table verification_table",
-        "qwen3nb.report.comparison.compare": "changes_table compared_tables differences_table "
-        "power_table",
+        "qwen3nb.report.comparison.compare": "compared_tables differences_table power_table",
         "qwen3nb.report.evaluation.by_hand": "disagreement_table query_table",
         "qwen3nb.report.evaluation.scores": "failures_table scores_table",
-        "qwen3nb.report.comparison.baseline_choice": "baseline_tables",
         "qwen3nb.report.leaderboard.board": "cost_table headline_table rank_table task_tables",
         "qwen3nb.report.leaderboard.one_model": "checks_table model_and_run_table parts_table "
         "provenance_table suite_table",
-        "qwen3nb.report.leaderboard.published": "expected_table other_scores_table "
-        "reproduction_table sts_and_msmarco_table",
+        "qwen3nb.report.leaderboard.published": "expected_table reproduction_table "
+        "sts_and_msmarco_table",
         "qwen3nb.report.studies.ablation": "ablation_table effects_table",
         "qwen3nb.report.studies.ann": "ann_table compression_table",
         "qwen3nb.report.studies.calibration": "calibration_table",

@@ -34,7 +34,7 @@ from qwen3nb.report.leaderboard.board import (
     standings,
     task_tables,
 )
-from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
+from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.format import not_shown
 from qwen3nb.report.render.latex import latex_text
@@ -246,8 +246,7 @@ class PaperContents:
         for identity, name in names.items():
             if identity in kept:
                 own, _ = newest_records(models[identity])
-                figures = per_query_figure(own, metric=METRIC), similarity_figure(own)
-                for figure in filter(None, figures):
+                if figure := per_query_figure(own, metric=METRIC):
                     caption = figure.caption + not_shown(len(names) - len(kept))
                     yield replace(figure, name=f"{figure.name}-{name}", caption=caption)
 

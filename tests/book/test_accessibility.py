@@ -3,10 +3,7 @@
 import pytest
 from helpers import REPOSITORY
 from helpers.browser import used
-from helpers.records import RERANKING, RETRIEVAL, make, noisy, tier_records
 
-from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.baseline_choice import baseline_tables
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled
@@ -115,58 +112,6 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls_and_is_reached_by_keybo
     assert page <= 360
     assert boxes == [[True, False, -1], [True, True, 0], [True, False, -1], [True, False, -1]]
     assert seen == [command, command, "Scrolls sideways"]
-
-
-def test_a_reader_chooses_a_baseline_among_the_tables_that_python_made(use):
-    """Both tables change; sorting works in the new one; the files are those of the default."""
-    scores = {"bm25": 0.3, "ours": 0.5, "</script><b>x": 0.7}
-    records = [
-        make(label, noisy(mean, seed=seed).tolist(), task=task)
-        for seed, (label, mean) in enumerate(scores.items())
-        for task in (RETRIEVAL, RERANKING)
-    ]
-    comparison = compare(records, tier="smoke")
-    tables = [baseline_tables(comparison, task=task) for task in (RETRIEVAL, RERANKING)]
-    code = """
-    const seen = () => [...document.querySelectorAll('.q-table')].map(box => [
-      box.querySelector('thead th:nth-child(2)').textContent.slice(0, -'95 % interval'.length),
-      [...box.querySelectorAll('tbody tr')].map(row => row.cells[0].textContent),
-      [...box.querySelectorAll('tbody tr')].map(row => parseFloat(row.cells[1].dataset.sort)),
-      box.querySelectorAll('thead button').length]);
-    const [select, other] = document.querySelectorAll('select');
-    const states = [seen()];
-    for (const name of ['ours', '<\\/script><b>x', 'bm25']) {
-      select.value = name;
-      select.dispatchEvent(new Event('change'));
-      states.push(seen());
-    }
-    document.querySelector('thead button').click();
-    return [[...select.options].map(each => each.value), states, other.value, seen()[0][1],
-      select.labels[0].firstChild.textContent, document.querySelectorAll('b').length];"""
-    body = "".join(f"<div>{unstyled(each._repr_html_())}</div>" for each in tables)
-    options, states, other, ordered, label, foreign = use(body, code)
-    best = ["</script><b>x", "ours", "bm25"]
-    assert options == ["bm25", *best[:2]]
-    assert (other, label, foreign) == ("bm25", "Baseline", 0)
-    for baseline, state in zip(("bm25", "ours", "</script><b>x", "bm25"), states, strict=True):
-        for (head, names, values, buttons), task in zip(state, (RETRIEVAL, RERANKING), strict=True):
-            assert (head, names, buttons) == (f"Δ to {baseline}", best, 4)
-            for name, value in zip(names, values, strict=True):
-                pair = comparison.difference(name, baseline, task=task)
-                assert value == (None if pair is None else pair.difference)
-    assert ordered == sorted(best)
-    shown = tables[0].first.to_html()
-    assert "<select" not in body  # without the script, the default is a table like any other
-    assert shown.removesuffix("</div>") in body
-
-
-def test_all_baselines_of_a_whole_tier_stay_small():
-    models = [tier_records(f"model-{i}", mean=0.3 + i / 20, seed=i) for i in range(8)]
-    comparison = compare([each for own in models for each in own], tier="full")
-    page = baseline_tables(comparison, task="BEIR")
-    assert len(page) == 9  # means: two benchmarks, and seven types of a third
-    assert all(len(choice.variants) == 8 for _, choice in page.tables)
-    assert len(page._repr_html_()) < 400_000
 
 
 def test_without_the_script_a_table_is_a_table():

@@ -8,7 +8,7 @@ from helpers.records import RERANKING, RETRIEVAL, make
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.compare import differences_figure, lead_figure
 from qwen3nb.report.leaderboard.board import comparison_figure
-from qwen3nb.report.leaderboard.one_model import per_query_figure, similarity_figure
+from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 
 ROWS = (
@@ -34,13 +34,10 @@ def records():
 def figures():
     """One of each kind of figure that records give, and a forest plot."""
     results = records()
-    sts = make("bm25", task="AuthorSTS", metric="Spearman")
-    sts.per_query.update(gold={"a": 1.0, "b": 3.0}, cosine={"a": 0.1, "b": 0.9})
     return [
         comparison_figure(results, tier="smoke"),
         differences_figure(compare(results)),
         lead_figure(compare(results), task=RETRIEVAL),
         per_query_figure(results[:2]),
-        similarity_figure([sts]),
         forest_figure(ROWS, xlabel="x", caption="c"),
     ]

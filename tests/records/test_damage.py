@@ -162,7 +162,6 @@ def show_everything():
         q.tables.rank_table(standings(results, tier=tier)),
         q.tables.sts_and_msmarco_table(results),
         q.tables.expected_table(results),
-        q.tables.other_scores_table(results, tier=tier),
         q.tables.cost_table(results),
         q.tables.headline_table(results, tier=tier, links=links, most=10),
         q.tables.power_table(comparison),

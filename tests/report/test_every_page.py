@@ -21,8 +21,6 @@ from qwen3nb.report.headline import Finding, findings_html, headline_lead
 from qwen3nb.report.leaderboard.board import record_list, standings
 from qwen3nb.report.leaderboard.one_model import results_table, summarise
 from qwen3nb.report.leaderboard.preflight import plan_by_type_table, preflight_table
-from qwen3nb.report.leaderboard.published import OtherScore
-from qwen3nb.report.render.choice import TableChoice
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure
@@ -32,7 +30,7 @@ from qwen3nb.report.render.sections import Sections
 
 FOREIGN = [*HOSTILE, "=1+1", "a --> b", "$\\frac$", "\x00\x1b[31mred"]
 OURS = set("div table thead tbody tr th td span p strong a sub sup wbr".split())  # noqa: SIM905
-OURS |= {"code", "details", "summary", "script", "svg", "path", "circle"}
+OURS |= {"code", "details", "summary", "script"}
 DRAWN = set("figure figcaption div svg g path use text tspan defs".split())  # noqa: SIM905
 DRAWN |= {"clippath", "pattern", "rect", "image"}
 
@@ -77,13 +75,12 @@ def one_models(results, text):
 
 
 def of_all(results, text):
-    """The tables of all models on a tier, and of published scores."""
+    """The tables of all models on a tier, and of reproductions."""
     links, tables = {each.run: f"{text}.html" for each in results}, q.tables
-    score, tested = OtherScore(text, RETRIEVAL, 0.5, text), compare(results, draws=100)
+    tested = compare(results, draws=100)
     done = [Reproduction(Published(text, text, 0.5, 0.1, text), None, v) for v in (0.4, None)]
     return {
         "leaderboard": q.leaderboard(results, comparison=tested, links=links),
-        "baseline_tables": tables.baseline_tables(tested, task=RETRIEVAL),
         "leaderboard of tasks": q.leaderboard(results, tasks=[text], comparison=tested, name=text),
         "record_list": record_list(results),
         "task_tables": tables.task_tables(results, tier="full", links=links),
@@ -92,7 +89,6 @@ def of_all(results, text):
         "cost_table": tables.cost_table(results),
         "expected_table": tables.expected_table(results),
         "sts_and_msmarco_table": tables.sts_and_msmarco_table(results),
-        "other_scores_table": tables.other_scores_table(results, tier="smoke", scores=[score]),
         "reproduction_table": tables.reproduction_table(done),
         "reproduction": q.conclusions.reproduction_conclusion(done),
     }
@@ -105,8 +101,6 @@ def compared(results, text):
         "differences_table": tables.differences_table(comparison),
         "power_table": tables.power_table(comparison),
         "compared_tables": tables.compared_tables(comparison),
-        "changes_table": tables.changes_table(comparison),
-        "changes with links": tables.changes_table(comparison, explorer=RETRIEVAL),
         "comparison": q.conclusions.comparison_conclusion(comparison),
         "lead": q.conclusions.leaderboard_conclusion(comparison, task=RETRIEVAL),
     }
@@ -134,9 +128,7 @@ def test_every_table_can_be_written_in_every_format(name, capsys):
             parts = [table for _, table in each.tables] if isinstance(each, Sections) else [each]
             assert set(Tags(unstyled(each._repr_html_())).tags) <= OURS
             for part in parts:
-                choice = isinstance(part, TableChoice)
-                for table in part.variants.values() if choice else [part]:
-                    check(table, capsys)
+                check(part, capsys)
     rooms = ("qwen3nb.report.leaderboard", "qwen3nb.report.comparison")
     public = {n for n in q.tables.__all__ if getattr(q.tables, n).__module__.startswith(rooms)}
     assert public <= pages.keys(), "a table that this test does not write"
@@ -178,7 +170,6 @@ def figures(results, text):
         figures.comparison_figure(results, tier="smoke"),
         figures.comparison_figure(results, tier="smoke", tasks=[RETRIEVAL, text]),
         figures.per_query_figure(results),
-        figures.similarity_figure(results),
         figures.differences_figure(comparison),
         figures.pairs_figure(comparison),
         lead_figure(comparison, task=RETRIEVAL),

@@ -23,15 +23,8 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.analysis.comparison.ranking import Breakdown, breakdown
 from qwen3nb.analysis.stats.multiple_testing import NAMES
-from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
-from qwen3nb.report.comparison.explorer import (
-    explorer_link,
-    query_text,
-    texts_at_hand,
-    top_documents,
-)
 from qwen3nb.report.render.cell import Cell, number, score_text
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import (
@@ -44,7 +37,7 @@ from qwen3nb.report.render.figure import (
     plain,
 )
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import cut, not_shown, plural, short_task
+from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
@@ -58,8 +51,7 @@ _SINGLE = "a single query"
 _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
 _MOST_NAMED = 3  # tasks in a sentence; more are counted
 _MOST_COLUMNS = 5  # of differences with their intervals, which fit a page
-_NEAREST, _CHANGES, _BEST = 3, 3, 5  # models, queries of each, documents of both that are listed
-_MOST_BEHIND = 8  # models in the figure of the landing page, beside the best
+_MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 # Has a contrast of 5 with the colours of the bars, where white has 3.5. Not pure black, which
 # matplotlib omits from an SVG, so that the page would apply its own text colour.
 _ON_COLOR = "#010101"
@@ -324,64 +316,6 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
         if task.outcomes:
             types.setdefault(kinds[task.task], []).append(task)
     return dict(sorted(types.items()))
-
-
-def changes_table(
-    comparison: Comparison, *, explorer: str = "", texts: SearchTexts | None = None
-) -> Table:
-    """Return the queries on which models and the baseline differ most, on the first task.
-
-    Of the models nearest to the baseline, with the top documents of both, if the records keep them
-    and there is no link to the explorer, whose page shows them with their texts if it is of this
-    task. The texts of the task are by default read, if its data are at hand.
-    """
-    shown = next((each for each in comparison.tasks if each.with_baseline), None)
-    task, baseline = (shown.task, shown.baseline) if shown else ("", "")
-    by_size = sorted(comparison.differences_on(task), key=lambda each: abs(each.difference))
-    nearest, why = by_size[:_NEAREST], ""
-    if texts is None and nearest:
-        texts, why = texts_at_hand(comparison.records[task, baseline])
-    page = "explorer.html" if explorer == task else ""
-    rows: list[tuple[Any, ...]] = []
-    for matrix in map(comparison.matrix, nearest):
-        records = [comparison.records[task, name] for name in matrix.systems]
-        changes = matrix.scores[0] - matrix.scores[1]
-        for i in map(int, np.argsort(-np.abs(changes), kind="stable")[:_CHANGES]):
-            if changes[i]:
-                query = matrix.queries[i]
-                text = query_text(records[0], query, texts)
-                link = explorer_link(query, *matrix.systems, page=page) if page else ""
-                rows.append(
-                    (
-                        matrix.systems[0],
-                        Cell(cut(text, 80), "" if text == query else query, link=link),
-                        (f"{changes[i]:+.3f}", "{:.3f}, {:.3f}".format(*matrix.scores[:, i])),
-                        *(", ".join(top_documents(each, query)[:_BEST]) for each in records),
-                    )
-                )
-    heads = [
-        "model",
-        "query",
-        f"Δ\nto {in_words(baseline)}",
-        f"top {_BEST}\nmodel",
-        f"top {_BEST}\n{baseline}",
-    ]
-    # Without a document in any record, or where a link leads to all of them.
-    if page or not any(row[3] for row in rows):
-        rows, heads = [row[:3] for row in rows], heads[:3]
-    caption = (
-        f"{short_task(task)}: the queries on which the {len(nearest)} models nearest to "
-        f"{in_words(baseline)} and {baseline} itself differ most, at most {_CHANGES} each."
-    )
-    return Table.of(
-        rows,
-        heads,
-        note=why,
-        empty="No query changed.",
-        kind="words",
-        name="changes",
-        caption=caption if rows else "",
-    )
 
 
 # Figures.

@@ -88,15 +88,6 @@ def texts_at_hand(result: Result) -> tuple[SearchTexts | None, str]:
         return None, f"Query texts are not available: {cut(str(error), 200)}"
 
 
-def explorer_link(query: str, first: str, second: str, *, page: str = "") -> str:
-    """Return the address of a query on the explorer's page, with two models side by side.
-
-    >>> explorer_link("q 1", "a", "b", page="explorer.html")
-    'explorer.html#q=q+1&a=a&b=b'
-    """
-    return f"{page}#{urlencode({'q': query, 'a': first, 'b': second})}"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Explorer:
     """The scores of two or more models on the queries that all of them answered.
@@ -210,7 +201,7 @@ class Explorer:
         rows = []
         for i in np.argsort(-np.abs(first - second), kind="stable")[:12]:
             query = self.matrix.queries[i]
-            text, link = self.text(query), explorer_link(query, across, up)
+            text, link = self.text(query), f"#{urlencode({'q': query, 'a': across, 'b': up})}"
             cell = Cell(cut(text, _LONGEST), "" if text == query else query, link=link)
             scores = f"{number_text(first[i])}, {number_text(second[i])}"
             rows.append((cell, number(float(first[i] - second[i]), "+.3f", detail=scores)))

@@ -21,7 +21,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, SMALL, Figure, grid, panels, plain
+from qwen3nb.report.render.figure import COLORS, Figure, panels, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.sections import MANY
@@ -369,44 +369,4 @@ def _per_query(scores: Sequence[tuple[str, list[float]]], metric: str, width: fl
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()
-    return figure
-
-
-def similarity_figure(results: Sequence[Result]) -> Figure | None:
-    """Draw the cosine similarity of sentence pairs by gold score; None without an STS task."""
-    result = next((result for result in results if "gold" in result.per_query), None)
-    if result is None:
-        return None
-    n = result.scores.counts["gold"]
-    value = result.main.value
-    measures = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
-    return Figure(
-        name="similarity",
-        draw=lambda width: _similarity(result, width),
-        caption=f"Cosine similarity of each sentence pair of {result.task.key} by its gold score, "
-        f"rounded (n = {n} pairs{measures}); lines are medians. With a useful encoder, they rise "
-        "from left to right and the columns overlap little.",
-        alt=f"Cosine similarity by gold score, {n} pairs{measures}.",
-    )
-
-
-def _similarity(result: Result, width: float) -> MplFigure:
-    import matplotlib.pyplot as plt
-
-    gold, cosine = result.per_query["gold"], result.per_query["cosine"]
-    grades = sorted({round(value) for value in gold.values()})
-    figure, axis = plt.subplots(figsize=(width, 2.3))
-    points: dict[str, Any] = {"textcoords": "offset points"}
-    for grade in grades:
-        values = sorted(cosine[pair] for pair in gold if round(gold[pair]) == grade)
-        spread = np.linspace(-0.22, 0.22, len(values))
-        axis.plot(grade + spread, values, ".", color=COLORS[0], alpha=0.6, markersize=4)
-        middle = float(np.median(values))
-        axis.plot([grade - 0.3, grade + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
-        at = (grade + 0.3, middle)
-        axis.annotate(f"{middle:.2f}", at, (2, 0), va="center", fontsize=SMALL, **points)
-    axis.set_xticks(grades)
-    axis.set_xlabel("gold score of a pair (rounded); line: median")
-    axis.set_ylabel("cosine similarity")
-    grid(axis, which="y")
     return figure

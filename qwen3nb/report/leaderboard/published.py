@@ -1,129 +1,27 @@
-"""Scores of others and scores expected, beside one's own: published, reproduced, targets.
-
-Published scores of other models cannot be paired. They are read from ``published.toml`` in the
-study, an entry per score,
-
-    [[score]]
-    model = "e5-base-v2"
-    task = "SciFact"
-    value = 0.7194
-    source = "MTEB results repository"
-
-and from a folder ``published`` in the layout of MTEB's results repository,
-``<model>/<revision>/<task>.json``.
-"""
+"""Scores that others published and scores that were expected, next to one's own."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
-from qwen3nb.analysis.comparison.benchmark_means import main_score
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.board import by_model
-from qwen3nb.report.render.cell import Cell, as_cell, number
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
-from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import read_json
-from qwen3nb.utils.schema import field_problem
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.reproduce import Reproduction
 
 
-@dataclass(frozen=True)
-class OtherScore:
-    """A published score: model, key of the task, main score from 0 to 1, and its source."""
-
-    model: str
-    task: str
-    value: Annotated[float, Field(strict=True, ge=0, le=1)]
-    source: str
-
-
-def read_published(folder: Path | None = None) -> list[OtherScore]:
-    """Return the published scores of a study, by default `paths.root`; none without such files.
-
-    Raises:
-        ValueError: an entry without a field, of a wrong type, or a value outside 0 to 1.
-    """
-    folder = folder or paths.root()
-    file = folder / "published.toml"
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    try:
-        listed = tomllib.loads(text).get("score", [])
-        scores = TypeAdapter(list[OtherScore]).validate_python(listed)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{file}: not TOML ({error})") from None
-    except ValidationError as error:
-        problem = field_problem(error, listed, within=["score"])
-        raise ValueError(f"{file}: {problem} (divide percentages by 100)") from None
-    files = sorted((folder / "published").glob("*/*/*.json"))
-    return scores + [_mteb(each) for each in files if each.name != "model_meta.json"]
-
-
-def _mteb(file: Path) -> OtherScore:
-    """Read a file of MTEB's results repository; the score is the mean over splits and subsets."""
-    content = read_json(file)
-    model = file.parent.parent.name.replace("__", "/")
-    try:
-        scores = [float(row["main_score"]) for rows in content["scores"].values() for row in rows]
-        return OtherScore(model, str(content["task_name"]), fmean(scores), "MTEB results")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{file}: not a file of MTEB's results ({error!r})") from None
-
-
-def other_scores_table(
-    results: Iterable[Result], *, tier: str, scores: Sequence[OtherScore] | None = None
-) -> Table | None:
-    """Return one's own main scores beside published ones, a row per task that has one.
-
-    None if no task of the tier has a published score; ``scores`` are by default the study's.
-    """
-    others = read_published() if scores is None else list(scores)
-    tasks = [key for key in TIERS[tier].task_keys if any(each.task == key for each in others)]
-    if not tasks:
-        return None
-    on_tier = [r for r in latest(results) if r.task.key in tasks]
-    names, records = model_names(on_tier), by_model(on_tier)
-    published = {
-        (each.model, each.task): number(each.value, ".4f", detail=each.source) for each in others
-    }
-    theirs = list(dict.fromkeys(each.model for each in others if each.task in tasks))
-    rows = []
-    for task in tasks:
-        ours = (main_score(own[task]) if task in own else None for own in records.values())
-        rows.append(
-            (
-                task,
-                *(number(value, ".4f", absent="not run") for value in ours),
-                *(published.get((model, task)) for model in theirs),
-            )
-        )
-    heads = (*map(names.__getitem__, records), *(f"{m}\npublished, not paired" for m in theirs))
-    return Table.of(
-        rows,
-        ("task", *heads),
-        note="Main scores as MTEB defines them. Published scores are other people's numbers: "
-        "without their scores per query there is no paired difference, no interval and no test.",
-        name=f"published-{tier}",
-        caption="Main scores of one's own models beside published ones.",
-    )
-
-
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
-    """Return published scores beside ours; those that could not be run give the reason."""
+    """Return published scores next to ours; those that could not be run give the reason."""
     rows = []
     for done in reproductions:
         each, value = done.published, done.value
@@ -147,33 +45,27 @@ def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
         "measured here.",
         kind="words",
         name="reproduction",
-        caption="Published main scores beside ours, with their difference and tolerance.",
+        caption="Published main scores next to ours, with their difference and tolerance.",
     )
 
 
 def reproduction_conclusion(reproductions: Iterable[Reproduction]) -> Conclusion:
     """Say how many published scores are reproduced, and name the one that is farthest off."""
     done = list(reproductions)
-    run = [each for each in done if each.value is not None]
-    left = f" {len(done) - len(run)} could not be run here." if len(run) < len(done) else ""
-    if not run:
+    off = [(r, r.value - r.published.value) for r in done if r.value is not None]
+    if not off:
         return Conclusion(f"No published score could be run here, of {len(done)}.")
-    off = {id(each): (each.value or 0.0) - each.published.value for each in run}
-    worst = max(run, key=lambda each: abs(off[id(each)]) / each.published.tolerance)
-    exact, near, failed = (
-        sum(each.verdict == verdict for each in run) for verdict in ("OK", "OKish", "FAIL")
-    )
-    beyond = f"; {near} within five times it" if near else ""
-    beyond += f"; {failed} not" if failed else ""
+    worst, by = max(off, key=lambda each: abs(each[1]) / each[0].published.tolerance)
+    exact, near = (sum(r.verdict == verdict for r, _ in off) for verdict in ("OK", "OKish"))
     return Conclusion(
-        f"{exact} of {len(run)} published scores are reproduced within their tolerance{beyond}. "
-        f"The farthest is {worst.published.model} on {worst.published.task}: "
-        f"{off[id(worst)]:+.4f}, tolerance {worst.published.tolerance:g}.{left}"
+        f"{exact} of {len(off)} published scores are reproduced within their tolerance, {near} "
+        f"more within five times it. The farthest is {worst.published.model} on "
+        f"{worst.published.task}: {by:+.4f}, tolerance {worst.published.tolerance:g}. "
+        f"{len(done) - len(off)} could not be run here."
     )
 
 
-@dataclass(frozen=True)
-class _Data:
+class _Data(NamedTuple):
     """The data that expected scores were set for: metric, MTEB's revision, and its size.
 
     A hub of one's own may serve a sample under any revision.
@@ -184,13 +76,14 @@ class _Data:
     size: Mapping[str, int]
 
 
-_STS = _Data("Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379})
-_MSMARCO = _Data(
-    "MRR@10",
-    "c5a29a104738b98a9e76336939199e264163d4a0",
-    {"documents": 8_841_823, "queries": 6980},
-)
-_TARGETS = {"STSBenchmark": _STS, "MSMARCO": _MSMARCO}
+_TARGETS = {
+    "STSBenchmark": _Data("Spearman", "b0fddb56ed78048fa8b90373c8a3cfc37b684831", {"pairs": 1379}),
+    "MSMARCO": _Data(
+        "MRR@10",
+        "c5a29a104738b98a9e76336939199e264163d4a0",
+        {"documents": 8_841_823, "queries": 6980},
+    ),
+}
 _MSMARCO_METRICS = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
 _OURS = "ours"  # every extracted model, of which more than the value is expected
 _EXPECTED = {
@@ -265,23 +158,20 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
     if len({each.task.key for each in given}) < 2:
         return None
     names, models = model_names(given), by_model(given)
-    every = {r.task.key for own in models.values() for r in own.values() if "Spearman" in r.metrics}
-    tasks = sorted(every)
+    tasks = sorted({each.task.key for each in given if "Spearman" in each.metrics})
     recorded = {name for each in given if each.task.key == "MSMARCO" for name in each.metrics}
     metrics = [name for name in _MSMARCO_METRICS if name in recorded]
-    columns = [*((task, "Spearman") for task in tasks), *(("MSMARCO", each) for each in metrics)]
     rows = []
     for identity, own in sorted(models.items(), key=lambda item: names[item[0]]):
-        cells: list[Any] = [
-            number(own[task].metrics.get(metric), absent="not recorded")
-            if task in own
-            else "not run"
-            for task, metric in columns
-        ]
-        known = [each.value for each in map(as_cell, cells[: len(tasks)]) if each.value is not None]
-        whole = tasks and len(known) == len(tasks)
-        mean = fmean(known) if whole else (f"{len(known)} of {len(tasks)}", "incomplete")
-        rows.append((names[identity], *cells[: len(tasks)], mean, *cells[len(tasks) :]))
+
+        def cell(task: str, metric: str, own: Mapping[str, Result] = own) -> Cell:
+            record = own.get(task)
+            return number(record.metrics.get(metric), absent="–") if record else Cell("not run")
+
+        sts = [cell(task, "Spearman") for task in tasks]
+        known = [each.value for each in sts if each.value is not None]
+        mean = fmean(known) if sts and len(known) == len(sts) else f"{len(known)} of {len(sts)}"
+        rows.append((names[identity], *sts, mean, *(cell("MSMARCO", each) for each in metrics)))
     heads = [*(f"{task}\nSpearman" for task in tasks), f"Avg\n{len(tasks)} STS tasks"]
     heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in metrics]
     return Table.of(

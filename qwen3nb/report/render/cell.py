@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import Interval
-
-
-class Drawing(NamedTuple):
-    """An estimate with its interval, drawn beside the number as in a forest plot.
-
-    Positions are in per cent of the width, on a scale that all rows of a column share.
-    """
-
-    low: float
-    value: float
-    high: float
-    zero: float  # the line of no effect
-    filled: bool  # whether the difference is significant
 
 
 @dataclass(frozen=True)
@@ -37,7 +24,6 @@ class Cell:
     mark: str = ""  # a symbol explained in the table's legend
     id: str = ""  # of the first cell of a row, the anchor of the row on a page
     code: bool = False  # whether it is a command to copy, which is shown as it is
-    drawing: Drawing | None = None  # on a page, beside the text
 
 
 def as_cell(value: Any) -> Cell:

@@ -17,7 +17,7 @@ MOST_MODELS = 30  # in a figure; of more, the best are shown
 class Sections:
     """Titled tables; on a page each is folded, in Markdown each has a heading."""
 
-    tables: tuple[tuple[str, Any], ...]  # each a `Table`, or a `TableChoice` among several
+    tables: tuple[tuple[str, Any], ...]  # each a `Table`
     about: str = ""  # shown above them
     unfolded: int = 0  # number of tables, from the first, that are open on a page
 

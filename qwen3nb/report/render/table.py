@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from qwen3nb.report.render.cell import Cell, Drawing, as_cell
+from qwen3nb.report.render.cell import Cell, as_cell
 from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
@@ -318,22 +318,9 @@ def _html_row(row: Sequence[Cell]) -> str:
         text = _HTML.of(cell, text)
         if cell.detail:
             text += f'<span class="q-detail">{escaped_text(cell.detail)}</span>'
-        if cell.drawing:
-            text = _drawn(cell.drawing) + text
         key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
         cells.append(f"<td{key}>{text}</td>" if index else f'<th scope="row"{key}>{text}</th>')
     return f"<tr{own}>{''.join(cells)}</tr>"
-
-
-def _drawn(drawing: Drawing) -> str:
-    """Return a row of a forest plot: the line of no effect, the interval, and the estimate."""
-    low, value, high, zero = (f"{4 + 1.12 * each:.4g}" for each in drawing[:4])
-    kind = "q-forest" if drawing.filled else "q-forest q-open"
-    return (
-        f'<svg class="{kind}" width="120" height="22" viewBox="0 0 120 22" aria-hidden="true">'
-        f'<path class="q-zero" d="M{zero} 0V22"/><path d="M{low} 11H{high}"/>'
-        f'<circle cx="{value}" cy="11" r="3.5"/></svg>'
-    )
 
 
 def _stacked(text: str, detail: str, side: str) -> str:

@@ -5,17 +5,14 @@ import pytest
 from helpers.records import (
     RERANKING,
     RETRIEVAL,
-    amend,
     benchmark_record,
     make,
     noisy,
     three_models,
 )
-from helpers.search_texts import search_texts
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.compare import (
-    changes_table,
     compared_tables,
     comparison_conclusion,
     differences_figure,
@@ -25,11 +22,9 @@ from qwen3nb.report.comparison.compare import (
     pairs_figure,
     power_table,
 )
-from qwen3nb.report.comparison.explorer import top_documents
 from qwen3nb.tiers import BENCHMARKS
 
 KEYS = [*BENCHMARKS["MTEB(eng, v2)"].types["Clustering"], *BENCHMARKS["BEIR"].tasks[3:9]]
-TEXTS = search_texts({f"q{i}": f"{i} " + "which method sorts a list? " * 9 for i in range(40)})
 RNG = np.random.default_rng(3)
 BASE = RNG.uniform(0.2, 0.6, 200)
 
@@ -144,38 +139,6 @@ def test_of_many_models_the_best_are_shown_and_the_others_counted():
         assert "too many" not in figure.caption  # as more than 20 are drawn
     assert "m02" not in next(iter(figures)).alt
     assert len(differences_table(comparison)) == 32
-
-
-def test_changed_queries_have_their_text_and_a_link_to_the_explorer_of_their_task():
-    plain, linked, other = (
-        changes_table(compared(), texts=TEXTS, explorer=page) for page in ("", RETRIEVAL, "SciFact")
-    )
-    assert (len(plain.rows), len(plain.columns)) == (6, 3)  # no record keeps its documents
-    query = plain.rows[0][1]
-    assert query.text.startswith(f"{query.detail.removeprefix('q')} which method")
-    assert (len(query.text), query.text[-1], query.link) == (80, "…", "")
-    assert "the 2 models nearest to now and now itself differ most" in plain.caption
-    model, query, _ = linked.rows[0]
-    assert query.link == f"explorer.html#q={query.detail}&a={model.text}&b=now"
-    assert other.rows[0][1].link == ""
-
-
-def test_top_documents_are_shown_where_no_link_leads_to_them():
-    results = [make("a", (0.1, 0.5, 0.3), task="T"), make("b", (0.2, 0.9, 0.3), task="T")]
-    results[0].config["top"] = {"q0": ["d1", "d2"], "q1": ["d3", "d4"]}
-    comparison = compare(results, baseline="b")
-    table = changes_table(comparison)
-    assert len(table.rows) == 2  # on the third, nothing changed
-    shown = [(cell.text, cell.detail) for cell in table.rows[0]]
-    assert shown[1] == ("q1", "")  # without texts, the id alone
-    assert shown[3:] == [("d3, d4", ""), ("", "")]
-    assert table.note.startswith("Query texts are not available: unknown task")
-    assert len(changes_table(comparison, texts=TEXTS, explorer="T").columns) == 3
-    part = make("a")  # its queries have no prefix, the rankings have
-    amend(part, "task", splits=("test",), subsets=("en",))
-    part.config["top"] = {"test/en/q0": ["d"], "test/de/q0": ["e"]}
-    tops = [top_documents(part, query) for query in ("q0", "test/de/q0", "q1")]
-    assert tops == [["d"], ["e"], []]
 
 
 def test_the_figure_has_the_best_on_its_line_and_the_others_behind():

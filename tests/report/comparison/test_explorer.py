@@ -7,7 +7,7 @@ from helpers import REPOSITORY
 from helpers.browser import used
 from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL as TASK
-from helpers.records import make
+from helpers.records import amend, make
 from helpers.search_texts import search_texts
 
 from qwen3nb.report.comparison.explorer import (
@@ -16,6 +16,7 @@ from qwen3nb.report.comparison.explorer import (
     explore,
     explorer_conclusion,
     query_details,
+    top_documents,
 )
 
 DOCUMENTS = {f"d{i}": (f"Title {i}", f"text {i}") for i in range(8)}
@@ -152,6 +153,14 @@ def test_without_two_models_or_the_texts_the_page_says_why():
         each.config["queries"] = {"q0": "my query", "q1": "b", "q2": "c"}
     own = explore(results, task="NoSuchTask")
     assert (own.text("q0"), own.note) == ("my query", "")
+
+
+def test_the_rankings_of_a_part_are_those_of_the_whole_task():
+    part = make("a")  # its queries have no prefix, the rankings have
+    amend(part, "task", splits=("test",), subsets=("en",))
+    part.config["top"] = {"test/en/q0": ["d"], "test/de/q0": ["e"]}
+    tops = [top_documents(part, query) for query in ("q0", "test/de/q0", "q1")]
+    assert tops == [["d"], ["e"], []]
 
 
 def conclusion(first, second):

