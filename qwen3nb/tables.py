@@ -21,7 +21,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.studies.datasets": "pairs_table prediction_table pydocs_table tier_table",
         "qwen3nb.report.studies.extraction": "averaging_table checkpoints_table extraction_table",
         "qwen3nb.report.studies.probes": "probes_table",
-        "qwen3nb.report.studies.reranking": "cases_table order_table rerank_table reranker_table",
+        "qwen3nb.report.studies.reranking": "cases_table rerank_table",
         "qwen3nb.report.studies.speed": "precision_table speed_table time_shares_table",
         "qwen3nb.report.training.interference": "configuration_differences_table "
         "configurations_table interference_seeds_table interference_table refusals_table",
