@@ -13,13 +13,11 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.book.build": "page_links",
         "qwen3nb.checkpoints.averaging": "averaged select_checkpoints",
         "qwen3nb.checkpoints.checkpoint": "list_checkpoints",
-        "qwen3nb.checkpoints.drift": "distance_to weight_drift",
         "qwen3nb.datasets.custom.documents": "find_layout",
         "qwen3nb.datasets.custom.queries": "read_queries",
         "qwen3nb.demo.lesson_training": "lesson_training",
         "qwen3nb.evaluation.embeddings.probes": "analogies clusters linear_probe "
         "probe word_similarity",
-        "qwen3nb.evaluation.embeddings.sanity_check": "vector_agreement",
         "qwen3nb.evaluation.mteb.select": "choose_tasks split_names",
         "qwen3nb.evaluation.retrieval.ann": "ann_suite",
         "qwen3nb.evaluation.retrieval.custom": "search_domain",

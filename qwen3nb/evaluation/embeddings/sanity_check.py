@@ -15,7 +15,7 @@ similarities and rankings no better than chance. The verdicts:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from qwen3nb.evaluation.embeddings.sts import STSPairs, STSScores, local_sts_ben
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
@@ -284,22 +284,3 @@ def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs) -> Check:
         n=f"{score.n} queries, {pool} documents",
         remark=f"threshold set for MS MARCO; these data stand in for it; chance {chance:.4f}",
     )
-
-
-def vector_agreement(
-    center: Path, others: Sequence[Path], **options: Any
-) -> Mapping[str, tuple[float, float]]:
-    """Cosine of each model's vectors with those of a center: mean and minimum, by folder name.
-
-    They are over the author-written sentences. ``center`` is a model folder, such as an average,
-    and ``others`` are those of its sources, loaded with the options.
-    """
-    texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
-
-    def vectors(folder: Path) -> NDArray[np.float32]:
-        encoded = load_encoder(folder, **{"show_progress": False, **options}).encode(texts)
-        return encoded / np.linalg.norm(encoded, axis=1, keepdims=True)
-
-    middle = vectors(center)
-    cosines = {folder.name: (middle * vectors(folder)).sum(axis=1) for folder in others}
-    return {name: (float(each.mean()), float(each.min())) for name, each in cosines.items()}

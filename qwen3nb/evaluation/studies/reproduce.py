@@ -18,13 +18,12 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import EvaluationError
-from qwen3nb.metrics.aggregate import Aggregate, aggregate, means
+from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
-from qwen3nb.tiers import TIERS
 
 _NEAR = 5  # tolerances within which a score is still OKish
 
@@ -156,43 +155,3 @@ def own_document_ndcg(model: Any, pydocs: PyDocs, *, queries: int = 500) -> Aggr
     collection = TestCollection("PyDocs", dict(pydocs.corpus), texts, qrels)
     run = search_collection(collection, model, depth=10)
     return means(score_run(qrels, run, ["nDCG@10"]))["nDCG@10"]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Rank correlation, over models, of a tier's mean score with the mean of other tasks."""
-
-    predictor: str  # a tier, or one of its tasks; its tasks with published scores
-    tasks: tuple[str, ...]
-    target: str  # description of the tasks to predict, and their names
-    targets: tuple[str, ...]
-    correlation: Aggregate  # Spearman correlation, with an interval over models
-
-
-def published_table() -> dict[str, dict[str, float]]:
-    """Published score by model and task; the file gives the sources."""
-    file = Path(__file__).parent / "published_models.tsv"
-    lines = [x for x in file.read_text(encoding="utf-8").splitlines() if not x.startswith("#")]
-    head, *rows = (line.split("\t") for line in lines)
-    return {row[0]: dict(zip(head[1:], map(float, row[1:]), strict=True)) for row in rows}
-
-
-def predict_elsewhere(tier: str = "fast") -> list[Prediction]:
-    """Correlate a tier, and each of its tasks alone, with the mean of all other tasks.
-
-    The tier's own tasks are not among the tasks to predict, so nothing is correlated with
-    itself.
-    """
-    table = published_table()
-    known = list(next(iter(table.values())))
-    own = tuple(task for task in TIERS[tier].task_keys if task in known)
-    others = tuple(task for task in known if task not in own)
-    target = {m: sum(s[t] for t in others) / len(others) for m, s in table.items()}
-    predictions = []
-    for name, tasks in ((tier, own), *((task, (task,)) for task in own)):
-        mean = {m: sum(s[t] for t in tasks) / len(tasks) for m, s in table.items()}
-        columns = {"predictor": mean, "target": target}
-        correlation = aggregate(columns, how="spearman", columns=("predictor", "target"))
-        words = f"mean of {len(others)} other tasks"
-        predictions.append(Prediction(name, tasks, words, others, correlation))
-    return predictions

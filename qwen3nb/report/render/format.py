@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.utils.format import interval_text, p_value_text
@@ -40,25 +38,6 @@ def effect_text(
 def plural(count: int, noun: str) -> str:
     """Return a number of things: ``1 seed``, ``2 seeds``."""
     return f"{count} {noun}{'s' * (count != 1)}"
-
-
-def without_constants(
-    rows: list[dict[str, Any]], columns: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of a table without the columns that say the same in each, and what they say.
-
-    Args:
-        rows: the values by column.
-        columns: of those that may be equal, the sentence with ``{}`` for the value.
-
-    >>> rows = [{"a": 1, "b": 2}, {"a": 1, "b": 3}]
-    >>> without_constants(rows, {"a": "Each has {} a.", "b": "{} b."})
-    ([{'b': 2}, {'b': 3}], 'Each has 1 a.')
-    """
-    values = {name: {row[name] for row in rows} for name in columns}
-    same = [name for name in columns if len(values[name]) == 1 < len(rows)]
-    kept = [{name: row[name] for name in row if name not in same} for row in rows]
-    return kept, " ".join(columns[name].format(*values[name]) for name in same)
 
 
 def not_shown(count: int) -> str:

@@ -12,7 +12,7 @@ from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import effect_text, short_task, without_constants
+from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
-    """All variants with their scores, best first; an option with one setting is said below."""
+    """All variants with their scores, best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     first = ordered[0].result
     rows: list[dict[str, Any]] = [
@@ -34,11 +34,9 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
         }
         for each in ordered
     ]
-    options = ("pooling", "weights", "around a text", "vectors")
-    shown, same = without_constants(rows, {name: f"In all, {name}: {{}}." for name in options})
     return Table.of(
-        shown,
-        note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. {same} Intervals: 95 %, "
+        rows,
+        note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
         f"{interval_words(each.result.main.interval for each in ordered)}. "
         "The best value is biased upwards by the selection among variants.",
         name=_name("ablation", first.task.key),
@@ -123,19 +121,15 @@ def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
         ordered = sorted(effects, key=lambda each: -abs(each.estimate.difference))
         if not ordered:
             continue
-        shown = [_effect(each) for each in ordered if each.significant]
-        rest = len(ordered) - len(shown)
-        others = f"; the other {rest} show none" if rest > 1 else "; the other one shows none"
-        words = "no setting has an effect that is more than noise; the largest difference: "
-        words += _effect(ordered[0])
-        if shown:
-            words = f"{len(shown)} of {len(ordered)} settings have an effect: {'; '.join(shown)}"
-            words += others if rest else ""
-        about = f"{ordered[0].estimate.n} queries, Holm over {len(ordered)}"
-        sentences.append(f"On {short_task(task)} ({about}), {words}.")
+        clear = [each for each in ordered if each.significant]
+        sentences.append(
+            f"On {short_task(task)} ({ordered[0].estimate.n} queries, Holm over {len(ordered)}), "
+            f"{len(clear)} of {len(ordered)} settings have a significant effect; the largest: "
+            + "; ".join(
+                f"{each.level} instead of {each.reference} ({each.factor}), "
+                + effect_text(each.estimate.difference, each.estimate.interval, each.p_value)
+                for each in clear or ordered[:1]
+            )
+            + "."
+        )
     return Conclusion(" ".join(sentences) or "No two settings were compared.")
-
-
-def _effect(each: Effect) -> str:
-    effect = effect_text(each.estimate.difference, each.estimate.interval, each.p_value)
-    return f"{each.level} instead of {each.reference} ({each.factor}), {effect}"

@@ -178,88 +178,32 @@ def compression_table(suite: AnnSuite) -> Table:
     )
 
 
-def compression_figure(suite: AnnSuite) -> Figure:
-    """nDCG@10 by bytes per document, one line per kind, with intervals over queries."""
-
-    def draw(width: float) -> MplFigure:
-        figure, (axis,), _ = panels(1, width, height=2.6)
-        for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
-            points = [each for each in suite.compressed if each.kind == kind]
-            sizes = [each.size for each in points]
-            means = [_mean_of(each.ndcg) for each in points]
-            low, high = ([getattr(m, end) or 0.0 for m in means] for end in ("low", "high"))
-            values = [mean.value or 0.0 for mean in means]
-            color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
-            axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
-            axis.plot(sizes, values, c=color, lw=1.3, marker=marker, ms=4, label=plain(kind))
-        axis.set_xscale("log", base=2)
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axis.set_xlabel("bytes per document")
-        axis.set_ylabel("nDCG@10, with 95 % interval")
-        axis.set_ylim(bottom=0)
-        axis.legend(loc="lower right")
-        grid(axis, which="y")
-        return figure
-
-    full = suite.compressed[0]
-    return Figure(
-        name=f"compression-{suite.task}",
-        draw=draw,
-        caption=f"{suite.label} on {suite.task}: nDCG@10 by bytes per document, with 95 % "
-        f"intervals ({interval_words(['widened'])}) over n = {suite.queries} queries. "
-        "The paired differences in the table are more informative than overlapping intervals.",
-        alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
-    )
-
-
 def ann_conclusion(suite: AnnSuite) -> Conclusion:
-    """Say what the fastest good index gains over exact search, and what smaller vectors lose."""
-    return Conclusion(f"{_faster(suite)} {_smaller(suite)}")
-
-
-def _faster(suite: AnnSuite) -> str:
-    """Compare the fastest index with enough recall with exact search, on the first threads."""
-    where = f"On {suite.documents:,} documents of {short_task(suite.task)}"
+    """Compare the fastest good index with exact search; name the smallest vectors that keep up."""
+    text = f"On {suite.documents:,} documents of {short_task(suite.task)}, "
     exact = next((each for each in suite.points if each.family == "flat"), None)
     good = [each for each in suite.points if _mean(each.recall) >= _ENOUGH and each is not exact]
-    if not good:
-        return f"{where}, no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
-    best = max(good, key=lambda each: each.speeds[0].qps)
-    effect, speed = _effect(_paired(best.ndcg, suite.exact)), best.speeds[0].qps
-    quality = f"recall@{suite.k} {_mean(best.recall):.3f} and nDCG@10 {effect} to exact search"
-    if exact is None:
-        return f"{where}, {best.name} is the fastest index with {quality}: {speed:,.0f} queries/s."
-    base = exact.speeds[0].qps
-    if speed > base:
-        faster = f"answers {speed / base:.1f} times as many queries/s"
-        return f"{where}, {best.name} {faster}, with {quality}."
-    return (
-        f"{where}, no index with a recall@{suite.k} of {_ENOUGH:g} is faster than exact "
-        f"search ({base:,.0f} queries/s); the next, {best.name}, has {quality}."
-    )
-
-
-def _smaller(suite: AnnSuite) -> str:
-    """Name the smallest vectors without a loss that is shown."""
+    if good:
+        best = max(good, key=lambda each: each.speeds[0].qps)
+        against = f", exact search {exact.speeds[0].qps:,.0f}" if exact else ""
+        text += (
+            f"the fastest index with a recall@{suite.k} of {_ENOUGH:g} or more is {best.name}: it "
+            f"answers {best.speeds[0].qps:,.0f} queries/s{against}, with nDCG@10 "
+            f"{_effect(_paired(best.ndcg, suite.exact))} to exact search."
+        )
+    else:
+        text += f"no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
     full, *rest = suite.compressed
-    if not rest:
-        return "Vectors were not compressed."
     pairs = [join({"smaller": each.ndcg, "full": full.ndcg}) for each in rest]
     tests = corrected([test for pair in pairs for test in paired_differences(pair, seed=0)])
-    effects = [_paired(each.ndcg, full.ndcg) for each in rest]
     kept = [
-        (each, effect)
-        for each, effect, test in zip(rest, effects, tests, strict=True)
+        each
+        for each, test in zip(rest, tests, strict=True)
         if not test.significant(ALPHA) or test.difference >= 0
     ]
-    if not kept:
-        least, effect = max(zip(rest, effects, strict=True), key=lambda pair: pair[1].difference)
-        return (
-            "All smaller vectors lose significantly (corrected by Holm's method over them), the "
-            f"least {least.kind} of {least.dimension} dimensions: {_effect(effect)}."
-        )
-    small, effect = min(kept, key=lambda pair: pair[0].size)
-    return (
-        f"No loss is shown down to {small.size:,} bytes per document instead of {full.size:,} "
-        f"({small.kind} of {small.dimension} dimensions: {_effect(effect)}, n = {suite.queries})."
+    small = min([full, *kept], key=lambda each: each.size)
+    return Conclusion(
+        f"{text} The smallest vectors that show no loss in nDCG@10 (Holm over {len(rest)}, n = "
+        f"{suite.queries}) take {small.size:,} bytes per document ({small.kind} of "
+        f"{small.dimension} dimensions); whole ones take {full.size:,}."
     )

@@ -20,11 +20,13 @@ _WORDS = {
 # The methods that pages use, and what is said of them.
 _CLAIMS = {
     "false positives": "The permutation test finds a difference where there is none in at most",
+    "skewed": "Where rare large wins balance many small losses, differences are not symmetric, as "
+    "it assumes, and it does so in up to",
     "false equivalence": "Models whose difference is the margin are called equivalent in at most",
     "coverage": "The 95 % intervals of differences contain the true one in at least",
     "score coverage": "Those of scores contain the true one in at least",
 }
-_SKEWED = ("large wins", "noisy wins")  # without the symmetry that the test assumes
+_SKEWED = ("large wins", "noisy wins")
 _SHOWN = {
     ("false positives", "permutation test"),
     ("false equivalence", "widened Student's"),
@@ -73,39 +75,19 @@ def _over_queries(share: Any) -> bool:
 
 def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
     """Say whether the test and the intervals shown on every page hold their level."""
-    every = [share for share in shares if _over_queries(share)]
-    if not every:
+    shown = [s for s in shares if _over_queries(s) and (s.kind, s.method) in _SHOWN]
+    if not shown:
         return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
-    shown = [share for share in every if (share.kind, share.method) in _SHOWN]
-    skewed = [s for s in shown if s.kind == "false positives" and s.process in _SKEWED]
-    first, *rest = (
-        _in_words(kind, [s for s in shown if s.kind == kind and s not in skewed])
-        for kind in _CLAIMS
-    )
-    for worst in sorted(skewed, key=lambda each: each.share)[-1:]:
-        first += (
-            " Where rare large wins balance many small losses, differences are not symmetric, as "
-            f"it assumes, and it does so in up to {100 * worst.share:.1f} % ({worst.process}, n = "
-            f"{worst.n}). Pages say where unseen queries could turn the sign."
+    by_claim: dict[str, list[Any]] = {claim: [] for claim in _CLAIMS}
+    for share in shown:
+        skewed = share.kind == "false positives" and share.process in _SKEWED
+        by_claim["skewed" if skewed else share.kind].append(share)
+    sentences = []
+    for claim, own in by_claim.items():
+        worst = (min if "coverage" in claim else max)(own, key=lambda each: each.share)
+        bold = sum(each.verdict == "anti-conservative" for each in own)
+        sentences.append(
+            f"{_CLAIMS[claim]} {100 * worst.share:.1f} % of samples ({worst.process}, n = "
+            f"{worst.n}): anti-conservative in {bold} of {len(own)} settings."
         )
-    ours, by_method = {method for _, method in _SHOWN}, dict[str, list[bool]]()
-    for share in every:
-        if "coverage" in share.kind and share.method not in ours:
-            by_method.setdefault(share.method, []).append(share.verdict == "anti-conservative")
-    counts = [f"{name} in {sum(own)} of {len(own)}" for name, own in by_method.items() if any(own)]
-    others = (
-        f"Of the usual intervals, anti-conservative are: {', '.join(counts)}." if counts else ""
-    )
-    return Conclusion(" ".join(filter(None, [first.strip(), *rest, others])))
-
-
-def _in_words(kind: str, shares: list[Any]) -> str:
-    """Say in how many settings a method is anti-conservative, with its worst share."""
-    if not shares:
-        return ""
-    bold = sum(share.verdict == "anti-conservative" for share in shares)
-    extreme = (max if kind.startswith("false") else min)(shares, key=lambda each: each.share)
-    return (
-        f"{_CLAIMS[kind]} {100 * extreme.share:.1f} % of samples ({extreme.process}, n = "
-        f"{extreme.n}): anti-conservative in {bold or 'none'} of {len(shares)} settings."
-    )
+    return Conclusion(" ".join(sentences))

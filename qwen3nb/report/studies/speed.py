@@ -14,8 +14,6 @@ from qwen3nb.utils.format import interval_text
 if TYPE_CHECKING:
     from qwen3nb.bench.encode import EncodeBench, PrecisionBench
 
-_NOISE = 0.1  # ratios closer to 1 are not called a difference
-
 
 def _times(ratio: float) -> Cell:
     return Cell(f"{ratio:.2f} ×", value=ratio)
@@ -55,39 +53,14 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
         "Ratios within one run are comparable; seconds on a busy machine are not. The peak is the "
         "rate of the model's matrix products alone, in the same shapes and rounds.",
         name="speed",
-        caption="Encoding throughput beside sentence-transformers on the same weights and texts.",
+        caption="Encoding throughput next to sentence-transformers on the same weights and texts.",
     )
 
 
-def time_shares_table(benches: Iterable[EncodeBench]) -> Table:
-    """A row per model and set of texts, with the share of the time of each part."""
-    return Table.of(
-        (
-            {
-                "model": (bench.model, bench.texts),
-                **{part: number(share, ".0%") for part, share in bench.time_shares.items()},
-            }
-            for bench in benches
-            if bench.time_shares
-        ),
-        note="Of one untimed pass, operators by PyTorch's profiler, which makes the small ones a "
-        "little slower; Python is what is left of the wall-clock time. Not measured on a GPU.",
-        name="time_shares",
-        caption="Where the time of load_encoder goes.",
-    )
-
-
-def precision_table(benches: Iterable[PrecisionBench]) -> Table:
+def precision_table(benches: Sequence[PrecisionBench]) -> Table:
     """A row per model and dtype: speed, and what is left of the vectors and of nDCG@10."""
-    rows, notes = [], []
+    rows = []
     for bench in benches:
-        features = ", ".join(bench.cpu_features) or "none, so 16 bits are slow"
-        notes.append(
-            f"{bench.model}: {bench.texts} texts of mixed lengths, {bench.tokens:,} tokens; "
-            f"{bench.documents:,} documents and {bench.queries:,} queries of PyDocs; equivalent: "
-            f"shown to be within {bench.margin:g} of nDCG@10 in float32, by the 95 % "
-            f"interval; instructions for 16 bits: {features}."
-        )
         for each in bench.timings:
             ends = interval_text(each["interval"], digits=4)
             change = f"{each['ndcg_difference']:+.4f} {ends}" if each["dtype"] != "float32" else ""
@@ -98,14 +71,16 @@ def precision_table(benches: Iterable[PrecisionBench]) -> Table:
                     "to sentence-transformers": _times(each["peer_ratio"]),
                     "of the peak": _share(each["peak_share"]),
                     "least cosine": number(each["cosine_min"], ".6f"),
-                    "nDCG@10": (each["ndcg"], change),
-                    "equivalent": bench.shown(each),
+                    f"nDCG@10\nPyDocs, {bench.queries} queries": (each["ndcg"], change),
+                    f"equivalent\nwithin {bench.margin:g}": bench.shown(each),
                 }
             )
+    features = sorted({each for bench in benches for each in bench.cpu_features})
     return Table.of(
         rows,
         note="On the CPU; sentence-transformers has the same dtype, and the peak is that of the "
-        f"dtype. {' '.join(notes)}",
+        "dtype. Equivalent to float32 by the 95 % interval. The processor's instructions for 16 "
+        f"bits: {', '.join(features) or 'none'}.",
         name="precision",
         caption="Speed, vectors and scores in 16 bits.",
     )
@@ -150,21 +125,18 @@ def speed_conclusion(benches: Sequence[EncodeBench]) -> Conclusion:
     """Say how `load_encoder` compares with sentence-transformers in speed and in vectors."""
     if not benches:
         return Conclusion("No model was timed.")
-    ratios = []
-    for bench in benches:
-        ratio, about = bench.timings[-1]["ratio"], f"for {bench.model} on {bench.texts}"
-        words = f"{ratio:.2f} times as fast{', so slower,' if ratio < 1 else ''} {about}"
-        equal = abs(ratio - 1) <= _NOISE
-        ratios.append(f"as fast {about} ({ratio:.2f} times)" if equal else words)
     last = [bench.timings[-1] for bench in benches]
+    ratios = "; ".join(
+        f"{timing['ratio']:.2f} times as fast for {bench.model} on {bench.texts}"
+        for bench, timing in zip(benches, last, strict=True)
+    )
     furthest = max(timing["difference"] for timing in last)
-    same = "The vectors are the same" if all(t["equal"] for t in last) else "The vectors differ"
-    shares = sorted(timing["peak_share"] for timing in last)
-    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (shares[0], shares[-1]))
+    same = "the same" if all(timing["equal"] for timing in last) else "not the same"
+    shares = [100 * timing["peak_share"] for timing in last]
     return Conclusion(
-        "Beside sentence-transformers at its best batch size, load_encoder is "
-        f"{'; '.join(ratios)}. {same}: at most {furthest:.0e} apart. "
-        f"It reaches {' to '.join(ends)} % of what this machine's matrix products reach alone. "
-        f"The times are medians of {min(bench.rounds for bench in benches)} rounds on one machine, "
-        f"without intervals, so ratios within {100 * _NOISE:.0f} % of 1 count as equal."
+        f"Compared with sentence-transformers at its best batch size, load_encoder is {ratios}. "
+        f"The vectors are {same}, at most {furthest:.0e} apart. It reaches {min(shares):.0f} to "
+        f"{max(shares):.0f} % of what this machine's matrix products reach alone. The times are "
+        f"medians of {min(bench.rounds for bench in benches)} rounds on one machine, without "
+        "intervals: ratios within 10 % of 1 are not a difference."
     )

@@ -20,7 +20,6 @@ from qwen3nb.models.search.faiss_index import (
 from qwen3nb.report.studies.ann import (
     ann_figure,
     ann_table,
-    compression_figure,
     compression_table,
     frontier,
 )
@@ -195,7 +194,6 @@ def test_a_task_from_end_to_end():
     assert [row[0].text for row in compressed.rows] == ["128", "64"]
     assert len(compressed.columns) == 1 + 4  # a column per kind of vectors
     assert ann_figure(suite).axes[0].get_title() == "1 thread"
-    assert len(compression_figure(suite).axes[0].lines) == 4
     with pytest.raises(ValueError, match="unknown parameter 'ef'"):
         ann_suite(load_encoder("random"), task=collection, grids={"ef": [1]})
 

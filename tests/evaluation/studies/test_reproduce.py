@@ -1,6 +1,4 @@
-import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.mteb.select import select_tasks
@@ -8,9 +6,7 @@ from qwen3nb.evaluation.studies.reproduce import (
     Published,
     Reproduction,
     own_document_ndcg,
-    predict_elsewhere,
     published_scores,
-    published_table,
     reproduce,
     unavailable,
 )
@@ -58,21 +54,6 @@ def test_published_numbers_are_reproduced(fixtures, monkeypatch):
     reproduced = {(d.published.model, d.published.task): d for d in reproduce(rows)}
     assert set(reproduced) == wanted
     assert {each.verdict for each in reproduced.values()} == {"OK"}, reproduced
-
-
-def test_how_a_tier_ranks_models_as_other_tasks_do():
-    table = published_table()
-    assert len(table) == 9
-    assert table["sentence-transformers/all-MiniLM-L6-v2"]["FiQA2018"] == pytest.approx(
-        0.3687, abs=1e-4
-    )
-    whole, *single = predict_elsewhere("fast")
-    assert whole.tasks == ("SciFact", "NFCorpus", "FiQA2018", "STSBenchmark", "SICK-R")
-    assert not set(whole.tasks) & set(whole.targets)
-    ours = [np.mean([table[m][t] for t in whole.tasks]) for m in sorted(table)]
-    theirs = [np.mean([table[m][t] for t in whole.targets]) for m in sorted(table)]
-    assert whole.correlation.value == pytest.approx(spearmanr(ours, theirs).statistic)
-    assert len(single) == 5
 
 
 def test_bm25_on_the_whole_is_where_it_should_be():
