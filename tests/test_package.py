@@ -59,7 +59,7 @@ datasets.rows datasets.training_files datasets.trec
 datasets.mirror datasets.words
 datasets.pydocs
 datasets.collection datasets.custom
-evaluation.run evaluation.known_models
+evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration

@@ -11,12 +11,12 @@ from typing import Any
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
-from qwen3nb.evaluation.known_models import known_or_loaded
-from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
+from qwen3nb.evaluation.mteb.evaluate import Model, TaskItem
+from qwen3nb.evaluation.mteb.select import suite_tasks
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import rerank
-from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_runs
+from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, assemble, evaluate_each, with_runs
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.prompts import parse_prompts
@@ -24,7 +24,6 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.imports import load_library
 
 DEPTH = 100  # documents per query of a collection
 Data = TestCollection | Path | str
@@ -54,10 +53,9 @@ def evaluate(
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
-    A task with a record for the same model, data, metrics and software is not run again, and a
-    model named by its spec is not loaded if no task runs. A task that fails does not stop the
-    others; one that the model does not support (BM25 has no vectors to classify with) is skipped
-    and listed. A reranker reranks BM25's candidates; see `rerank`.
+    A task with a record for the same model, data, metrics and software is not run again. A task
+    that fails does not stop the others; one that the model does not support (BM25 has no vectors
+    to classify with) is skipped and listed. A reranker reranks BM25's candidates; see `rerank`.
 
     Args:
         model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
@@ -112,9 +110,10 @@ def evaluate(
         if prompts is not None:
             raise ValueError("expected either prompts, or query_prefix and doc_prefix; got both")
         prompts = {"query": query_prefix, "passage": doc_prefix}
+    named = isinstance(model, str | Path)
     use: dict[str, Any] = {"prompts": parse_prompts(prompts), "base": base or None}
     use = {name: value for name, value in use.items() if value is not None}
-    if use and not isinstance(model, str | Path):
+    if use and not named:
         raise ValueError(
             f"{' and '.join(use)} are for a model named by its spec; give them to load_encoder"
         )
@@ -133,25 +132,25 @@ def evaluate(
         if "prompts" in use:
             model = ModelEntry(str(model), str(model), prompts=use.pop("prompts"))
         return evaluate_domain([model], data, **options, **use)
-    if isinstance(model, str | Path):
-        spec = str(model)
-
-        def load() -> Any:
-            if data is None:
-                load_library("mteb")  # before the model; see there
-            return load_model(spec, **how, **use)
-
-        model = known_or_loaded(ModelEntry(spec, spec), load=load, options=use)
+    # A mistyped task is refused before a model is loaded for minutes.
+    selected = suite_tasks(tier=tier, tasks=tasks) if data is None else []
+    if named:
+        model = load_model(str(model), **how, **use)
+    jobs: list[Job] = []
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
         if isinstance(model, Reranker):
             return rerank(model, listed, **options)
         names = [each.name if isinstance(each, TestCollection) else str(each) for each in listed]
-        jobs = [(name, partial(_find, model, d)) for name, d in zip(names, listed, strict=True)]
-        return evaluate_each(jobs, Run(**options), label=model.label, kind="collections")
-    if not tasks and isinstance(model, Reranker):
+        jobs += [(name, partial(_find, model, d)) for name, d in zip(names, listed, strict=True)]
+    elif not tasks and isinstance(model, Reranker):
         return rerank(model, tier=tier, limit=limit, **options)
-    return evaluate_tasks(model, Run(**options), tier=tier, tasks=tasks, limit=limit)
+    else:
+        options["config"] = {**(config or {}), "tier": tier}
+        items = [TaskItem(task, limit) for task in selected]
+        jobs += [(item.key, partial(item.on, model)) for item in items]
+    kind = "tasks" if data is None else "collections"
+    return evaluate_each(jobs, Run(**options), label=model.label, kind=kind)
 
 
 def _find(model: Any, data: Data) -> Iterator[tuple[Any, CollectionItem]]:

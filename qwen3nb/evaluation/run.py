@@ -96,16 +96,6 @@ class Run:
         return bool(named) and not any(run_problems(record.path(self.folder), record))
 
 
-@dataclass(frozen=True)
-class KnownModel:
-    """A model that is not loaded; see `qwen3nb.evaluation.known_models`."""
-
-    label: str  # its name in tables
-    identity: str  # what it would have as an identity
-    searches_only: bool  # whether it has no vectors
-    load: Callable[[], Any]  # loads it, once
-
-
 class Item(Protocol):
     """What one record is of.
 
@@ -204,8 +194,7 @@ class EvaluationRun:
 def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> EvaluationRun:
     """Evaluate models on items, one after the other; save each record as it finishes.
 
-    A model that is only known is loaded when an item is evaluated. The traceback of a failure is
-    kept next to the item's record until it succeeds.
+    The traceback of a failure is kept next to the item's record until it succeeds.
 
     Args:
         jobs: names, each with a function that finds models and their items.
@@ -236,6 +225,7 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                     else:
                         results.append(earlier)
                 reused += [item.name] * (earlier is not None)
+                file = None
         except UnsupportedError as reason:
             skipped[name] = str(reason)
         except Exception:  # noqa: BLE001 - one failing item must not stop the others
@@ -262,7 +252,7 @@ def _evaluated(model: Any, item: Item, run: Run, earlier: Result | None) -> Resu
     Raises:
         EvaluationError: the scores differ from those of ``earlier``.
     """
-    result = item.evaluate(model.load() if isinstance(model, KnownModel) else model, run, earlier)
+    result = item.evaluate(model, run, earlier)
     if earlier is not None:
         if earlier.scores != result.scores:
             raise EvaluationError(

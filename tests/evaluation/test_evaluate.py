@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,29 +30,6 @@ def test_a_spec_is_enough_to_evaluate_a_tier():
     assert len(run.skipped) == 3
     with pytest.raises(SpecError, match="bm52"):
         evaluate("bm52")
-
-
-def test_finished_records_are_found_without_loading_anything():
-    """Loading a model, its libraries and MTEB takes longer than all the rest."""
-    evaluate("random", tasks="AuthorSTS", show_progress=False)
-    code = (
-        "import sys, qwen3nb\n"
-        "done = qwen3nb.evaluate('random', tasks='AuthorSTS', show_progress=False)\n"
-        "print(*done.reused, *{'mteb', 'torch', 'transformers'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["AuthorSTS"]
-
-
-def test_a_model_that_was_not_loaded_runs_what_is_missing():
-    evaluate("random", tasks="AuthorSTS", show_progress=False)
-    run = evaluate("random", tasks="AuthorSTS", limit=20, show_progress=False)
-    assert (run.reused, run.results.tasks) == ((), ("AuthorSTS-limit20",))
-    assert verify(run.results[0]) == []
-    both = evaluate("bm25", tasks="AuthorSTS,PyDocsSampleReranking", limit=9, show_progress=False)
-    again = evaluate("bm25", tasks="AuthorSTS,PyDocsSampleReranking", limit=9, show_progress=False)
-    assert again.reused == both.results.tasks == ("PyDocsSampleReranking-limit9",)
-    assert again.skipped == both.skipped == {"AuthorSTS-limit9": "bm25 has no vectors"}
 
 
 @pytest.mark.parametrize("spec", ["bm25", "random", "bm25+random"])

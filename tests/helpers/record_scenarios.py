@@ -26,11 +26,11 @@ from qwen3nb import paths
 from qwen3nb.book.build import build_book
 from qwen3nb.book.pages import copy_linked_records
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.evaluation.evaluate import evaluate as evaluate_model
 from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
 from qwen3nb.evaluation.mteb.evaluate import keep_results
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.evaluation.retrieval import rerank as reranking
-from qwen3nb.evaluation.run import Run
 from qwen3nb.execution import sweep as sweeping
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_key
@@ -120,7 +120,7 @@ def prepare_record(folder):
 
 def evaluate(folder):
     with mock.patch.object(mteb_tasks, "evaluate_task", _task_run):
-        mteb_tasks.evaluate_tasks(load_model("bm25"), Run(show_progress=False), tier="smoke")
+        evaluate_model(load_model("bm25"), show_progress=False)
 
 
 def prepare_evaluation(folder):

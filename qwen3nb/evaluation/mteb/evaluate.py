@@ -16,47 +16,32 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qwen3nb import paths
 from qwen3nb.datasets.collection import judgement_counts, text_counts
 from qwen3nb.datasets.mirror import (
-    current_revision,
     data_revision,
     hub_access,
     load_data,
     local_data,
     needs,
 )
-from qwen3nb.datasets.pydocs.build import cache_file
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.known_models import remember
 from qwen3nb.evaluation.mteb.per_query import metrics_of, score_task, task_slices
-from qwen3nb.evaluation.mteb.select import (
-    limited,
-    quiet,
-    selection,
-    split_names,
-    suite_tasks,
-    task_key,
-)
+from qwen3nb.evaluation.mteb.select import limited, quiet, selection, task_key
 from qwen3nb.evaluation.run import (
     SEARCH_TYPES,
     EvaluationError,
-    EvaluationRun,
-    KnownModel,
     Run,
     UnsupportedError,
     Work,
     assemble,
-    evaluate_each,
     with_runs,
 )
 from qwen3nb.models.encoders.base import Encoder
@@ -65,78 +50,45 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
-from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_bytes
-from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.code_version import code_digest, installed_version
+from qwen3nb.utils.atomic_files import read_json, write_bytes
 from qwen3nb.utils.files.journal import noted
 from qwen3nb.utils.files.turns import turn
 
 Model = Encoder | BM25 | Fusion | Reranker
-_KEPT = ("key", "type", "dataset", "pinned", "splits", "subsets")
-
-
-def evaluate_tasks(
-    model: Model | KnownModel,
-    run: Run,
-    *,
-    tier: str,
-    tasks: Iterable[Any] | str | None = None,
-    limit: int = 0,
-) -> EvaluationRun:
-    """Evaluate ``model`` on a tier or on tasks; for the arguments see `qwen3nb.evaluate`."""
-    run = replace(run, config={**(run.config or {}), "tier": tier})
-    items = known_tasks(tier=tier, tasks=tasks, limit=limit)
-    jobs = [(item.key, partial(item.on, model)) for item in items]
-    return evaluate_each(jobs, run, label=model.label, kind="tasks")
 
 
 @dataclass(frozen=True)
 class TaskItem:
-    """An MTEB task, of which ``limit`` queries or rows are evaluated."""
+    """An MTEB task object, of which ``limit`` queries or rows are evaluated; 0 for all."""
 
-    key: str  # its name with its selection; see `qwen3nb.records.TaskInfo.key`
-    type: str  # MTEB's type, such as ``Retrieval``
-    dataset: str  # id of its data set, of which MTEB names the revision ``pinned``
-    pinned: str
-    splits: Sequence[str]  # to evaluate, like the subsets
-    subsets: Sequence[str]
-    limit: int  # maximum number of queries or rows; 0 for no limit
-    load: Callable[[], Any]  # returns MTEB's task object; its data are not loaded
-
-    @classmethod
-    def of(cls, task: Any, *, limit: int = 0) -> TaskItem:
-        """Return the item of a task object."""
-        data = task.metadata.dataset
-        return cls(
-            key=task_key(task, limit=limit),
-            type=str(task.metadata.type),
-            dataset=str(data["path"]),
-            pinned=str(data.get("revision")),
-            splits=tuple(task.eval_splits),
-            subsets=tuple(task.hf_subsets),
-            limit=limit,
-            load=lambda: task,
-        )
+    task: Any
+    limit: int = 0
 
     @property
-    def name(self) -> str:
-        """Name of the task with its selection."""
-        return self.key
+    def key(self) -> str:
+        """Name of the task with its selection; see `qwen3nb.records.TaskInfo.key`."""
+        return task_key(self.task, limit=self.limit)
+
+    name = key
+
+    @property
+    def type(self) -> str:
+        """MTEB's type, such as ``Retrieval``."""
+        return str(self.task.metadata.type)
 
     @property
     def measures(self) -> tuple[str, ...]:
         """The metrics of tasks of its type."""
         return metrics_of(self.type)
 
-    def unsuited(self, model: Model | KnownModel) -> str:
+    def unsuited(self, model: Model) -> str:
         """Return why the model does not support the task, or an empty string."""
         if isinstance(model, Reranker):
             return "" if self.type == "Reranking" else f"{model.label} reranks only"
         vectors = not model.searches_only or self.type in SEARCH_TYPES
         return "" if vectors else f"{model.label} has no vectors"
 
-    def on(self, model: Model | KnownModel) -> list[tuple[Any, TaskItem]]:
+    def on(self, model: Model) -> list[tuple[Any, TaskItem]]:
         """Return the model with the task; raise UnsupportedError if it cannot do it."""
         if reason := self.unsuited(model):
             raise UnsupportedError(reason)
@@ -144,62 +96,17 @@ class TaskItem:
 
     def same(self, record: Result, folder: Path) -> bool:
         """Whether a record is of the same revision, splits and subsets."""
-        own = record.task
         return (
-            own.revision == current_revision(self.dataset, pinned=self.pinned)
-            and sorted(own.splits) == sorted(self.splits)
-            and sorted(own.subsets) == sorted(self.subsets)
+            record.task.revision == data_revision(self.task)
+            and sorted(record.task.splits) == sorted(self.task.eval_splits)
+            and sorted(record.task.subsets) == sorted(self.task.hf_subsets)
         )
 
     def evaluate(self, model: Model, run: Run, earlier: Result | None) -> Result:
         """Return the record of a model; MTEB's own result is kept with a whole, new one."""
-        task = self.load()
         kept = None if self.limit or earlier else run.folder / "mteb"
-        with hub_access(needs([task])):
-            return evaluate_task(model, task, run=run, limit=self.limit, mteb_results=kept)
-
-
-def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0) -> list[TaskItem]:
-    """Return the items of `suite_tasks`, from the cache if they were listed by these names before.
-
-    MTEB and its libraries take seconds to load.
-    """
-    if isinstance(tasks, str):
-        tasks = split_names(tasks) or None
-    given = None if tasks is None else list(tasks)
-
-    @cache
-    def made() -> dict[str, TaskItem]:
-        known = (TaskItem.of(task, limit=limit) for task in suite_tasks(tier=tier, tasks=given))
-        return {task.key: task for task in known}
-
-    def loader(key: str) -> Callable[[], Any]:
-        return lambda: made()[key].load()
-
-    if not all(isinstance(each, str) for each in given or ()):
-        return list(made().values())
-    names = given if given is not None else TIERS[one_of("tier", tier, TIERS)].task_keys
-
-    def file() -> Path:
-        pydocs = cache_file()
-        parts = {
-            "named": [given is None, names, limit],
-            "mteb": installed_version("mteb"),
-            "code": code_digest(),
-            "pydocs": sha256_file(pydocs) if pydocs.is_file() else "",
-        }
-        return paths.cache() / "tasks" / f"{sha256_json(parts)[:32]}.json"
-
-    try:
-        kept = read_json(file())
-        if listed := [TaskItem(**each, limit=limit, load=loader(each["key"])) for each in kept]:
-            return listed
-    except (OSError, ValueError, TypeError, KeyError):
-        pass  # missing or damaged: listed again
-    listed = list(made().values())
-    # PyDocs is built by now.
-    remember(file(), [{name: getattr(item, name) for name in _KEPT} for item in listed])
-    return listed
+        with hub_access(needs([self.task])):
+            return evaluate_task(model, self.task, run=run, limit=self.limit, mteb_results=kept)
 
 
 def evaluate_task(

@@ -228,7 +228,7 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
         there = stored(model, item, run)
         return "there" if there is not None and run.is_complete(there) else TO_RUN
 
-    return [status(TaskItem.of(task, limit=limit)) for task in tasks]
+    return [status(TaskItem(task, limit)) for task in tasks]
 
 
 def plan(

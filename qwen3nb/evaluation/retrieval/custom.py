@@ -21,10 +21,8 @@ import numpy as np
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.known_models import Model, known_or_loaded
 from qwen3nb.evaluation.run import (
     EvaluationRun,
-    KnownModel,
     Run,
     UnsupportedError,
     Work,
@@ -48,6 +46,7 @@ _TOP = 10  # best documents per query kept in a record
 _TIMED = 20  # queries that are timed, at most
 _BUDGET = 1.0  # seconds after which no further query is timed
 Hits = dict[str, dict[str, float]]
+Model = Encoder | BM25 | Fusion
 
 
 def evaluate_domain(
@@ -60,9 +59,8 @@ def evaluate_domain(
 ) -> EvaluationRun:
     """Evaluate each model on ``domain``; save each record as it finishes.
 
-    A model whose record is there is not loaded, and one that fails does not stop the others. Of two
-    with the same weights and settings, `EvaluationRun.skipped` names the second. Two different
-    models under one label are refused.
+    A model that fails does not stop the others. Of two with the same weights and settings,
+    `EvaluationRun.skipped` names the second. Two different models under one label are refused.
 
     Args:
         models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
@@ -80,8 +78,8 @@ def evaluate_domain(
     settings |= {"batch_size": run.batch_size, "show_progress": run.show_progress}
     labels: dict[str, str] = {}  # by identity
 
-    def find(spec: str | Path | Model | ModelEntry) -> list[tuple[Any, DomainItem]]:
-        model = _known(spec, load, settings)
+    def find(entry: str | Path | Model | ModelEntry) -> list[tuple[Any, DomainItem]]:
+        model = _loaded(entry, load, settings)
         if (earlier := labels.get(model.identity)) is not None:
             raise UnsupportedError(f"the same weights and settings as {earlier}")
         if model.label in labels.values():
@@ -102,10 +100,10 @@ def entry_name(model: str | Path | Model | ModelEntry) -> str:
     return label or (model.name if isinstance(model, ModelEntry) else str(model))
 
 
-def _known(
+def _loaded(
     model: str | Path | Model | ModelEntry, load: Callable[..., Model], options: Mapping[str, Any]
-) -> KnownModel | Model:
-    """Return a model or what is known of it; one that is loaded is as its entry says.
+) -> Model:
+    """Return a model, loaded as its entry says.
 
     Raises:
         DataError: it has other dimensions.
@@ -114,21 +112,18 @@ def _known(
     if isinstance(model, Encoder | BM25 | Fusion):
         return model
     entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
-
-    def checked() -> Model:
-        alone = not find_source(entry.spec).parts  # the label is not that of its parts
-        label = entry.label if alone else ""
-        model = load(entry.spec, prompts=entry.prompts, label=label, **options)
-        model.label = entry.label or model.label  # search models ignore the options of encoders
-        name, dimension = entry_name(entry), getattr(model, "dimension", None)
-        if entry.dimensions not in (None, dimension, getattr(model, "width", None)):
-            has = "has no vectors" if dimension is None else f"has {dimension}"
-            raise DataError(
-                f"{name}: expected vectors of {entry.dimensions} dimensions; {entry.spec} {has}"
-            )
-        return model
-
-    return known_or_loaded(entry, load=checked, options=options)
+    alone = not find_source(entry.spec).parts  # the label is not that of its parts
+    label = entry.label if alone else ""
+    model = load(entry.spec, prompts=entry.prompts, label=label, **options)
+    model.label = entry.label or model.label  # search models ignore the options of encoders
+    dimension = getattr(model, "dimension", None)
+    if entry.dimensions not in (None, dimension, getattr(model, "width", None)):
+        has = "has no vectors" if dimension is None else f"has {dimension}"
+        raise DataError(
+            f"{entry_name(entry)}: expected vectors of {entry.dimensions} dimensions; "
+            f"{entry.spec} {has}"
+        )
+    return model
 
 
 @dataclass(frozen=True)

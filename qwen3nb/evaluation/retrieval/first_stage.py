@@ -85,8 +85,8 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
-    stage = stored_stage(label, recipe, collection.queries)
-    if stage is not None:
+    file, note = _files(recipe)
+    if (stage := _kept(label, recipe, collection.queries)) is not None:
         return stage
     counts: Counter[str] = Counter()
     run = search_collection(collection, first, depth=depth, counts=counts)
@@ -94,13 +94,12 @@ def first_stage(
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
     counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of a fusion, not of its parts
     kept = nonzero(counts)
-    file, note = _files(recipe)
     digest = sha256_file(write_run(file, run, tag=label))
     write_json(note, {"recipe": recipe, "digest": digest, "counts": kept})
     return FirstStage(label, run, recipe, digest, kept)
 
 
-def stored_stage(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
+def _kept(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
     """Return the first stage with the run that ``recipe`` made; None if not kept, or damaged.
 
     A query for which nothing was retrieved has an empty ranking.

@@ -12,8 +12,8 @@ first stage: a second reranker neither loads the data set nor searches it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,11 @@ from numpy.typing import NDArray
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection, find_collections
-from qwen3nb.datasets.mirror import MirrorError, data_revision, explain, hub_access, needs
+from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.mteb.select import drawn, quiet, select_tasks, split_groups, task_key
-from qwen3nb.evaluation.retrieval.first_stage import (
-    First,
-    FirstStage,
-    describe,
-    first_stage,
-    stored_stage,
-)
+from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
@@ -49,23 +43,14 @@ from qwen3nb.records.side_files import (
 )
 from qwen3nb.records.verification import run_problems
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import (
-    read_json,
-    sha256_file,
-    sha256_json,
-    write_json,
-    write_text,
-)
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_text
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 _COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
-_PLAIN = ("revision", "size", "limit", "parts")  # fields of `RerankItem` that are kept as they are
-_FORMAT = 1  # of kept candidates; increase when their content changes
 
 
 def rerank(
@@ -114,79 +99,68 @@ def rerank(
     wanted: list[tuple[Any, First]] = [(each, first) for each in listed]
     wanted += [(Path(msmarco), "given")] if msmarco is not None else []
     model = load_reranker(reranker) if isinstance(reranker, Path | str) else reranker
-    run = Run(**options)
 
-    def find(part: DataSet | Exception, stage: First) -> Iterator[tuple[Any, RerankItem]]:
-        if isinstance(part, Exception):
-            raise part
-        loaded = load_candidates(part, stage, depth=depth, limit=limit)
-        yield from ((model, each) for each in loaded)
+    def find(spec: Any, stage: First) -> Iterator[tuple[Any, RerankItem]]:
+        for item in searched(spec, stage, depth=depth, limit=limit):
+            yield model, item
 
-    jobs: list[Any] = []
-    for spec, stage in wanted:
-        try:
-            jobs += [(part.name, partial(find, part, stage)) for part in split_data(spec)]
-        except Exception as error:  # noqa: BLE001 - a data set that fails, as any other
-            jobs.append((str(spec), partial(find, error, stage)))
-    return evaluate_each(jobs, run, label=model.label, kind="data sets")
+    jobs = [(_name(spec), partial(find, spec, stage)) for spec, stage in wanted]
+    return evaluate_each(jobs, Run(**options), label=model.label, kind="data sets")
 
 
-@dataclass(frozen=True)
-class DataSet:
-    """What is loaded at a time: a collection, a folder or an MTEB task, with its name in messages.
-
-    ``group`` is the MTEB task of which it is one of so many ``parts``, or empty.
-    """
-
-    data: Any
-    name: str
-    group: str = ""
-    parts: int = 0
-
-    @property
-    def is_task(self) -> bool:
-        """Whether it is an MTEB task."""
-        return hasattr(self.data, "metadata")
+def _name(data: Any) -> str:
+    if hasattr(data, "metadata"):
+        return task_key(data)
+    return data.name if isinstance(data, TestCollection) else str(data)
 
 
-def load_candidates(
-    part: DataSet, first: First = "bm25", *, depth: int = 100, limit: int = 0
-) -> list[RerankItem]:
-    """Load and search one part, unless its candidates are kept; one item per collection.
+def searched(
+    data: Any, first: First = "bm25", *, depth: int = 100, limit: int = 0
+) -> Iterator[RerankItem]:
+    """Load and search the collections of a data set, or of the tasks in a group, one by one.
 
     Raises:
-        DataError: no such first stage, or data that are malformed.
+        DataError: no such data set or first stage, or data that are malformed.
         MirrorError: the data are neither in the mirror nor on the hub.
     """
-    file = None  # data that are read whenever they are needed
-    if part.is_task and not part.data.data_loaded:
-        key = {
-            "format": _FORMAT,
-            "task": part.name,
-            "group": [part.group, part.parts],
-            "data": data_revision(part.data),
-            "mteb": installed_version("mteb"),
-            "first": describe(first)[1],
-            "depth": depth,
-            "limit": limit,
-        }
-        file = paths.cache() / "candidates" / f"{sha256_json(key)[:32]}.json"
-        if (kept := _read(file)) is not None:
-            return kept
-    with hub_access(needs([part.data]) if part.is_task else []):
-        collections = _loaded(part)
-        parts = part.parts or (len(collections) if collections[0].group else 0)
-        searched = []
+    parts = 0  # number of tasks in a group
+    loaded: Iterable[list[TestCollection]]
+    if isinstance(data, TestCollection) or (
+        isinstance(data, str | Path) and Path(data).expanduser().is_dir()
+    ):
+        loaded = [find_collections(data)]
+    else:
+        try:
+            tasks = select_tasks(names=[str(data)]) if isinstance(data, str | Path) else [data]
+        except ValueError as error:
+            message = f"{str(data)!r} is neither a folder nor an MTEB task ({error})"
+            raise DataError(message) from None
+        split = split_groups(tasks)
+        parts, group = (len(split), tasks[0].metadata.name) if len(split) > 1 else (0, "")
+        loaded = (_loaded(task, group) for task in split)
+    for collections in loaded:
         for whole in collections:
             collection = limited_collection(whole, limit)
             stage = first_stage(collection, first, depth=depth)
-            size = {"documents": len(collection.documents), "queries": len(collection.queries)}
-            texts = {name: collection.documents[name] for name in stage.run.retrieved()}
-            cut = replace(collection, documents=texts, candidates=None)
-            searched.append(RerankItem(cut, stage, collection.revision, size, limit, parts))
-    if file is not None:
-        _write(file, searched)
-    return searched
+            several = parts or (len(collections) if collection.group else 0)
+            yield RerankItem(collection, stage, limit, several)
+
+
+def _loaded(task: Any, group: str) -> list[TestCollection]:
+    """Load the collections of a task, without progress bars or MTEB's own copy."""
+    own = not task.data_loaded
+    try:
+        with hub_access(needs([task])), quiet():
+            collections = find_collections(task)
+    except (DataError, MirrorError):
+        raise
+    except Exception as error:  # a loader may raise anything
+        if task.metadata.dataset["path"].startswith("qwen3nb/"):
+            raise
+        raise explain(task, error) from error
+    if own:
+        task.unload_data()
+    return [replace(each, group=group or each.group) for each in collections]
 
 
 def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
@@ -218,86 +192,12 @@ def limited_collection(collection: TestCollection, limit: int) -> TestCollection
     )
 
 
-def split_data(data: Any) -> list[DataSet]:
-    """Split a group of MTEB tasks into its parts; anything else is one part.
-
-    Raises:
-        DataError: neither a folder nor an MTEB task.
-    """
-    if isinstance(data, TestCollection):
-        return [DataSet(data, data.name)]
-    if isinstance(data, str | Path) and Path(data).expanduser().is_dir():
-        return [DataSet(data, str(data))]
-    try:
-        tasks = select_tasks(names=[str(data)]) if isinstance(data, str | Path) else [data]
-    except ValueError as error:
-        raise DataError(f"{str(data)!r} is neither a folder nor an MTEB task ({error})") from None
-    split = split_groups(tasks)
-    group, parts = (tasks[0].metadata.name, len(split)) if len(split) > 1 else ("", 0)
-    return [DataSet(task, task_key(task), group, parts) for task in split]
-
-
-def _loaded(part: DataSet) -> list[TestCollection]:
-    """Load the collections of a part; of a task without progress bars or MTEB's own copy."""
-    if not part.is_task:
-        return find_collections(part.data)
-    task, own = part.data, not part.data.data_loaded
-    try:
-        with quiet():
-            collections = find_collections(task)
-    except (DataError, MirrorError):
-        raise
-    except Exception as error:  # a loader may raise anything
-        if task.metadata.dataset["path"].startswith("qwen3nb/"):
-            raise
-        raise explain(task, error) from error
-    if own:
-        task.unload_data()
-    return [replace(each, group=part.group or each.group) for each in collections]
-
-
-def _write(file: Path, kept: list[RerankItem]) -> None:
-    """Write the candidates; their runs are kept by `first_stage`."""
-    names = [each.name for each in fields(TestCollection)]
-    rows = [
-        {
-            "collection": {name: getattr(each.collection, name) for name in names},
-            "label": each.first.label,
-            "recipe": each.first.recipe,
-            **{name: getattr(each, name) for name in _PLAIN},
-        }
-        for each in kept
-    ]
-    write_json(file, {"digest": sha256_json(rows), "collections": rows}, indent=None)
-
-
-def _read(file: Path) -> list[RerankItem] | None:
-    """Read the candidates; None if they are damaged, or without their run."""
-    try:
-        content = read_json(file)
-        rows: list[dict[str, Any]] = content["collections"]
-        if content["digest"] != sha256_json(rows):
-            return None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # loaded and searched again
-    kept = []
-    for row in rows:
-        collection = TestCollection(**row["collection"])
-        stage = stored_stage(row["label"], row["recipe"], collection.queries)
-        if stage is None:
-            return None
-        kept.append(RerankItem(collection, stage, **{name: row[name] for name in _PLAIN}))
-    return kept
-
-
 @dataclass(frozen=True)
 class RerankItem:
-    """A test collection without the documents that the first stage did not retrieve."""
+    """A test collection with its candidates."""
 
-    collection: TestCollection  # queries, qrels, and the texts of the candidates
+    collection: TestCollection
     first: FirstStage  # the first stage with its run
-    revision: str  # revision of the whole collection
-    size: dict[str, int]  # numbers of documents and queries of the whole collection
     limit: int = 0  # the limit that the collection was reduced by, or 0
     parts: int = 0  # number of collections in its group, or 0
 
@@ -323,9 +223,12 @@ class RerankItem:
             name=f"{self.name}.{self.first.label}-{self.first.recipe['depth']}",
             type="Reranking",
             dataset=self.name,
-            revision=self.revision,
+            revision=self.collection.revision,
             main_metric="MRR@10" if self.name in _MSMARCO else "nDCG@10",
-            size=self.size,
+            size={
+                "documents": len(self.collection.documents),
+                "queries": len(self.collection.queries),
+            },
             selection=f"limit{self.limit}" if self.limit else "",
             counts={**self.collection.counts, **self.first.counts},
         )
@@ -471,8 +374,7 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row per data set, with every metric of the records, and the mean of each metric.
 
-    A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing. A
-    second mean leaves MS MARCO out, if it is one of several, as is usual for BEIR.
+    A group (CQADupStack) counts once, with the mean of its parts, or None if one is missing.
     """
     parts: dict[str, list[Result]] = {}
     for result in results:
@@ -484,14 +386,10 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         whole = len(own) >= (own[-1].config.get("parts") or 1)
         values = {m: _mean([r.metrics[m].value for r in own]) if whole else None for m in metrics}
         rows.append({"dataset": name, **values})
-    others = [row for row in rows if row["dataset"] not in _MSMARCO]
-    means = []
-    for averaged, without in ((rows, ""), (others, ", without MS MARCO")):
-        if averaged and (not without or len(others) < len(rows)):
-            count = f"{len(averaged)} data set{'' if len(averaged) == 1 else 's'}"
-            values = {metric: _mean([row[metric] for row in averaged]) for metric in metrics}
-            means.append({"dataset": f"mean of {count}{without}", **values})
-    return rows + means
+    if rows:
+        name = f"mean of {len(rows)} data set{'s' * (len(rows) > 1)}"
+        rows.append({"dataset": name, **{m: _mean([row[m] for row in rows]) for m in metrics}})
+    return rows
 
 
 def _mean(values: list[float | None]) -> float | None:

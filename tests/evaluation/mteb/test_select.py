@@ -1,19 +1,13 @@
-import dataclasses
-import json
-
 import mteb
 import pytest
 from datasets import Dataset
 from helpers.mteb_tasks import WORDS, loaded, search_data
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb import evaluate as module
-from qwen3nb.evaluation.mteb.evaluate import known_tasks
 from qwen3nb.evaluation.mteb.select import (
     choose_tasks,
     limited,
     select_tasks,
-    suite_tasks,
     task_key,
     tier_tasks,
 )
@@ -116,59 +110,6 @@ def test_a_task_that_ignores_identical_ids_is_scored_as_mteb_scores_it(encoder, 
     run = evaluate(encoder, tasks=[task], output=tmp_path, show_progress=False)
     record = run.results[0]
     assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-5)  # MTEB rounds
-
-
-NAMES = ["AuthorSTS", "STS17"]
-
-
-@pytest.fixture
-def listed(own_cache, monkeypatch):
-    """How often tasks were listed by MTEB."""
-    calls = []
-    monkeypatch.setattr(
-        module, "suite_tasks", lambda **options: calls.append(options) or suite_tasks(**options)
-    )
-    return calls
-
-
-def facts(tasks):
-    return [{**vars(task), "load": None} for task in tasks]
-
-
-def test_tasks_are_listed_once_by_their_names(listed, monkeypatch):
-    first = known_tasks(tier="smoke", tasks=NAMES)
-    again = known_tasks(tier="smoke", tasks=iter(NAMES))
-    assert facts(again) == json.loads(json.dumps(facts(first)))
-    assert [task.key for task in again] == NAMES
-    assert len(listed) == 1
-    assert [task.load().metadata.name for task in again] == NAMES
-    assert len(listed) == 2  # both from one list
-    assert again[0].load() is again[0].load()
-    assert known_tasks(tier="smoke", tasks="AuthorSTS", limit=5)[0].key == "AuthorSTS-limit5"
-    monkeypatch.setattr(module, "installed_version", lambda _: "0.1")
-    known_tasks(tier="smoke", tasks=NAMES)
-    assert len(listed) == 4
-
-
-def test_a_tier_is_known_by_its_tasks(listed, monkeypatch):
-    smoke = TIERS["smoke"]
-    for tasks in (" ", None):
-        known = known_tasks(tier="smoke", tasks=tasks)
-        assert [task.key for task in known] == list(smoke.task_keys)
-    assert len(listed) == 1
-    monkeypatch.setitem(TIERS, "smoke", dataclasses.replace(smoke, tasks=("AuthorSTS",)))
-    assert [task.key for task in known_tasks(tier="smoke", tasks=None)] == ["AuthorSTS"]
-    assert known_tasks(tier="smoke", tasks=[]) == []
-
-
-@pytest.mark.parametrize("text", ["[", "[{}]", "null"])
-def test_a_damaged_list_is_made_again(own_cache, listed, text):
-    known_tasks(tier="smoke", tasks="AuthorSTS")
-    (file,) = (own_cache / "tasks").iterdir()
-    file.write_text(text)
-    assert [task.key for task in known_tasks(tier="smoke", tasks="AuthorSTS")] == ["AuthorSTS"]
-    assert len(listed) == 2
-    assert json.loads(file.read_text())
 
 
 def scifact(documents=40, queries=10):

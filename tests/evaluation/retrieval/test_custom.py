@@ -6,7 +6,6 @@ from datetime import date
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from safetensors.numpy import save_file
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
@@ -236,48 +235,6 @@ def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(d
     assert [each.model.label for each in run.results] == ["one"]
     assert run.skipped == {"two": "the same weights and settings as one"}
     assert "another model has the label one: give each its own, by `name`" in run.failures["one"]
-
-
-def write_model(folder, weight):
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text('{"model_type": "bert"}')
-    save_file({"w": np.full(2, weight, dtype=np.float32)}, folder / "model.safetensors")
-    return folder
-
-
-def test_a_known_model_is_not_loaded_again_unless_something_changed(data, tmp_path, own_cache):
-    """Loads are counted. What is loaded has another identity each time."""
-    domain, loads = load_domain(*data), []
-
-    def load(spec, *, label, show_progress, **_):
-        loads.append(spec)
-        return load_encoder("random", seed=len(loads), label=label, show_progress=False)
-
-    def evaluate(entry, **options):
-        run = evaluate_domain(
-            [entry], domain, load=load, output=tmp_path / "r", show_progress=False, **options
-        )
-        assert not run.failures, run.failures
-        return run.results[0].model.identity, len(loads)
-
-    entry = ModelEntry("m", str(write_model(tmp_path / "model", 1.0)), label="mine")
-    first = evaluate(entry, pooling="mean")
-    assert evaluate(entry, pooling="mean") == first
-    assert evaluate(entry, pooling="mean", batch_size=8, cache=False) == first
-    known = {first}
-    for changed, options in (
-        (replace(entry, prompts={"query": "q: "}), {"pooling": "mean"}),
-        (replace(entry, label="other"), {"pooling": "mean"}),
-        (entry, {"pooling": "last"}),
-        (entry, {"pooling": "mean", "fresh": True}),
-    ):
-        known.add(evaluate(changed, **options))
-        assert len(known) == len(loads)
-    for file in (own_cache / "identities").iterdir():
-        file.write_text('{"label": "../x", "identity": "y"}')  # damaged: loaded and written again
-    assert evaluate(entry, pooling="mean")[1] == evaluate(entry, pooling="mean")[1] == 6
-    write_model(tmp_path / "model", 2.0)
-    assert evaluate(entry, pooling="mean")[1] == 7
 
 
 def test_the_time_of_a_query_is_measured_beside_the_costs_and_the_cache(data, tmp_path, own_cache):

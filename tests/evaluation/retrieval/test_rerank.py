@@ -1,6 +1,7 @@
 import json
 import warnings
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -22,9 +23,8 @@ from qwen3nb.evaluation.retrieval.first_stage import first_stage
 from qwen3nb.evaluation.retrieval.rerank import (
     dataset_rows,
     limited_collection,
-    load_candidates,
     rerank,
-    split_data,
+    searched,
 )
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
@@ -32,7 +32,6 @@ from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
-from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
@@ -261,13 +260,11 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     judge = pytrec_eval.RelevanceEvaluator({"7": {"0": 1}, "9": {"9": 1}}, {"recip_rank"})
     theirs = judge.evaluate(read_run(reranked_run_file(result.path(), result.config)))
     assert result.main.value == pytest.approx(np.mean([t["recip_rank"] for t in theirs.values()]))
-    mean, without = dataset_rows([words, result])[-2:]
+    mean = dataset_rows([words, result])[-1]
     assert mean["dataset"] == "mean of 2 data sets"
     assert mean["nDCG@10"] == pytest.approx(
         (words.main.value + result.metrics["nDCG@10"].value) / 2
     )
-    assert without["dataset"] == "mean of 1 data set, without MS MARCO"
-    assert without["nDCG@10"] == words.main.value
 
 
 def test_an_interrupted_run_scores_no_query_twice(folder, beir, own_cache, monkeypatch):
@@ -383,77 +380,29 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
         find_trained(tmp_path)
 
 
-# One first stage per data set, kept and shared by all rerankers.
+def test_the_tasks_of_a_group_are_loaded_one_by_one_and_know_how_many_they_are(monkeypatch):
+    documents, loaded = {f"d{i}": f"text {i}" for i in range(9)}, []
 
+    def load(task):
+        loaded.append(task.metadata.name)
+        texts = {"q": "text 1"}
+        return [TestCollection.from_texts(texts, documents, {"q": ["d1"]}, name=loaded[-1])]
 
-TASK = "PyDocsSampleRetrieval"
-
-
-@pytest.fixture
-def counted(monkeypatch):
-    """How often a data set was loaded, and how often BM25 searched."""
-    calls = {"loads": 0, "searches": 0}
-    load, search = module.find_collections, BM25.search
-
-    def counting_load(spec):
-        calls["loads"] += 1
-        return load(spec)
-
-    def counting_search(self, *args, **options):
-        calls["searches"] += 1
-        return search(self, *args, **options)
-
-    monkeypatch.setattr(module, "find_collections", counting_load)
-    monkeypatch.setattr(BM25, "search", counting_search)
-    return calls
-
-
-def test_damaged_candidates_are_made_again(own_cache, counted):
-    (task,) = split_data(TASK)
-    (once,) = load_candidates(task, depth=2, limit=3)
-    assert once.size["documents"] > len(once.collection.documents)
-    assert once.collection.documents.keys() == set(once.first.run.retrieved())
-    assert not task.data.data_loaded  # MTEB's copy is gone
-    (file,) = (paths.cache() / "candidates").iterdir()
-    whole = file.read_text()
-    text = next(iter(once.collection.queries.values()))
-    for damaged in (whole[:-9], whole.replace(json.dumps(text), '"other"'), "[]"):
-        file.write_text(damaged)
-        assert load_candidates(task, depth=2, limit=3) == [once]
-        assert file.read_text() == whole
-    (run,) = (paths.cache() / "first-stage").glob("*.trec")
-    run.unlink()
-    assert load_candidates(task, depth=2, limit=3) == [once]
-    assert counted == {"loads": 5, "searches": 2}  # the first stage's run is kept apart
-
-
-@pytest.mark.integration
-def test_a_second_reranker_neither_loads_nor_searches(own_cache, counted, beir, tmp_path):
-    options = {"depth": 3, "limit": 2, "show_progress": False}
-    runs = []
-    for seed in (1, 2):
-        folder = write_reranker(tmp_path / f"reranker{seed}", seed=seed)
-        model = load_reranker(folder, device="cpu")
-        runs.append(rerank(model, [TASK, beir], **options))
-    assert counted == {"loads": 1 + 2, "searches": 2}  # folders are read, and not searched again
-    one, other = (run.results[0] for run in runs)
-    assert one.model.identity != other.model.identity
-    assert one.per_query["first nDCG@10"] == other.per_query["first nDCG@10"]
-    assert rerank(model, [TASK, beir], **options).reused == (TASK, "words")
-    assert counted["searches"] == 2
-    rerank(model, [TASK], **options | {"limit": 1})
-    assert counted["searches"] == 3
-
-
-def test_a_group_is_split_and_knows_how_many_it_is():
-    parts = split_data("CQADupstackRetrieval")
-    assert len(parts) == 12
-    assert {(part.group, part.parts) for part in parts} == {("CQADupstackRetrieval", 12)}
-    assert parts[0].name == "CQADupstackAndroidRetrieval"
-    (alone,) = split_data("CQADupstackAndroidRetrieval")
-    assert (alone.group, alone.parts) == ("", 0)
+    monkeypatch.setattr(module, "find_collections", load)
+    first, second = islice(searched("CQADupstackRetrieval", depth=2), 2)
+    assert (
+        [first.name, second.name]
+        == loaded
+        == [
+            "CQADupstackAndroidRetrieval",
+            "CQADupstackEnglishRetrieval",
+        ]
+    )
+    assert (first.collection.group, first.parts) == ("CQADupstackRetrieval", 12)
+    (alone,) = searched("CQADupstackAndroidRetrieval", depth=2)
+    assert (alone.collection.group, alone.parts) == ("", 0)
     with pytest.raises(DataError, match="'SciFcat' is neither a folder nor an MTEB task.*SciFact"):
-        split_data("SciFcat")
+        next(searched("SciFcat"))
 
 
 def test_a_limit_keeps_what_is_judged():
