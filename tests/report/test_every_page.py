@@ -57,7 +57,7 @@ def one_models(results, text):
     why = {text: text}
     check = ResourceCheck(text, text, text, text)
     planned = [Planned(text, text, text, text, texts=None, minutes=None, status=text)]
-    ready = Preflight(checks=(check,), planned=tuple(planned), minutes=None, gpu_hours=None)
+    ready = Preflight(checks=(check,), planned=tuple(planned))
     checks = SanityCheck(text, "0" * 64, (Check(text, "FAILED", text, text, n=text, remark=text),))
     tables = q.tables
     return {

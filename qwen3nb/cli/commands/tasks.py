@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -160,7 +159,7 @@ def list_tasks(
 
         if find_source(cost).kind.searches:
             raise click.UsageError(f"--model takes an encoder; {cost} has no vectors to time")
-    from qwen3nb.evaluation.mteb.plan import Range, costs, measure_encoding
+    from qwen3nb.evaluation.mteb.plan import costs, measure_encoding
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 
     tasks = select_tasks(
@@ -169,29 +168,20 @@ def list_tasks(
         languages=split_names(languages),
         benchmark=benchmark,
     )
-    measured: dict[str, Any] = {"speed": None, "max_length": None}
+    speed = None
     if cost is not None:
         from qwen3nb.models.load import load_encoder
 
         opt.hide_library_bars()
-        encoder = load_encoder(cost, show_progress=False)
-        measured["speed"] = measure_encoding(encoder)
-        measured["max_length"] = getattr(encoder, "max_length", None)
-    estimates = costs(tasks, **measured)
+        speed = measure_encoding(load_encoder(cost, show_progress=False))
+    estimates = costs(tasks, speed=speed)
     lines = []
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
-        minutes = "" if each.minutes is None else f"{each.minutes.text():>15} min"
+        minutes = "" if each.minutes is None else f"{each.minutes:>11,.1f} min"
         lines.append(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    opt.answer(
-        [
-            {**asdict(each), "minutes": each.minutes and each.minutes._asdict()}
-            for each in estimates
-        ],
-        *lines,
-        as_json=as_json,
-    )
+    opt.answer([asdict(each) for each in estimates], *lines, as_json=as_json)
     if not as_json:
-        total = Range.total(each.minutes for each in estimates if each.minutes is not None)
-        about = f", {total.text()} minutes of encoding here" if cost else ""
+        total = sum(each.minutes or 0 for each in estimates)
+        about = f", about {total:,.0f} minutes of encoding here" if cost else ""
         click.echo(f"{len(estimates)} tasks{about}", err=True)

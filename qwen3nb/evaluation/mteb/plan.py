@@ -5,7 +5,7 @@ then encodes short, medium and the longest texts, and compares what the run need
 machine has.
 
 Task sizes are MTEB's published statistics of the selected splits and subsets; texts of built-in
-tasks are counted. Texts differ in tokens per character and in length, so an estimate is a range.
+tasks are counted. Texts differ in tokens per character, so minutes are an estimate.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -48,58 +48,29 @@ _LONGEST = 2300  # characters, for models without a maximum length
 _WARM_UP = 8  # texts
 _CHUNK = 512  # texts encoded at once, at most, as by `Encoder`
 _ENOUGH = 0.2  # seconds that one sample should take
-_REPEATS = 5  # samples per length, at most
-_BUDGET = 1.0  # seconds per length after the first sample
-_SHARE = 0.02  # of all texts that a sample may be, to be repeated
 _COMPRESSION = 10  # a file holds at most this many characters per byte
 _HITS = 1000  # of each query, as MTEB asks for
 _HIT = 256  # bytes: its score by name, in MTEB's run and in the one read back
 _COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
 _GB = 1e9
+_SEARCHED = ("documents", "queries")  # names of columns
 
 
 class PreflightError(ValueError):
     """The machine lacks memory or disk for a run; the message has the numbers and a way out."""
 
 
-class Range(NamedTuple):
-    """An estimate, from its lowest to its highest value."""
-
-    low: float
-    high: float
-
-    def times(self, factor: float) -> Range:
-        """Return the range multiplied by ``factor``."""
-        return Range(self.low * factor, self.high * factor)
-
-    @staticmethod
-    def total(ranges: Iterable[Range]) -> Range:
-        """Return the sum of ranges."""
-        every = list(ranges)
-        return Range(sum(each.low for each in every), sum(each.high for each in every))
-
-    def text(self, digits: int = 0) -> str:
-        """Return ``low–high``, or one number if they round to the same.
-
-        >>> Range(9.8, 12.1).text(), Range(0.96, 1.04).text(1)
-        ('10–12', '1.0')
-        """
-        low, high = (f"{value:,.{digits}f}" for value in self)
-        return low if low == high else f"{low}–{high}"
-
-
 @dataclass(frozen=True)
 class EncodingSpeed:
-    """Seconds per text of the fastest and the slowest repeat, by length, ascending."""
+    """Seconds per text, by its length in characters, ascending up to the longest that is read."""
 
     characters: tuple[int, ...]
-    fastest: tuple[float, ...]
-    slowest: tuple[float, ...]
+    seconds: tuple[float, ...]
 
-    def seconds(self, length: float) -> Range:
-        """Return the seconds for a text of ``length`` characters, between those measured."""
-        ends = (np.interp(length, self.characters, each) for each in (self.fastest, self.slowest))
-        return Range(*map(float, ends))
+    def minutes(self, texts: Iterable[tuple[float, float]]) -> float:
+        """Return the minutes for texts, given as pairs of their number and mean length."""
+        each = (count * np.interp(mean, self.characters, self.seconds) for count, mean in texts)
+        return float(sum(each)) / 60
 
 
 @dataclass(frozen=True)
@@ -111,7 +82,7 @@ class Planned:
     dataset: str
     revision: str
     texts: int | None  # distinct texts to encode; None if MTEB does not publish the number
-    minutes: Range | None  # time to encode them at the measured speed; None if either is unknown
+    minutes: float | None  # time to encode them at the measured speed; None if either is unknown
     # ``to run``, ``there`` (its record exists), or why the model does not support it; empty if no
     # model is known
     status: str = ""
@@ -135,9 +106,12 @@ class Preflight:
 
     planned: tuple[Planned, ...]  # the tasks
     checks: tuple[ResourceCheck, ...]  # needs next to what the machine has
-    # time to encode what is to run; None if nothing is, or its size is unknown
-    minutes: Range | None = None
-    gpu_hours: Range | None = None  # the same on a GPU; None without one
+
+    @property
+    def minutes(self) -> float | None:
+        """Time to encode what is to run; None if nothing is, or its size is unknown."""
+        known = [each.minutes for each in self.planned if each.minutes is not None]
+        return sum(known) if known else None
 
     def require(self) -> None:
         """Raise PreflightError if there is too little memory or disk for the run."""
@@ -202,21 +176,17 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
     """
     parts = [model] if isinstance(model, Encoder) else getattr(model, "parts", ())
     encoders = [part for part in parts if isinstance(part, Encoder)]
-    before, batch = resident_memory(), 0
+    before, batch, speed = resident_memory(), 0, None
     statuses = task_statuses(model, tasks, run, limit=limit)
-    planned = plan(model, tasks, statuses, limit=limit)
     if encoders and TO_RUN in statuses:
-        counts = [each.texts for each in planned if each.status == TO_RUN]
-        texts = None if None in counts else sum(filter(None, counts))
-        speed = measure_encoding(encoders[0], batch_size=run.batch_size, texts=texts)
+        speed = measure_encoding(encoders[0], batch_size=run.batch_size)
         batch = max(0, (peak_memory() or 0) - before)
-        planned = plan(model, tasks, statuses, limit=limit, speed=speed)
+    planned = costs(tasks, statuses, limit=limit, speed=speed)
     to_run = [each for each in planned if each.status == TO_RUN]
-    known = [each.minutes for each in to_run if each.minutes is not None]
-    minutes = Range.total(known) if known else None
-    checks = (_memory(to_run, encoders, batch), _disk(to_run, encoders), _device(model.device))
-    gpu_hours = minutes.times(1 / 60) if minutes and model.device.startswith("cuda") else None
-    return Preflight(tuple(planned), checks, minutes, gpu_hours)
+    checks = [_memory(to_run, encoders, batch), _disk(to_run, encoders)]
+    if model.device.startswith("cuda"):
+        checks.append(_gpu(model.device))
+    return Preflight(tuple(planned), tuple(checks))
 
 
 def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
@@ -231,74 +201,69 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
     return [status(TaskItem(task, limit)) for task in tasks]
 
 
-def plan(
-    model: Model,
+def costs(
     tasks: Sequence[Any],
-    statuses: Sequence[str],
+    statuses: Sequence[str] | None = None,
     *,
     limit: int = 0,
     speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
-    """Return what `evaluate` would do with a model and tasks of these `task_statuses`."""
-    cut = getattr(model, "max_length", None)
-    return [
-        _planned(task, status, limit, speed if status == TO_RUN else None, cut)
-        for task, status in zip(tasks, statuses, strict=True)
-    ]
+    """Estimate what tasks cost: the distinct texts of each, and the minutes to encode them.
 
-
-def costs(
-    tasks: Iterable[Any], *, speed: EncodingSpeed | None = None, max_length: int | None = None
-) -> list[Planned]:
-    """Estimate the cost of each task from MTEB's statistics; groups are split into their parts.
-
-    ``max_length`` is the number of tokens after which texts are truncated.
+    Args:
+        tasks: MTEB task objects; without statuses, groups are split into their parts.
+        statuses: of each task, from `task_statuses`; one that is not to run takes no minutes.
+        limit: as in `qwen3nb.evaluate`; published sizes say nothing under a limit.
+        speed: from `measure_encoding`; None if the minutes are not asked for.
     """
-    parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
-    return [_planned(part, "", 0, speed, max_length) for part in parts]
+    if statuses is None:
+        tasks = [part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task]]
+        statuses = [""] * len(tasks)
+    planned = []
+    for task, status in zip(tasks, statuses, strict=True):
+        columns = _columns(task, limit, read=bool(status))
+        minutes = None
+        if columns and speed is not None and status in ("", TO_RUN):
+            minutes = speed.minutes((count, mean) for _, count, mean in columns)
+        texts = {name: round(sum(n for own, n, _ in columns if own == name)) for name in _SEARCHED}
+        one = Planned(
+            task=task_key(task, limit=limit) if status else task.metadata.name,
+            type=task.metadata.type,
+            dataset=task.metadata.dataset["path"],
+            revision=data_revision(task)[:12],
+            texts=round(sum(count for _, count, _ in columns)) or None,
+            minutes=minutes,
+            status=status,
+            **texts,
+        )
+        planned.append(one)
+    return planned
 
 
-def _planned(
-    task: Any, status: str, limit: int, speed: EncodingSpeed | None, max_length: int | None
-) -> Planned:
-    """Count the texts of built-in or loaded data, or estimate from MTEB's published sizes.
+def _columns(task: Any, limit: int, *, read: bool) -> list[tuple[str, float, float]]:
+    """Return name, distinct texts and mean characters of each column of texts; none if unknown.
 
-    Under a limit, published sizes say nothing. A row of `costs` has no status.
+    They are counted in data that are loaded, or built in and to be ``read``; else they are MTEB's
+    statistics of the selected splits and subsets, as far as a local copy can hold them.
     """
-    data, counts = task.metadata.dataset["path"], {}
-    texts, minutes = None, None
-    built_in = status and data.startswith("qwen3nb/")
-    if built_in or (status and task.data_loaded):
+    data = task.metadata.dataset["path"]
+    if read and (task.data_loaded or data.startswith("qwen3nb/")):
         if not task.data_loaded:
             task.load_data()
         with limited(task, limit):
-            strings = set(_strings(task.dataset))
-        texts = len(strings)
-        if speed is not None:
-            minutes = Range.total(speed.seconds(len(each)) for each in strings).times(1 / 60)
-    elif not limit:
-        columns = list(_columns(task))
-        scale = _scale(task, sum(count * average for _, count, average in columns))
-        counts = {name: round(count * scale) for name, count, _ in columns}
-        texts = round(sum(count for _, count, _ in columns) * scale) or None
-        if speed is not None and texts:
-            most = float("inf") if max_length is None else max_length * _CHARACTERS
-            ranges = (speed.seconds(min(mean, most)).times(count) for _, count, mean in columns)
-            minutes = Range.total(ranges).times(scale / 60)
-    return Planned(
-        task=task_key(task, limit=limit) if status else task.metadata.name,
-        type=task.metadata.type,
-        dataset=data,
-        revision=data_revision(task)[:12],
-        texts=texts,
-        minutes=minutes,
-        status=status,
-        documents=counts.get("documents", 0),
-        queries=counts.get("queries", 0),
-    )
+            return [("", 1, len(text)) for text in set(_strings(task.dataset))]
+    if limit:
+        return []
+    columns = list(_published(task))
+    folder, characters = mirrored(data), sum(count * mean for _, count, mean in columns)
+    scale = 1.0
+    if folder is not None and characters:  # perhaps a miniature
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        scale = min(scale, _COMPRESSION * size / characters)
+    return [(name, scale * count, mean) for name, count, mean in columns]
 
 
-def _columns(task: Any) -> Iterator[tuple[str, int, float]]:
+def _published(task: Any) -> Iterator[tuple[str, int, float]]:
     """Yield name, distinct texts and characters per text of each published column of texts."""
     every = task.metadata.descriptive_stats or {}
     for split in task.eval_splits:
@@ -314,15 +279,6 @@ def _columns(task: Any) -> Iterator[tuple[str, int, float]]:
                     column.get("average_text_length") or column.get("total_text_length", 0) / texts
                 )
                 yield name.partition("_")[0], texts, float(mean)
-
-
-def _scale(task: Any, characters: float) -> float:
-    """Return which share of the published size a local copy, perhaps a miniature, can hold."""
-    folder = mirrored(task.metadata.dataset["path"])
-    if folder is None or not characters:
-        return 1.0
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return min(1.0, _COMPRESSION * size / characters)
 
 
 def _strings(data: Any) -> Iterator[str]:
@@ -344,13 +300,10 @@ def _strings(data: Any) -> Iterator[str]:
                 yield from _strings(part)
 
 
-def measure_encoding(
-    encoder: Encoder, *, batch_size: int = 32, texts: int | None = None
-) -> EncodingSpeed:
-    """Encode short, medium and the longest texts, several times each.
+def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
+    """Encode short, medium and the longest texts, as many of each as take a fifth of a second.
 
-    On a GPU, at least ``batch_size`` texts are encoded at once, as memory is the limit there. If
-    only a few ``texts`` are to be encoded, and quickly, there are no repeats.
+    On a GPU, at least ``batch_size`` texts are encoded at once, as memory is the limit there.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.
@@ -359,28 +312,20 @@ def measure_encoding(
     longest = int(limit * _CHARACTERS) if limit else _LONGEST
     lengths = sorted({min(each, longest) for each in (*_LENGTHS, longest)})
     stream = " ".join(load_pydocs().corpus.values())
-    least = 1 if encoder.device == "cpu" else batch_size
 
     def sample(characters: int, count: int) -> list[str]:
         step = max(1, (len(stream) - characters) // count)
         return [stream[i * step : i * step + characters] for i in range(count)]
 
     _timed(encoder, sample(_LENGTHS[0], _WARM_UP))
-    samples = []
+    seconds = []
     for length in lengths:
-        characters = int(length * _SURPLUS) if length == longest else length
-        chunk = sample(characters, _CHUNK)
-        count = min(least, len(chunk))
-        taken = _timed(encoder, chunk[:count])
-        while taken < _ENOUGH and count < len(chunk):  # as many texts as take long enough
+        chunk = sample(int(length * _SURPLUS) if length == longest else length, _CHUNK)
+        count = 1 if encoder.device == "cpu" else min(batch_size, len(chunk))
+        while (taken := _timed(encoder, chunk[:count])) < _ENOUGH and count < len(chunk):
             count = min(4 * count, len(chunk))
-            taken = _timed(encoder, chunk[:count])
-        seconds, started = [taken / count], time.perf_counter()
-        repeats = _REPEATS if texts is None or count <= _SHARE * texts else 1
-        while len(seconds) < repeats and time.perf_counter() - started < _BUDGET:
-            seconds.append(_timed(encoder, chunk[:count]) / count)
-        samples.append(seconds[1:] or seconds)  # the first call of a shape is a warm-up
-    return EncodingSpeed(tuple(lengths), tuple(map(min, samples)), tuple(map(max, samples)))
+        seconds.append(taken / count)
+    return EncodingSpeed(tuple(lengths), tuple(seconds))
 
 
 def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
@@ -407,7 +352,7 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int)
         vectors = _COPIES * min(each.documents, block_size(floats)) + each.queries
         hits = each.queries * min(each.documents, _HITS)
         needed, task = max((needed, task), (batch + 4 * floats * vectors + _HIT * hits, each.task))
-    text = f"{needed / _GB:.1f} GB beside {resident_memory() / _GB:.1f} GB loaded"
+    text = f"{needed / _GB:.1f} GB next to {resident_memory() / _GB:.1f} GB loaded"
     problem = ""
     if needed > free:
         problem = (
@@ -418,39 +363,35 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], batch: int)
 
 
 def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCheck:
-    """Compare the vectors to be kept with the free disk; refuse only if the least do not fit."""
+    """Compare the vectors to be kept with the free disk; each data set counts once."""
     folder = paths.cache()
     free = free_disk(folder)
-    kept = [each for each in encoders if each.cache is not None]
-    if not kept:
-        return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
-    names, largest = {task.task for task in planned}, dict[str, int]()
+    names, texts = {task.task for task in planned}, dict[str, int]()
     for task in planned:
-        # The least counts those that no other planned task surely has as well.
+        # Hard negatives are part of the whole corpus, under another id.
         if task.task.removesuffix("HardNegatives") not in names - {task.task}:
-            largest[task.dataset] = max(largest.get(task.dataset, 0), task.texts or 0)
-    low, high = sum(largest.values()), sum(task.texts or 0 for task in planned)
-    size = Range.total(
-        Range(max(0, low - len(cache)), high).times(bytes_per_vector(each.width))
-        for each in kept
-        if (cache := each.cache) is not None
+            texts[task.dataset] = max(texts.get(task.dataset, 0), task.texts or 0)
+    caches = [(each.cache, each.width) for each in encoders if each.cache is not None]
+    if not caches:
+        return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
+    size = sum(
+        max(0, sum(texts.values()) - len(cache)) * bytes_per_vector(width)
+        for cache, width in caches
     )
-    if (limit := kept[0].cache.limit) is not None:  # type: ignore[union-attr]
-        size = Range(min(size.low, limit), min(size.high, limit))
+    if (limit := caches[0][0].limit) is not None:
+        size = min(size, limit)
     problem = ""
-    if size.low > free:
+    if size > free:
         problem = (
-            f"keeping the vectors needs {size.times(1 / _GB).text()} GB in {folder}, and "
-            f"{free / _GB:.1f} GB are free; run with --no-cache, or set QWEN3NB_CACHE to a folder "
-            "on a larger disk, or --cache-limit to what may be kept"
+            f"keeping the vectors needs {size / _GB:,.0f} GB in {folder}, and {free / _GB:.1f} GB "
+            "are free; run with --no-cache, or set QWEN3NB_CACHE to a folder on a larger disk, or "
+            "--cache-limit to what may be kept"
         )
-    text = f"{size.times(1 / _GB).text(1)} GB of vectors"
-    return ResourceCheck("disk", text, f"{free / _GB:.1f} GB", problem)
+    needed, available = f"{size / _GB:,.1f} GB of vectors", f"{free / _GB:.1f} GB"
+    return ResourceCheck("disk", needed, available, problem)
 
 
-def _device(device: str) -> ResourceCheck:
-    if not device.startswith("cuda"):
-        return ResourceCheck("device", device, "no GPU is used")
+def _gpu(device: str) -> ResourceCheck:
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
@@ -459,5 +400,5 @@ def _device(device: str) -> ResourceCheck:
     return ResourceCheck(
         "device",
         f"{peak / _GB:.1f} GB for the model and its largest batch",
-        f"{name}: {free / _GB:.1f} of {total / _GB:.1f} GB are free beside them",
+        f"{name}: {free / _GB:.1f} of {total / _GB:.1f} GB are free next to them",
     )

@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 
 
 def preflight_table(preflight: Preflight) -> Table:
-    """Return the needs of a run beside what the machine has, and the time it will take."""
+    """Return the needs of a run next to what the machine has, and the time it will take."""
     left = sum(each.status == "to run" for each in preflight.planned)
     note = f"{left} of {len(preflight.planned)} tasks are to run."
-    hours = "" if preflight.gpu_hours is None else f" ({preflight.gpu_hours.text(2)} GPU-hours)"
     if preflight.minutes is not None:
         note += (
-            f" Encoding takes {preflight.minutes.text()} minutes here{hours}: published sizes at "
-            "the speed of short, medium and the longest texts. It is less where vectors are stored."
+            f" Encoding takes about {preflight.minutes:,.0f} minutes here: published sizes at the "
+            "speed of short, medium and the longest texts. It is less where vectors are stored."
         )
     elif left:
         note += " Their time is unknown."
@@ -36,7 +35,7 @@ def preflight_table(preflight: Preflight) -> Table:
         ),
         note=note,
         name="preflight",
-        caption="What the run needed, beside what the machine had.",
+        caption="What the run needed, next to what the machine had.",
     )
 
 
@@ -47,6 +46,7 @@ def plan_by_type_table(planned: Sequence[Planned]) -> Table:
         own = [each for each in planned if name in (each.type, "all")]
         known = [each.texts for each in own if each.texts is not None]
         unknown = len(own) - len(known)
+        minutes = [each.minutes for each in own if each.minutes is not None]
         texts = f"{sum(known):,}" if known else "unknown"
         rows.append(
             {
@@ -54,12 +54,7 @@ def plan_by_type_table(planned: Sequence[Planned]) -> Table:
                 "tasks": len(own),
                 "to run": sum(each.status == "to run" for each in own),
                 "distinct texts": (texts, f"{unknown} unknown" * bool(unknown)),
-                "minutes": _minutes(own),
+                "minutes": f"{sum(minutes):,.1f}" if minutes else None,
             }
         )
     return Table.of(rows, name="plan-types", caption="The plan of the run by type of task.")
-
-
-def _minutes(planned: Sequence[Planned]) -> str | None:
-    known = [each.minutes for each in planned if each.minutes is not None]
-    return known[0].total(known).text(1) if known else None
