@@ -449,7 +449,7 @@ def sizes(
         for need in needed:
             try:
                 _, files = listing(need.id, kind=need.kind, revision=need.revision)
-                total = sum(facts.size or 0 for facts in files.values())
+                total = sum(each.size for each in files.values())
                 size = f"{total / 1e6:,.1f} MB"
             except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
                 size = "unknown"

@@ -1,52 +1,24 @@
 """Download whole repositories, or nothing: into the hub's cache, or into a folder.
 
-Every file is compared with the hub's digest before it is first used: a SHA-256 of large files,
-of small ones the id that git gives their content. Some look-alikes of the hub make these ids up.
+huggingface_hub compares sizes. Large files, which the hub names by their SHA-256, are compared with
+it before they are first used.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
+from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.files.digest_memory import remembered_digest
 
 _COMMIT = re.compile("[0-9a-f]{40}")
-_DIGEST = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """Size in bytes of a file on the hub, and its digest: SHA-256, or git's id of its content."""
-
-    size: int | None
-    digest: str | None
-
-    def problem(self, file: Path) -> str | None:
-        """Return how a file differs from these facts; None if it does not."""
-        if not file.is_file():
-            return "it is missing"
-        size, git = file.stat().st_size, len(self.digest or "") == 40
-        if self.size is not None and size != self.size:
-            return f"expected {self.size:,} bytes, got {size:,}"
-        if self.digest is None:
-            return None
-
-        def compute() -> str:
-            start = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-            digest = start if git else hashlib.sha256()
-            with file.open("rb") as stream:
-                hashlib.file_digest(stream, lambda: digest)
-            return digest.hexdigest()
-
-        got = remembered_digest([file], compute, kind="git" if git else "sha256")
-        return None if got == self.digest else f"expected {self.digest[:12]}…, got {got[:12]}…"
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def cached_snapshot(
@@ -115,19 +87,16 @@ def download_into(
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
             raise hub_error(error) from None
     wanted = {
-        folder / name: facts
-        for name, facts in listed.items()
-        if files is None or any(fnmatch(name, each) for each in files)
+        folder / name: (each.size, each.lfs.sha256 if each.lfs else "")
+        for name, each in listed.items()
+        if files is None or any(fnmatch(name, pattern) for pattern in files)
     }
-    problems = _problems(wanted)
-    for file in problems:
-        file.unlink(missing_ok=True)
-    _refuse({file.relative_to(folder): text for file, text in problems.items()})
+    _refuse(_remove_damaged(wanted))
     return {str(file.relative_to(folder)) for file in wanted}
 
 
-def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str, FileFacts]]:
-    """Return the commit of a revision, and its files.
+def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the commit of a revision, and its files, as huggingface_hub's ``RepoFile``.
 
     To be called in a session; the errors are those of the hub's libraries.
     """
@@ -140,44 +109,34 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
         if not _COMMIT.fullmatch(commit):
             raise HubError(NOT_A_HUB)
     entries = api.list_repo_tree(id_, repo_type=kind, revision=commit, recursive=True)
-    return commit, {
-        each.path: FileFacts(each.size, each.lfs.sha256 if each.lfs else each.blob_id)
-        for each in entries
-        if isinstance(each, RepoFile)
-    }
+    return commit, {each.path: each for each in entries if isinstance(each, RepoFile)}
 
 
-def check_cached(folder: Path) -> dict[Path, str]:
-    """Compare the files of a snapshot in the hub's cache with their digests, and remove others.
+def check_cached(folder: Path) -> list[Path]:
+    """Return and remove the files of a snapshot in the hub's cache that are not what it lists.
 
-    The cache names a content by its digest. Each file is read once in its life there.
-
-    Returns:
-        The removed files, each with what was wrong.
+    The cache names a large content by its SHA-256. Each file is read once in its life there.
     """
     links = [file for file in sorted(folder.rglob("*")) if file.is_symlink()]
-    digests = {file: file.readlink().name for file in links}  # a cache without links has none
-    known = {f: FileFacts(None, name) for f, name in digests.items() if _DIGEST.fullmatch(name)}
-    problems = _problems(known)
-    for file in problems:
-        file.resolve().unlink(missing_ok=True)
-        file.unlink(missing_ok=True)
-    return problems
+    return _remove_damaged({file: (None, file.readlink().name) for file in links})
 
 
-def _problems(files: dict[Path, FileFacts]) -> dict[Path, str]:
-    """Return what is wrong with files; git ids that agree with none of them are made up."""
-    texts = {file: text for file, facts in files.items() if (text := facts.problem(file))}
-    by_git = [file for file, facts in files.items() if len(facts.digest or "") == 40]
-    if all("…" in texts.get(file, "") for file in by_git):  # not another size
-        for file in by_git:
-            del texts[file]
-    return texts
+def _remove_damaged(expected: dict[Path, tuple[int | None, str]]) -> list[Path]:
+    """Return and remove the files that have another size or SHA-256, where these are known."""
+    damaged = []
+    for file, (size, digest) in expected.items():
+        whole = size is None or (file.is_file() and file.stat().st_size == size)
+        if whole and _SHA256.fullmatch(digest) and file.is_file():
+            whole = digest == remembered_digest([file], partial(sha256_file, file), kind="sha256")
+        if not whole:
+            file.resolve().unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+            damaged.append(file)
+    return damaged
 
 
-def _refuse(problems: dict[Path, str]) -> None:
-    for file, text in problems.items():
+def _refuse(damaged: list[Path]) -> None:
+    for file in damaged:
         raise HubError(
-            f"{file}: not what the hub lists ({text}); it was removed; try again, and check "
-            "the proxy"
+            f"{file}: not what the hub lists; it was removed; try again, and check the proxy"
         )

@@ -5,8 +5,11 @@ Nothing that a server wrote is repeated, nor the query of an address: both may h
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import socket
+import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -27,6 +30,7 @@ _BY_STATUS = {
 _BY_CLASS = {
     "FileMetadataError": NOT_A_HUB,
     "JSONDecodeError": NOT_A_HUB,
+    "RecursionError": NOT_A_HUB,
     "TooManyRedirects": "its addresses redirect in a circle; check HF_ENDPOINT and the proxy",
     "OfflineModeIsEnabled": "HF_HUB_OFFLINE is set; unset it to use the hub",
     "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
@@ -36,6 +40,15 @@ _OTHER_SIZE = (
     "a file is not what the hub lists (it has another size); it was removed; try again, and check "
     "the proxy"
 )
+# What errors of the operating system and of TLS mean; special ones first.
+_SYSTEM = {
+    ssl.SSLCertVerificationError: "has a certificate that is not accepted; check the clock of this "
+    "machine, the proxy and SSL_CERT_FILE",
+    ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT and the proxy",
+    socket.gaierror: "has a name that is not known; check the network and HF_ENDPOINT",
+    ConnectionRefusedError: "refuses connections; check the network and HF_ENDPOINT",
+}
+_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 _PORTS = {"http": 80, "https": 443}
 _QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
 _USER = re.compile(r"(https?://)[^\s/@]*@")
@@ -65,6 +78,9 @@ def hub_reason(error: BaseException) -> str:
         if isinstance(status, int):
             address = str(getattr(each.response, "url", ""))  # type: ignore[attr-defined]
             return f"the hub {server_name(address)}: {status_reason(status)}"
+    for each in chain:
+        if reason := _transport_reason(each):
+            return reason
     names = {type(each).__name__ for each in chain}
     if "DatasetNotFoundError" in names:  # has lost its cause
         return status_reason(403 if "gated" in str(error) else 404)
@@ -87,9 +103,37 @@ def hub_error(error: BaseException) -> HubError:
     """
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)
-    names = {type(each).__name__ for each in causes(error)}
-    lasting = getattr(error, "lasting", bool(names & {"OfflineModeIsEnabled"}))
-    return HubError(hub_reason(error), lasting=lasting)
+    chain = list(causes(error))
+    lasting = any(
+        type(each).__name__ == "OfflineModeIsEnabled"
+        or (_transport_reason(each) and "cut the connection" not in _transport_reason(each))
+        for each in chain
+    )
+    return HubError(hub_reason(error), lasting=getattr(error, "lasting", lasting))
+
+
+def _transport_reason(error: BaseException) -> str:
+    """Return what an error of the transport means, and what to do; empty for other errors."""
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    if not isinstance(error, httpx.TransportError):
+        return ""
+    request = getattr(error, "_request", None)  # of the last redirect
+    name = "" if request is None else server_name(str(request.url))
+    if isinstance(error, httpx.TimeoutException):
+        return (
+            f"the hub {name} sent nothing, or hardly anything, for too long; check the network, or "
+            "set QWEN3NB_HUB_TIMEOUT to more seconds"
+        )
+    if isinstance(error, httpx.ProxyError):
+        return f"the proxy refuses {name}; check HTTPS_PROXY"
+    for each in causes(error):
+        if isinstance(each, OSError) and each.errno in _NO_ROUTE:
+            return f"the hub {name} cannot be reached: there is no route to it; check the network"
+        for kind, reason in _SYSTEM.items():
+            if isinstance(each, kind):
+                return f"the hub {name} {reason}"
+    return f"the hub {name} cut the connection, again and again; try again later"
 
 
 def status_reason(status: int) -> str:

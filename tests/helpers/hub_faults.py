@@ -6,7 +6,6 @@ import json
 from time import sleep
 
 LARGE = (".safetensors", ".gz")
-SMALL = ("config.json", "train.jsonl")
 TOKEN = "hf_" + "secretsecretsecretsecret"
 PAGE = b"<!DOCTYPE html><html><title>Welcome to our network</title>Log in</html>"
 
@@ -40,26 +39,6 @@ def bytes_of(hub, file):
         return b"[" + b" " * 5000 + b"]"
     path = next(iter(hub.root.glob(f"*/*/{file}")), None)
     return path.read_bytes() if path is not None else None
-
-
-def trickles(hub, file):
-    return part(hub, file, share=0) and drip(hub, bytes_of(hub, file))
-
-
-def drip(hub, body):
-    for byte in body:
-        if hub.server.closing.wait(0.05):
-            break
-        try:
-            hub.wfile.write(bytes([byte]))
-        except OSError:
-            break
-    return True
-
-
-def trickles_headers(hub, file):
-    hub.close_connection = True
-    return drip(hub, b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 1000)
 
 
 def slow(hub, file):
@@ -150,19 +129,10 @@ def listed(name):
     return fault
 
 
-def moved(hub, file):
-    if not file:
-        return False
-    hub.send(b"{}", {"ETag": '"' + "4" * 40 + '"', "X-Repo-Commit": "5" * 40})
-    return True
-
-
 # Each fault with a word of the message that names it.
 FAULTS = {
     "silent": (silent, "sent nothing"),
     "stops in a body": (stops, "sent nothing"),
-    "trickles": (trickles, "sent nothing"),
-    "trickles headers": (trickles_headers, "sent nothing"),
     "401": (status(401), "401"),
     "403 gated": (status(403, {"X-Error-Code": "GatedRepo"}), "403"),
     "404 no repository": (status(404, {"X-Error-Code": "RepoNotFound"}), "404"),
@@ -175,16 +145,14 @@ FAULTS = {
     "number": (text(b"7"), "not a hub"),
     "nested": (text(b"[" * 100_000), "not a hub"),
     "circle": (redirect(""), "circle"),
-    "redirect to a file": (redirect("file:///etc/passwd"), "not followed"),
+    "redirect to a file": (redirect("file:///etc/passwd"), "HF_ENDPOINT"),
     "redirect to nowhere": (redirect(f"http://nowhere.invalid/?token={TOKEN}"), "nowhere.invalid"),
     "flipped": (changed(flip, endings=LARGE), "not what the hub lists"),
-    "flipped small file": (changed(flip, endings=SMALL), "not what the hub lists"),
     "truncated": (changed(lambda content: content[:99], endings=LARGE), "not what the hub lists"),
     "name above": (listed("../above.json"), "above.json"),
     "name with escape": (listed("a\x1b[31m.json"), "x1b"),
-    "moved": (moved, "the hub lists"),
 }
-_SILENT = ("silent", "stops in a body", "trickles", "trickles headers")
+_SILENT = ("silent", "stops in a body")
 
 
 def limit(name):
