@@ -226,7 +226,7 @@ class PaperContents:
             yield replace(shown, caption=f"{name}.")
         for kind, tasks in tasks_by_type(comparison).items():
             if keys := [each.task for each in tasks if each.with_baseline]:
-                table = differences_table(comparison, tasks=keys)
+                table = differences_table(comparison, task=keys)
                 caption = f"{kind}: {table.caption[0].lower()}{table.caption[1:]}"
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 

@@ -176,7 +176,6 @@ def show_everything():
     str(status_conclusion(results))
     explorer = explore(results, task=headline_task(results, tier=tier), metric="nDCG@10")
     explorer.to_frame()
-    explorer.table()
     toy_labels(results)
     write_card_page(results)
     [(command_again(result), repr(result)) for result in results]

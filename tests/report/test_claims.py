@@ -79,10 +79,9 @@ def test_words_follow_the_interval_and_the_p_value_of_their_row(seed):
     text = comparison_conclusion(comparison).text
     shown = sum(clear for clear, _ in expected.values())
     equal = sum(inside and not clear for clear, inside in expected.values())
-    assert ("None of the 2" in text) == (shown == 0)
-    assert shown == 0 or f"{shown} of 2 differences" in text
+    assert text.startswith(f"{shown} of 2 differences")
     assert ("equivalent" in text) == (equal > 0)
-    assert ("smaller than 0.05" in text) == any(all(each) for each in expected.values())
+    assert ("by less than 0.05" in text) == any(all(each) for each in expected.values())
 
     report = compare_candidates(records, current="bm25", tested=("nDCG@10",), n_resamples=500)
     for each in report.recommendations:
@@ -258,7 +257,7 @@ def test_a_difference_has_one_detectable_effect():
     every = {row[-1].text for row in report.tables()["Differences"].rows}
     shown = every - {"–"} or every
     (row,) = power_table(comparison).rows
-    assert {*row[3].text.split(" to ")} == {min(shown), max(shown)}
+    assert row[3].text == max(shown)
 
 
 @pytest.mark.parametrize("metric", ["nonsense@10", "nDCG@100", ["nDCG@10", "nDCG@100"]])
@@ -340,13 +339,13 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     text = leaderboard_conclusion(comparison, task=headline).text
     assert text.startswith("x-checkpoint-9 is best on BEIR")
     assert f"ahead of x-checkpoint-0 by {pair.difference:.3f} [" in text
-    assert text.endswith("part is not ranked: no score on SciFact.")
+    assert text.endswith("Not compared for lack of scores: 1 model.")
     (row,) = differences_table(comparison, task=headline).rows
     assert abs(row[1].value) == pytest.approx(pair.difference)
     assert "not" not in one.headline
     assert "its tasks being given" in differences_table(comparison, task=headline).note
     text = comparison_conclusion(comparison).text
-    assert text.startswith(f"The difference from {comparison.baseline} on BEIR is significant")
+    assert text.startswith(f"1 of 1 difference from {comparison.baseline} on BEIR is significant")
     assert f"The largest is {row[1].text} {row[1].detail} (mean nDCG@10 of 15 tasks of" in text
 
 

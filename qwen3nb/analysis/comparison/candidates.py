@@ -120,14 +120,6 @@ def evidence(difference: PairedDifference) -> str:
     )
 
 
-def enough_queries(comparison: Comparison, differences: Iterable[PairedDifference]) -> str:
-    """How many queries would show that differences do not matter, in words; empty if unknown."""
-    counts = [comparison.queries_needed(each) for each in differences]
-    most = max((count for count in counts if count is not None), default=0)
-    margin = comparison.procedure.minimum
-    return f"about {most:,} queries like these would show it to be within ±{margin:g}" * bool(most)
-
-
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     """The rule in words, with its parameters and the family of tests."""
     how = comparison.procedure

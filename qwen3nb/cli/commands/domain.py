@@ -225,9 +225,7 @@ def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None
     used = results[0]
     report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
     say(report.headline, bold=True)
-    for table in report.summary():
-        if table.rows:
-            print_table(table)
+    print_table(report.tables()["Recommendation"])
     if folder is not None:
         for file in _written(folder, {".json": report.to_json(), ".md": report.to_markdown()}):
             click.echo(paths.shown(file))

@@ -182,9 +182,7 @@ def compare(
         click.echo(report.to_json())
     else:
         say(report.headline, bold=True)
-        for table in report.summary():
-            if table.rows:
-                print_table(table)
+        print_table(report.tables()["Recommendation"])
         if not out:
             click.echo("--out report.md writes every metric, category, query and earlier run")
     for file in out:

@@ -16,7 +16,6 @@ from qwen3nb.analysis.comparison.candidates import (
     Recommendation,
     TrendPoint,
     decide,
-    enough_queries,
     evidence,
     largest_changes,
     recommend,
@@ -27,15 +26,14 @@ from qwen3nb.analysis.comparison.candidates import (
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference, TaskComparison, significant
-from qwen3nb.analysis.comparison.ranking import Breakdown
+from qwen3nb.analysis.comparison.ranking import Breakdown, breakdown
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
-from qwen3nb.report.comparison.compare import difference_by_category, difference_cells, p_cell
+from qwen3nb.report.comparison.compare import difference_cells, p_cell
 from qwen3nb.report.comparison.explorer import query_text, top_documents
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.format import cut
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import (
     duration_text,
@@ -47,7 +45,6 @@ from qwen3nb.utils.format import (
 from qwen3nb.utils.markdown import escaped
 
 _BEST = 5  # documents listed of a ranking
-_LARGEST = 3  # changes that a terminal shows
 _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
 
 
@@ -94,32 +91,15 @@ class CandidateReport:
 
     @cached_property
     def decision(self) -> Decision:
-        """Which model to use, and what speaks against it.
-
-        That is the difference of the best candidate which may have been missed where none is
-        shown, or the tested metrics by which a model that is taken is significantly worse.
-        """
+        """Which model to use, and the tested metrics by which it is significantly worse."""
         decision, how = decide(self.differences, comparison=self.comparison), self.comparison
-        if decision.use != decision.current:
-            more = "".join(
-                f"; but it is worse by {evidence(each)}"
-                for metric in self.tested[1:]
-                for each in how.differences
-                if (each.metric, each.first) == (metric, decision.use)
-                if each.difference < 0 and each.significant(how.procedure.alpha)
-            )
-            return replace(decision, reason=decision.reason + more)
-        best = max(self.differences, key=lambda each: each.difference)
-        least = how.detectable(best)
-        if all(each.verdict.startswith("worse") for each in self.recommendations):
-            more = ""
-        elif best.tied == best.n:
-            more = "; they tie on every query"
-        elif least is None or least >= 1:
-            more = "; these queries are too few to show any difference"
-        else:
-            more = f"; these queries would show a difference of {least:.3f} in 80 % of samples"
-        return replace(decision, reason=decision.reason + more)
+        worse = "".join(
+            f"; but it is worse by {evidence(each)}"
+            for each in how.differences
+            if each.metric in self.tested[1:] and each.first == decision.use
+            if each.difference < 0 and each.significant(how.procedure.alpha)
+        )
+        return replace(decision, reason=decision.reason + worse)
 
     @property
     def headline(self) -> str:
@@ -131,7 +111,22 @@ class CandidateReport:
         """The differences by category of queries, per candidate; empty without categories."""
         if not self.records[self.current].task.categories:
             return ()
-        return tuple(difference_by_category(self.comparison, each) for each in self.differences)
+        how, divided = self.comparison.procedure, []
+        for each in self.differences:
+            matrix = self.comparison.matrix(each)
+            first, second = (dict(zip(matrix.queries, row, strict=True)) for row in matrix.scores)
+            divided.append(
+                breakdown(
+                    first,
+                    second,
+                    self.records[self.current].task.categories,
+                    names=(each.first, each.second),
+                    n_resamples=how.draws,
+                    alpha=how.alpha,
+                    seed=how.seed,
+                )
+            )
+        return tuple(divided)
 
     @cached_property
     def changes(self) -> tuple[QueryChange, ...]:
@@ -164,21 +159,19 @@ class CandidateReport:
         how, comparison = self.comparison.procedure, self.comparison
         open_ = ("no worse", "not shown")
         undecided = [each for each in self.differences if comparison.verdict(each) in open_]
-        largest = max((comparison.detectable(each) or 0.0 for each in undecided), default=0.0)
+        largest = max((comparison.detectable(each) or 1.0 for each in undecided), default=0.0)
         sentences = []
         if largest > how.minimum:
             sentences.append(
-                f"With these queries, only differences of {largest:.3f} or more are detected with "
-                f"a power of 0.8; smaller ones above {how.minimum:g} may be missed; use more "
-                "queries."
+                f"These queries detect only differences of {largest:.3f} or more with a power of "
+                f"0.8; smaller ones above {how.minimum:g} may be missed; use more queries."
             )
-        for each in undecided:
-            if more := enough_queries(comparison, [each]):
-                sentences.append(f"{each.first}: {more}.")
-        rare = "rare queries that are not among these could turn the sign of its difference."
         for each in self.differences:
             if each.significant(how.alpha) and comparison.could_turn(each):
-                sentences.append(f"{each.first}: {rare}")
+                sentences.append(
+                    f"{each.first}: rare queries that are not among these could turn the sign of "
+                    "its difference."
+                )
         if any(each.n <= _FEW for each in self.differences):
             sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
         return " ".join(sentences)
@@ -206,10 +199,9 @@ class CandidateReport:
         }
         return {title: table for title, table in tables.items() if table.rows}
 
-    def summary(self) -> tuple[Table, Table]:
-        """Return what a terminal shows: a row per candidate, and the three largest changes."""
+    def _recommendations(self) -> Table:
         how = self.comparison.procedure
-        verdicts = (
+        rows = (
             {
                 f"against {self.current}": each.first,
                 "verdict": Cell(advice.verdict, strong=advice.matters),
@@ -220,30 +212,8 @@ class CandidateReport:
             }
             for each, advice in zip(self.differences, self.recommendations, strict=True)
         )
-        largest = sorted(self.changes, key=lambda each: -abs(each.difference))[:_LARGEST]
-        texts = {each.query: query_text(self.records[self.current], each.query) for each in largest}
-        changes = (
-            {
-                "largest changes": each.model,
-                "query": (
-                    each.query,
-                    cut(texts[each.query], 60) * (texts[each.query] != each.query),
-                ),
-                f"Δ {self.tested[0]}": number_text(each.difference, sign=True),
-            }
-            for each in largest
-        )
-        return Table.of(verdicts, note=self.caution), Table.of(changes)
-
-    def _recommendations(self) -> Table:
-        rows = (
-            (each.model, Cell(each.verdict, strong=each.matters), each.text.partition(": ")[2])
-            for each in self.recommendations
-        )
         note = " ".join(filter(None, (rule(self.comparison, self.deciding), self.caution)))
-        return Table.of(
-            rows, (f"against {self.current}", "verdict", "why"), note=note, kind="words"
-        )
+        return Table.of(rows, note=note)
 
     def _models(self) -> Table:
         rows = (
@@ -436,11 +406,7 @@ def _query_seconds(result: Result) -> float | None:
 
 def _texts_done(result: Result) -> str:
     """How many texts a run encoded or indexed, and how many vectors it had from the cache."""
-    kind = str((result.model.settings.get("model") or {}).get("kind"))
-    work = {"bm25": "indexed or searched", "fusion": "indexed or encoded"}.get(kind, "encoded")
-    count = result.cost.encoded
-    texts = f"{count:,} text{'s' * (count != 1)} {work}"
-    return texts if kind == "bm25" else f"{texts}, {result.cost.cached:,} from the cache"
+    return f"{result.cost.encoded:,} texts, {result.cost.cached:,} vectors from the cache"
 
 
 def times_text(result: Result, *, reused: bool = False) -> str:

@@ -2,8 +2,8 @@
 
 A point per query; the query that is selected is shown with its text, its judged documents and what
 both models rank first, at an address of its own. The page contains everything; the book's copy of
-plotly's script draws the points, and nothing is fetched. Readers without scripts have the table of
-the largest differences.
+plotly's script draws the points, and nothing is fetched. Readers without scripts have a table of
+the queries, those with the largest differences first.
 
 A page holds the documents of the queries that differ most; of the others it shows the scores and
 the text alone, so that a page of thousands of queries can still be sent by mail.
@@ -14,11 +14,9 @@ from __future__ import annotations
 import html
 import itertools
 import json
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 import numpy as np
 
@@ -37,12 +35,12 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.format import cut, short_task
+from qwen3nb.report.render.format import cut, plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.sections import MOST_MODELS
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import interval_text, number_text
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -185,47 +183,18 @@ class Explorer:
 
     def _not_offered(self) -> str:
         """Say how many models the page does not offer, and how to choose those that it does."""
-        if len(self.models) == len(self.offered):
-            return ""
-        which = "chosen" if self.selection else "best"
-        return (
-            f"This page offers the {len(self.offered)} {which} of {len(self.models)} models; for "
-            f"others: qwen3nb run explorer -p task {self.matrix.task} -p models "
-            f"{shlex.quote(','.join(self.models[-2:]))}"
-        )
-
-    def table(self) -> Table:
-        """Return the queries on which the two best models differ most."""
-        across, up = self.models[:2]
-        first, second = self.matrix.column(across), self.matrix.column(up)
-        rows = []
-        for i in np.argsort(-np.abs(first - second), kind="stable")[:12]:
-            query = self.matrix.queries[i]
-            text, link = self.text(query), f"#{urlencode({'q': query, 'a': across, 'b': up})}"
-            cell = Cell(cut(text, _LONGEST), "" if text == query else query, link=link)
-            scores = f"{number_text(first[i])}, {number_text(second[i])}"
-            rows.append((cell, number(float(first[i] - second[i]), "+.3f", detail=scores)))
-        metric, n = self.matrix.metric, len(first)
-        return Table.of(
-            rows,
-            ("query", f"Δ {metric}\nboth scores"),
-            note="Selected by their difference, they say nothing about the mean.",
-            kind="words",
-            name="largest-differences",
-            caption=f"{short_task(self.matrix.task)}: the {len(rows)} queries of {n} on "
-            f"which the two models with the best means, {across} and {up}, differ most.",
-        )
+        left_out = len(self.models) - len(self.offered)
+        return f"{plural(left_out, 'model')} not offered: -p models A,B chooses." * bool(left_out)
 
     def _data(self) -> dict[str, Any]:
         """Return the data that the page's script shows."""
         models, queries = self.offered, self.matrix.queries
-        longest = _LONGEST if len(queries) <= 3000 else _LONGEST // 2
         return {
             "metric": self.matrix.metric,
             "models": models,
             "colors": model_colors(models),
             "ids": list(queries),
-            "texts": [cut(self.text(query), longest) for query in queries],
+            "texts": [cut(self.text(query), _LONGEST) for query in queries],
             "scores": {
                 name: [round(float(v), 5) for v in self.matrix.column(name)] for name in models
             },
@@ -271,13 +240,9 @@ class NoExplorer:
 
     why: str
 
-    def table(self) -> Table:
-        """Return an empty table that gives the reason."""
-        return Table(("query",), (), self.why)
-
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
         """Return an empty table that gives the reason."""
-        return self.table()
+        return Table(("document",), (), self.why)
 
     def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
         """Return an empty data frame."""
@@ -434,30 +399,12 @@ def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
     if isinstance(explorer, NoExplorer):
         return Conclusion(explorer.why)
     first, second = explorer.models[:2]
-    metric, task = explorer.matrix.metric, short_task(explorer.matrix.task)
-    scores = [explorer.matrix.column(name) for name in (first, second)]
-    differences = scores[0] - scores[1]
-    far = np.abs(differences) > _FAR
-    n, count, won = len(differences), int(far.sum()), int((differences > _FAR).sum())
-    ends = difference_interval(differences, level=LEVEL)
-    mean = f"Over all {n} the mean difference is {differences.mean():+.3f}"
-    if ends is not None:
-        mean += f" {interval_text(ends)}" + (", which may be none" if ends[0] <= 0 else "")
-    if not count:
-        largest = float(np.abs(differences).max())
-        return Conclusion(
-            f"On none of {n} queries of {task} do the two best models, {first} and {second}, "
-            f"differ by more than {_FAR:g} in {metric}; the largest difference is {largest:.3f}. "
-            f"{mean}."
-        )
-    from scipy.stats import binomtest
-
-    zero = int((np.minimum(*scores)[far] == 0).sum())
-    low, high = binomtest(won, count).proportion_ci(LEVEL, method="wilson")
-    none = "" if low > 0.5 or high < 0.5 else ": no majority is shown"
+    differences = explorer.matrix.column(first) - explorer.matrix.column(second)
+    far, won = int((np.abs(differences) > _FAR).sum()), int((differences > _FAR).sum())
+    ends, n = difference_interval(differences, level=LEVEL), len(differences)
     return Conclusion(
-        f"On {count} of {n} queries of {task} the two best models differ by more than {_FAR:g} in "
-        f"{metric}: {first} wins {won} of them and {second} {count - won} (a share of "
-        f"{100 * won / count:.0f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}{none}). "
-        f"On {zero} of the {count} the loser scores 0. {mean}."
+        f"On {far} of {n} queries of {short_task(explorer.matrix.task)} the two best models differ "
+        f"by more than {_FAR:g} in {explorer.matrix.metric}: {first} wins {won} of them and "
+        f"{second} {far - won}. The largest difference is {np.abs(differences).max():.3f}, the "
+        f"mean over all {n} {differences.mean():+.3f} {interval_text(ends)}."
     )

