@@ -24,7 +24,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.studies.reranking": "cases_table rerank_table",
         "qwen3nb.report.studies.speed": "precision_table speed_table",
         "qwen3nb.report.training.interference": "configuration_differences_table "
-        "configurations_table interference_seeds_table interference_table refusals_table",
+        "configurations_table interference_table refusals_table",
         "qwen3nb.report.training.trainings": "gains_table",
     },
 )

@@ -54,7 +54,6 @@ from qwen3nb.report.training.trainings import (
     conflict_figure,
     loss_figure,
     read_trainings,
-    trajectory_figure,
 )
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
@@ -207,7 +206,8 @@ class PaperContents:
         trainings = read_trainings(self.results, tier=self.tier, seed=self.seed)
         reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
         figures = (
-            *(draw(trainings) for draw in (trajectory_figure, loss_figure, conflict_figure)),
+            loss_figure(trainings),
+            conflict_figure(trainings),
             interference_figure(self._interference),
             configurations_figure(self._interference.scores),
             gain_figure(reranked) if reranked else None,

@@ -27,7 +27,6 @@ from qwen3nb.report.training.trainings import (
     loss_figure,
     read_trainings,
     training_conclusion,
-    trajectory_figure,
 )
 
 QUERIES = {str(i): 0.1 * (i % 7) for i in range(20)}
@@ -305,15 +304,9 @@ def test_conflicts_by_layer_module_and_step_with_gaps(outputs):
     conflicts = read_conflicts(outputs / "joint_r4" / "seed_7" / "gradient_conflicts.jsonl")
     assert conflicts.steps == (10, 20)
     assert conflicts.layers == ("0", "10", "other")
-    assert conflicts.modules == ("q_proj", "v_proj", "odd")
     assert conflicts.cosines["0", "q_proj"] == (pytest.approx(0.3), pytest.approx(-0.1))
     np.testing.assert_allclose(
         conflicts.by_step(), [[0.3, -0.1], [-0.5, np.nan], [np.nan, 0.5]], equal_nan=True
-    )
-    nothing = [np.nan, np.nan]
-    np.testing.assert_allclose(
-        conflicts.by_module(),
-        [[0.1, *nothing], [np.nan, -0.5, np.nan], [*nothing, 0.5]],
     )
 
 
@@ -387,12 +380,10 @@ def test_figures_and_words_of_trainings(outputs):
     assert "Step 200 scores best, and that is more than noise" in text
     assert "Step 100 scores best, but that is not more than noise" in text
     assert text.endswith("truncated, left out.")
-    (legend,) = trajectory_figure(trainings).figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
     titles = [axis.get_title() for axis in loss_figure(trainings).axes]
     assert titles == ["training loss", "loss, embedding", "learning rate"]
     assert [axis.get_xscale() for axis in loss_figure(trainings).axes] == ["linear"] * 3
-    heat, _, _, _ = conflict_figure(trainings).axes
+    heat, _ = conflict_figure(trainings).axes
     assert [tick.get_text() for tick in heat.get_yticklabels()] == ["0", "10", "other"]
     assert heat.collections[0].get_array().mask.sum() == 2
     assert heat.patch.get_hatch()
@@ -400,9 +391,7 @@ def test_figures_and_words_of_trainings(outputs):
 
 def test_tables_and_figures_without_any_training(tmp_path):
     trainings = read_trainings([], tier="smoke", outputs=tmp_path)
-    assert (
-        trajectory_figure(trainings) is loss_figure(trainings) is conflict_figure(trainings) is None
-    )
+    assert loss_figure(trainings) is conflict_figure(trainings) is None
     assert "No training has two or more" in gains_table(trainings).note
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         read_trainings([], tier="smoke", outputs=tmp_path / "nowhere")

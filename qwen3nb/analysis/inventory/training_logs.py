@@ -55,26 +55,14 @@ class Conflicts:
         names = {layer for layer, _ in self.cosines}
         return tuple(sorted(names, key=lambda name: (not name.isdigit(), name.zfill(6))))
 
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """Names of the modules, in the order of the file."""
-        return tuple(dict.fromkeys(module for _, module in self.cosines))
-
     def by_step(self) -> Array:
         """Mean over modules (layers, steps); NaN where not measured."""
-        return self._means(1)
-
-    def by_module(self) -> Array:
-        """Mean over steps (layers, modules); NaN where not measured."""
-        return self._means(2)
-
-    def _means(self, axis: int) -> Array:
-        """Means of the cosines (layers, modules, steps) along an axis."""
         absent = (None,) * len(self.steps)
-        rows = [[self.cosines.get((k, m), absent) for m in self.modules] for k in self.layers]
+        modules = tuple(dict.fromkeys(module for _, module in self.cosines))
+        rows = [[self.cosines.get((k, m), absent) for m in modules] for k in self.layers]
         table = np.array(rows, dtype=np.float64)  # None is NaN
         there = np.isfinite(table)
-        count, total = there.sum(axis=axis), np.where(there, table, 0.0).sum(axis=axis)
+        count, total = there.sum(axis=1), np.where(there, table, 0.0).sum(axis=1)
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 

@@ -156,9 +156,6 @@ class Gain:
     interval: Interval | None
     p_value: float  # of the paired permutation test, not corrected
     n: int
-    # ``rising`` or ``falling`` if every step is above or below the one before it, ``uneven``
-    # otherwise, empty for two steps
-    course: str
 
 
 def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
@@ -207,8 +204,6 @@ def gain(scores: PerStep, *, seed: int) -> Gain:
     steps, matrix = _matrix(scores)
     first, last = matrix.scores[0], matrix.scores[-1]
     test = permutation_test(last, first, seed=draw_seed(seed, matrix.queries))
-    changes = np.diff(matrix.scores.mean(axis=1))
-    course = "rising" if (changes > 0).all() else "falling" if (changes < 0).all() else "uneven"
     return Gain(
         first=steps[0],
         last=steps[-1],
@@ -218,7 +213,6 @@ def gain(scores: PerStep, *, seed: int) -> Gain:
         interval=difference_interval(last - first, level=LEVEL),
         p_value=test.p_value,
         n=len(matrix.queries),
-        course=course if len(steps) > 2 else "",
     )
 
 

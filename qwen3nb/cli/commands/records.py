@@ -267,7 +267,7 @@ def analyze(
     qwen3nb analyze --outputs outputs --task-steps --out reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
-    steps; if all differ in steps alone, with those of the same steps on the task, which is said.
+    steps; if none has these, with those of the same steps on the task.
     Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
     """
@@ -298,9 +298,9 @@ def _show_interference(report: Any) -> None:
         verdict_words,
     )
 
-    click.echo(f"{DEFINITION}\n{report.interference.gate.text}\n")
+    click.echo(f"{DEFINITION}\n")
     for table in (
-        interference_table(report, rule=False),
+        interference_table(report),
         transposed(configurations_table(report.scores), first="task"),
         configuration_differences_table(report.differences),
         refusals_table(report),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from qwen3nb.analysis.training.interference import (
     REQUIRED,
     ConfigurationDifference,
     Estimate,
-    Gate,
     Interference,
     configuration_differences,
     interference,
@@ -29,12 +27,21 @@ from qwen3nb.analysis.training.interference import (
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, MplFigure, grid, panels, plain
+from qwen3nb.report.render.figure import (
+    COLORS,
+    GREY,
+    Figure,
+    MplFigure,
+    draw_estimate,
+    grid,
+    panels,
+    plain,
+)
 from qwen3nb.report.render.format import plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
 from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
-from qwen3nb.utils.format import json_text, number_text, p_value_text, percent_text
+from qwen3nb.utils.format import json_text, number_text, p_value_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import write_public
 
@@ -55,24 +62,6 @@ class InterferenceReport:
     flags: tuple[str, ...]  # anomalies in their files
     scores: tuple[Score, ...] = ()  # of the trained adapters
     differences: tuple[ConfigurationDifference, ...] = ()  # between configurations, tested
-    requested: bool = False  # whether the comparison by steps on the task was requested
-
-    @property
-    def hint(self) -> str:
-        """How refused pairs could be compared, or empty."""
-        if _refused_for_steps(self.interference):
-            return (
-                "All refused pairs differ in optimiser steps, and in the steps spent on the task "
-                "or those are unknown; train both for the same number, or log the task of each "
-                "step."
-            )
-        if self.interference.required == _TASK_STEPS and not self.requested:
-            return (
-                "No two runs have the same optimiser steps, so runs are compared that spent the "
-                "same steps on the task: a joint run takes steps on the other task besides "
-                "(--task-steps; papermill: task_steps)."
-            )
-        return ""
 
     def estimates(self) -> Iterator[tuple[str, Estimate]]:
         """Yield the estimates of data sets, tasks and means with unique names.
@@ -103,20 +92,15 @@ class InterferenceReport:
 
     def to_markdown(self) -> str:
         """As Markdown: verdicts, rule, tables, and what is missing."""
-        estimates = self.interference
         parts = [
             "# Task interference",
             DEFINITION,
-            estimates.gate.text,
-            f"Compared: same seed, and the same {', '.join(estimates.required)}.",
-            f"**{verdict_words(estimates)}**",
-            interference_table(self, rule=False).to_markdown(),
+            f"**{verdict_words(self.interference)}**",
+            interference_table(self).to_markdown(),
             "## Configurations",
             configurations_table(self.scores).to_markdown(),
             "## Differences between configurations",
             configuration_differences_table(self.differences).to_markdown(),
-            "## By seed",
-            interference_seeds_table(self).to_markdown(),
             "## Refused, missing, to be checked",
             refusals_table(self).to_markdown(),
         ]
@@ -135,7 +119,6 @@ class InterferenceReport:
                 "folders": list(self.folders),
                 "adapters": self.runs,
                 "flags": list(self.flags),
-                "hint": self.hint,
             }
         )
 
@@ -153,7 +136,7 @@ def interference_report(
         outputs: one or more folders of ``<configuration>/seed_<n>``; by default all below
             `paths.runs`, and our own records in `paths.results`.
         task_steps: require the steps spent on the task to agree, instead of all steps. This is
-            also done, and said, if every pair is refused for its optimiser steps alone.
+            also done if no pair agrees in all steps; the table of interference says what agrees.
         n_resamples: number of sign flips in the tests between configurations.
         seed: of the sign flips.
 
@@ -167,7 +150,7 @@ def interference_report(
     scores = [score for score in collection.scores if "mode" in score.facts]
     sources = {score.source for score in scores}
     estimates = interference(scores, required=_TASK_STEPS if task_steps else REQUIRED)
-    if _refused_for_steps(estimates) and not task_steps and not _paired(estimates):
+    if not task_steps and not _paired(estimates):
         fair = interference(scores, required=_TASK_STEPS)
         estimates = fair if _paired(fair) else estimates
     return InterferenceReport(
@@ -181,14 +164,7 @@ def interference_report(
         ),
         scores=tuple(scores),
         differences=tuple(configuration_differences(scores, draws=n_resamples, seed=seed)),
-        requested=task_steps,
     )
-
-
-def _refused_for_steps(estimates: Interference) -> bool:
-    """Whether pairs were refused, each of them for its optimiser steps."""
-    lines = [line for group in estimates.groups for line in group.refused]
-    return bool(lines) and all("optimiser steps" in line for line in lines)
 
 
 def _paired(estimates: Interference) -> bool:
@@ -233,40 +209,36 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
     ]
 
 
-def interference_table(report: InterferenceReport, *, rule: bool = True) -> Table:
+def interference_table(report: InterferenceReport) -> Table:
     """TIR with standard deviation, interval and both verdicts.
 
     Rows are data sets, tasks, and their mean.
-
-    Args:
-        report: from `interference_report`.
-        rule: whether to state the gate's rule in the note.
     """
     rows = []
     for name, each in report.estimates():
         spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
         ends = "–" if each.interval is None else "[{}, {}]".format(*map(_percent, each.interval))
         within = "" if each.delta_std is None else f"± {each.delta_std:.4f}"
-        task = (name, ", ".join(map(str, each.seeds)))
-        verdicts = Cell(each.by_evidence, each.by_point, strong=each.name == "overall")
-        tir = Cell(_percent(each.tir) + spread, ends, value=each.tir, interval=each.interval)
-        rows.append((task, verdicts, tir, number(each.delta, "+.4f", detail=within)))
-    interval = f"TIR in %, ± std\n{100 * report.interference.level:g} % interval"
-    methods = dict.fromkeys(each.method for _, each in report.estimates() if each.tir is not None)
-    note = (
-        "Negative where the joint model is better; ± shows the variance between trainings. "
-        f"Intervals: {'; '.join(methods) or 'none, as no pair is comparable'}."
-        + (f" {report.interference.gate.text}" if rule else "")
-    )
-    if not report.runs:
-        where = ", ".join(report.folders) or paths.shown(paths.runs())
-        note = f"No results of trained adapters in {where}."
-    elif not report.interference.groups:
-        note = f"{report.runs} adapters, none of them joint: nothing to compare."
+        rows.append(
+            {
+                "task\nseeds": (name, ", ".join(map(str, each.seeds))),
+                "by evidence\nby point": Cell(
+                    each.by_evidence, each.by_point, strong=each.name == "overall"
+                ),
+                "TIR in %, ± std\n95 % interval": Cell(
+                    _percent(each.tir) + spread, ends, value=each.tir, interval=each.interval
+                ),
+                "specialist\n− joint": number(each.delta, "+.4f", detail=within),
+            }
+        )
+    estimates = report.interference
     return Table.of(
         rows,
-        ("task\nseeds", "by evidence\nby point", interval, "specialist\n− joint"),
-        note=note,
+        note="Negative where the joint model is better; ± shows the variance between trainings. "
+        "Intervals: Student's t over seeds and, with scores per query, queries. Compared: the same "
+        f"seed and the same {', '.join(estimates.required)}. {estimates.gate.text}",
+        empty=f"{report.runs} trained adapters in {', '.join(report.folders) or 'runs'}, and none "
+        "of them joint: nothing to compare.",
         name="interference",
         caption="Task interference ratio (TIR), the share of the specialist's score that joint "
         "training loses, and the kill gate's verdicts by evidence and by point.",
@@ -275,34 +247,6 @@ def interference_table(report: InterferenceReport, *, rule: bool = True) -> Tabl
 
 def _percent(share: float | None, *, sign: bool = True, digits: int = 2) -> str:
     return number_text(None if share is None else 100 * share, sign=sign, digits=digits)
-
-
-def interference_seeds_table(report: InterferenceReport) -> Table:
-    """A row per data set and seed: both scores, their difference, and the TIR."""
-    rows = [
-        (
-            name,
-            str(seed),
-            number(ours, ".4f"),
-            number(joint, ".4f"),
-            number(delta, "+.4f"),
-            (None, "the specialist scores 0")
-            if tir is None
-            else Cell(percent_text(tir), value=tir),
-        )
-        for name, each in report.estimates()
-        if each.specialists
-        for seed, ours, joint, delta, tir in zip(
-            each.seeds, each.specialists, each.joints, each.deltas, each.tirs, strict=True
-        )
-    ]
-    return Table.of(
-        rows,
-        ("task", "seed", "specialist", "joint", "specialist − joint", "TIR"),
-        empty="No pair of runs is comparable.",
-        name="interference-seeds",
-        caption="Scores of the specialist and the joint adapter of each seed, and the share lost.",
-    )
 
 
 def refusals_table(report: InterferenceReport) -> Table:
@@ -315,11 +259,10 @@ def refusals_table(report: InterferenceReport) -> Table:
             rows += [("note", f"{each.name}: {note}") for note in each.notes]
     rows += [("missing", line) for line in report.interference.missing]
     rows += [("check", line) for line in report.flags]
-    rows += [("note", report.hint)] * bool(report.hint)
     return Table.of(
         dict.fromkeys(rows),
         ("kind", "what"),
-        empty="Nothing was refused or is missing." if report.runs else "No adapter was found.",
+        empty="Nothing was refused or is missing.",
         kind="words",
         name="refusals",
         caption="Pairs that were not compared, missing runs, and caveats.",
@@ -329,7 +272,7 @@ def refusals_table(report: InterferenceReport) -> Table:
 def interference_figure(report: InterferenceReport) -> Figure | None:
     """A forest plot of the TIR over the gate's bands; None if no pair is comparable.
 
-    Lines are intervals, rings single seeds. Intervals that exceed the axis end in an arrow.
+    Lines are intervals, rings single seeds. The axis shows all seeds; longer lines leave it.
     """
     rows = [(name, each) for name, each in report.estimates() if each.tir is not None]
     if not rows:
@@ -337,36 +280,30 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
     gate = report.interference.gate
 
     def draw(width: float) -> MplFigure:
-        low, high = _limits([each for _, each in rows], gate)
-        figure, (axis,), _ = panels(1, width, height=0.24 * len(rows) + 1.0)
+        figure, (axis,), _ = panels(1, width, height=0.24 * len(rows) + 1.2)
+        single = [[100 * tir for tir in each.tirs if tir is not None] for _, each in rows]
+        points = [0.0, 200 * gate.pass_at, *(tir for each in single for tir in each)]
+        room = (max(points) - min(points)) / 2
+        low, high = min(points) - room, max(points) + room
         axis.set_xlim(low, high)
         for name, color, left, right in (
-            ("PASS", COLORS[2], 100 * gate.pass_at, high),
-            ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
             ("FAIL", GREY, low, 100 * gate.fail_below),
+            ("MARGINAL", COLORS[4], 100 * gate.fail_below, 100 * gate.pass_at),
+            ("PASS", COLORS[2], 100 * gate.pass_at, high),
         ):
-            axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
-            look: dict[str, Any] = {"fontsize": SMALL, "color": color, "ha": "center"}
-            look |= {"va": "bottom", "rotation": 90 * (right - left < 0.12 * (high - low))}
-            at = ((left + right) / 2, 1.01)
-            axis.annotate(name, at, xycoords=("data", "axes fraction"), **look)
+            axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0, label=name)
         axis.axvline(0, color=GREY, linewidth=1)
-        for row, (_, each) in enumerate(reversed(rows)):
+        for row, (_, each) in enumerate(rows):
             color = COLORS[1] if each.name == "overall" else COLORS[0]
-            if each.interval:
-                left, right = (100 * end for end in each.interval)
-                ends = [max(left, low), min(right, high)]
-                axis.plot(ends, [row, row], color=color, linewidth=2, solid_capstyle="butt")
-                for beyond, end, arrow in ((left < low, low, "<"), (right > high, high, ">")):
-                    if beyond:
-                        axis.plot([end], [row], arrow, color=color, markersize=5, clip_on=False)
-            single = [100 * tir for tir in each.tirs if tir is not None]
-            axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
-            axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
-        axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in reversed(rows)])
-        axis.set_ylim(-0.6, len(rows) - 0.3)
+            ends = each.interval and (100 * each.interval[0], 100 * each.interval[1])
+            draw_estimate(axis, row, 100 * (each.tir or 0.0), ends, color=color, marker="D")
+            seeds = [row] * len(single[row])
+            axis.plot(single[row], seeds, "o", mfc="none", mec=color, markersize=4)
+        axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in rows])
+        axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.set_xlabel("TIR in %")
+        figure.legend(loc="outside lower center", ncols=3)
         return figure
 
     words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_evidence}" for name, each in rows)
@@ -375,102 +312,45 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
         draw=draw,
         caption="Task interference ratio (TIR): the share of the specialist's score that joint "
         "training loses. Diamonds: mean over seeds; rings: single seeds; lines: 95 % interval over "
-        "seeds and, where per-query scores are stored, queries, with an arrow where it exceeds the "
-        "axis. Shaded: the bands of the kill gate.",
+        "seeds and, where per-query scores are stored, queries; those that reach the edge go on. "
+        "Shaded: the bands of the kill gate.",
         alt=f"Forest plot of the task interference ratio. {words}.",
     )
 
 
-def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
-    """Limits of the axis in %: points and gate; of intervals, what is near the points."""
-    values = [0.0, gate.pass_at, gate.fail_below, 2 * gate.pass_at - gate.fail_below]
-    values += [tir for each in rows for tir in each.tirs if tir is not None]
-    room = max(values) - min(values)
-    least, most = min(values) - room, max(values) + room
-    values += [min(max(end, least), most) for each in rows for end in each.interval or ()]
-    low, high = 100 * min(values), 100 * max(values)
-    room = max(0.08 * (high - low), 0.5)
-    return low - room, high + room
-
-
 def interference_conclusion(report: InterferenceReport) -> Conclusion:
-    """Say what joint training costs, and what the kill gate's words mean.
+    """Say what joint training costs, by the interval, and what the kill gate says.
 
-    The first sentence is the finding, and can stand alone. Of several joint configurations, it is
+    Up to the colon it is the finding, and can stand alone. Of several joint configurations, it is
     about the one that costs most.
     """
     gate = report.interference.gate
     groups = [group for group in report.interference.groups if group.overall.tir is not None]
     if not groups:
-        return Conclusion(_no_result(report))
+        refused = sum(len(group.refused) for group in report.interference.groups)
+        return Conclusion(
+            f"The cost of joint training is unknown: of {report.runs} trained adapters, none is "
+            f"joint and comparable with its specialist ({plural(refused, 'pair')} refused)."
+        )
     worst = max(groups, key=lambda group: group.overall.tir or 0.0)
     each = worst.overall
-    several = f" (the worst of {len(groups)} configurations, {worst.system})"
-    left_out = "; ".join(note for note in each.notes if note.startswith("without "))
-    return Conclusion(
-        f"Joint training{several if len(groups) > 1 else ''} {_cost(each, gate)}. "
-        + _gate_words(each, gate)
-        + (f" This is {left_out}." if left_out else "")
-    )
-
-
-def _no_result(report: InterferenceReport) -> str:
-    unknown = "so the cost of joint training is unknown."
-    if not report.runs:
-        return f"No trained adapters have been evaluated, {unknown}"
-    if not report.interference.groups:
-        return f"None of the {report.runs} adapters was trained jointly, {unknown}"
-    refused = sum(len(group.refused) for group in report.interference.groups)
-    why = f": {refused} pair{'s were' if refused > 1 else ' was'} refused" if refused else ""
-    return f"No joint adapter can be compared with its specialist{why}. {report.hint}".rstrip()
-
-
-def _cost(each: Estimate, gate: Gate) -> str:
-    """What follows "Joint training": the cost in words, the TIR, its interval and the seeds."""
-    tir, count = each.tir or 0.0, len(each.seeds)
-    shown = [_percent(value, sign=False, digits=1) for value in (tir, *(each.interval or ()))]
-    ends = f" [{', '.join(shown[1:])}]" if each.interval else ""
-    low, high = each.interval if each.interval and count > 1 else (-math.inf, math.inf)
-    words = "is not shown to cost anything"
+    low, high = each.interval if each.interval and len(each.seeds) > 1 else (-1.0, 1.0)
+    shows = "is not shown to cost anything"
     if low > 0:
-        much = f"costs {shown[0]} % of the specialist's score"
-        words = much if tir >= gate.pass_at else "costs a little"
-    elif high < 0:
-        words = "costs nothing, it helps"
+        shows = f"costs {_percent(each.tir, sign=False, digits=1)} % of the specialist's score"
     elif high < gate.fail_below:
-        words = "costs nothing measurable"
-    return f"{words}: TIR {shown[0]} %{ends} over {plural(count, 'seed')}"
-
-
-def _gate_words(each: Estimate, gate: Gate) -> str:
-    """The gate's verdicts, what they mean, and what would settle them."""
-    high, low = f"{100 * gate.pass_at:g} %", f"{100 * gate.fail_below:g} %"
-    meaning = {
-        "PASS": f"a loss of {high} or more, enough interference to go on and treat it",
-        "FAIL": f"a loss below {low}, so there is no interference to treat",
-        "MARGINAL": f"a loss between {low} and {high}",
-    }[each.by_point]
-    if each.by_evidence == each.by_point:
-        return f"The kill gate says {each.by_evidence}, by evidence and by point: {meaning}."
-    return (
-        f"The kill gate says {each.by_evidence} by evidence: {_missing(each, gate)}. By point, "
-        f"the rule on the mean alone, it says {each.by_point} ({meaning})."
+        shows = "costs nothing measurable"
+    ends = [_percent(end, digits=1) for end in each.interval or ()]
+    text = (
+        f"Joint training {shows}: TIR {_percent(each.tir, digits=1)} %"
+        f"{f' [{ends[0]}, {ends[1]}]' if ends else ''} of {worst.system} over "
+        f"{plural(len(each.seeds), 'seed')}. The kill gate says {each.by_evidence} by evidence, "
+        f"and {each.by_point} by point, the rule on the mean alone."
     )
-
-
-def _missing(each: Estimate, gate: Gate) -> str:
-    """Why the evidence settles nothing, and how many seeds could."""
-    if len(each.seeds) < 2:
-        return "one seed cannot show how much trainings vary; two or more are needed"
-    if each.interval is None:
-        return "there is no interval"
-    if gate.evidence(each.tir, each.seed_interval) == "INCONCLUSIVE":
-        needed = seeds_needed(each, gate)
-        many = "more seeds than are practical" if needed is None else f"about {needed} seeds"
-        return f"the seeds differ too much; at this spread {many} would be needed"
-    if gate.evidence(each.tir, each.interval) == "INCONCLUSIVE":
-        return "the seeds agree, but the interval over seeds and queries needs more queries"
-    return "not every task could be compared"
+    needed = seeds_needed(each, gate) or 0
+    if each.by_evidence == "INCONCLUSIVE" and needed > len(each.seeds):
+        text += f" At this spread, about {needed} seeds would be needed."
+    return Conclusion(" ".join([text, *(f"Note: {note}." for note in each.notes)]))
 
 
 def configurations_table(scores: Iterable[Score]) -> Table:
@@ -511,33 +391,34 @@ def _by_seed(scores: Iterable[Score]) -> Mapping[tuple[str, _Task], Mapping[int 
     return newest
 
 
-def configuration_differences_table(
-    differences: Sequence[ConfigurationDifference],
-) -> Table:
+def configuration_differences_table(differences: Sequence[ConfigurationDifference]) -> Table:
     """A row per data set and pair of configurations: difference, interval and p-values."""
     family = next((each.family for each in differences if each.family), 0)
     rows: list[dict[str, Any]] = []
     for each in differences:
-        raw = each.undefined if each.p_value is None else p_value_text(each.p_value)
-        count = f"{each.n} queries" if each.test == QUERIES else plural(len(each.seeds), "seed")
+        raw = each.undefined if each.p_value is None else f"raw {p_value_text(each.p_value)}"
         clear = significant(each.corrected, each.interval)
-        task = f"{each.kind}: {short_task(each.task)}, {each.metric}"
-        by_seed = ", ".join(f"{value:+.3f}" for value in each.by_seed)
-        ends: dict[str, Any] = {"interval": each.interval, "detail": "no interval"}
         rows.append(
             {
-                "first − second\ntask, metric": (f"{each.first} − {each.second}", task),
-                "Δ\n95 % interval": number(each.difference, "+.3f", **ends),
-                "p, corrected\nraw": Cell(p_value_text(each.corrected), raw, strong=clear),
-                "seeds\nΔ by seed": (", ".join(map(str, each.seeds)), by_seed),
-                "paired over": (count, f"{each.unpaired} unpaired" if each.unpaired else ""),
+                "first − second\ntask, metric": (
+                    f"{each.first} − {each.second}",
+                    f"{each.kind}: {short_task(each.task)}, {each.metric}",
+                ),
+                "Δ\n95 % interval": number(
+                    each.difference, "+.3f", interval=each.interval, detail="no interval"
+                ),
+                "p, corrected": Cell(p_value_text(each.corrected), raw, strong=clear),
+                "paired over\nseeds": (
+                    f"{each.n} queries" if each.test == QUERIES else "seeds",
+                    ", ".join(map(str, each.seeds)),
+                ),
             }
         )
     return Table.of(
         rows,
-        note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}, below "
-        f"it the raw p-value; corrected p < {ALPHA:g} in bold. With scores per query: permutation "
-        "test over queries, each averaged over the seeds that both have, and the interval "
+        note=f"95 % intervals and two-sided p-values, corrected by Holm over these {family}; "
+        f"corrected p < {ALPHA:g} in bold. With scores per query: permutation test over queries, "
+        f"each averaged over the seeds that both have, and the interval "
         f"({interval_words(['paired'])}) over queries; it says nothing about other seeds. "
         "Without: paired t-test and Student's interval over seeds.",
         empty="No two configurations have a seed and a task in common.",

@@ -13,7 +13,6 @@ from qwen3nb.report.training.trainings import (
     loss_figure,
     read_trainings,
     training_conclusion,
-    trajectory_figure,
 )
 
 RERANKING = "PyDocsSampleReranking"
@@ -36,7 +35,6 @@ def steps_of(training, *means, first=100, spread=1.0, other=0.0, **fields):
 
 UP, DOWN = steps_of("a", 0.2, 0.3, 0.5, other=0.01), steps_of("a", 0.5, 0.3, 0.2, other=0.01)
 UNCLEAR = steps_of("a", 0.3, 0.31, 0.302, other=0.2)
-TWO = [*steps_of("a", 0.3, 0.3, other=0.2), *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING)]
 SEEDS = steps_of("a-seed-1", 0.2, 0.4) + steps_of("a-seed-2", 0.2, 0.4)
 MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)]
 
@@ -44,32 +42,21 @@ MANY = [each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01
 @pytest.mark.parametrize(
     ("results", "words"),
     [
-        (UP, "Training a raised nDCG@10 on Retrieval from 0.200 at step 100 to 0.500 at step 300"),
-        (UP, " (+0.300 [+0.2"),
-        (UP, "p < 0.001), rising at every checkpoint."),
-        (UP, "Step 300 scores best, and that is more than noise: +0.200 ["),
-        (UP, "above step 200, the next best (p < 0.001)."),
-        (DOWN, "lowered nDCG@10 on Retrieval from 0.500 at step 100 to 0.200 at step 300"),
-        (DOWN, "falling at every checkpoint. Step 100 scores best"),
+        (UP, "Training a raised nDCG@10 on Retrieval: 0.200 at step 100, 0.500 at step 300 (+0.3"),
+        (UP, "p < 0.001). Step 300 scores best, and that is more than noise: +0.200 ["),
+        (UP, "p < 0.001 above step 200, the next best."),
+        (DOWN, "lowered nDCG@10 on Retrieval: 0.500 at step 100, 0.200 at step 300"),
         (UNCLEAR, "Training a shows no effect on nDCG@10 on Retrieval: 0.300 at step 100"),
-        (UNCLEAR, "with ups and downs on the way"),
         (UNCLEAR, "scores best, but that is not more than noise: +0.0"),
-        (TWO, "; it also changed Reranking by +0.100."),
-        ([], "No training has two evaluated checkpoints"),
         (steps_of("a", 0.3), "No training has two evaluated checkpoints"),
-        (SEEDS, "Training a, seed 1 raised"),
         (SEEDS, "Training a, seed 2 raised"),
-        (MANY, "2 more trainings are in the table."),
+        (MANY, "2 more are in the table."),
     ],
 )
 def test_what_a_training_changed(tmp_path, results, words):
-    text = str(training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path)))
-    assert words in text
-    if results is TWO:  # two checkpoints have no course
-        assert "rising" not in text
-        assert "ups and downs" not in text
-    if results is MANY:
-        assert text.count("raised") == 3
+    assert words in str(
+        training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path))
+    )
 
 
 def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
@@ -94,9 +81,7 @@ def test_scores_are_a_frame(tmp_path):
     scores = trainings.per_query()
     assert (list(scores.columns), len(scores)) == ([100, 200], 60)
     assert scores.mean().tolist() == pytest.approx([0.2, 0.5])
-    for task in (RERANKING, "Reranking"):
-        assert trainings.per_query(task=task, training="a").mean()[200] == pytest.approx(0.4)
-    assert trainings.per_query(training="b").empty
+    assert Trainings((), (), (), (), 0).per_query().empty
 
 
 def extracted(home, result, folder, *, start=""):
@@ -132,12 +117,7 @@ def test_a_training_starts_where_it_says(home, continued):
     assert by_name["pairs"].steps == (0, 50, 150)
     assert by_name["pairs"].records[0][0] is continued[1]
     conclusion = str(training_conclusion(trainings))
-    assert "pairs raised nDCG@10 on Retrieval from 0.300 at step 0 to 0.600 at step 150" in (
-        conclusion
-    )
-    (axis,) = trajectory_figure(trainings).axes
-    steps = {line.get_label(): list(line.get_xdata()) for line in axis.lines}
-    assert steps == {"ul2": [100, 200], "pairs": [0, 50, 150]}
+    assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0, 0.600 at step 150" in (conclusion)
 
 
 @pytest.mark.parametrize(
@@ -158,14 +138,10 @@ def test_a_label_without_a_step_has_that_of_its_checkpoint(home, continued):
     assert names == {"ul2": (100, 200), "pairs": (0, 50, 150)}
 
 
-def test_a_short_training_is_no_dot_beside_a_long_one():
+def test_a_short_training_is_not_a_dot_next_to_a_long_one():
     """Of the two panels, only that with both trainings has a logarithmic scale."""
     both = {"loss": tuple((step, 1.0) for step in (5, 10, 40))}
     long = {"loss": ((80, 6.0), (1200, 4.0)), "eval_loss": ((400, 4.6), (1200, 4.1))}
     logs = (TrainingLog("short", both), TrainingLog("long", long))
     loss, evaluation = loss_figure(Trainings((), logs, (), (), 0)).axes
     assert (loss.get_xscale(), evaluation.get_xscale()) == ("symlog", "linear")
-    assert (loss.get_xlabel(), evaluation.get_xlabel()) == (
-        "training step, logarithmic",
-        "training step",
-    )
