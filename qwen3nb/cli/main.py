@@ -32,6 +32,7 @@ _CONTENTS = {
         "rerank-outputs": ("rerank:rerank_outputs", "Evaluate all adapters of a training"),
         "reproduce": ("tasks:reproduce", "Compare our scores with published ones"),
         "tasks": ("tasks:list_tasks", "List tasks, and the minutes they take"),
+        "contamination": ("contamination:contamination", "Look for the tests in training data"),
         "bench": ("bench:bench", "Measure speed and memory beside other libraries"),
     },
     "Compare": {

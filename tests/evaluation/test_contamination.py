@@ -1,0 +1,173 @@
+"""Texts of tasks planted in training files are found, of each kind, and no others are."""
+
+import csv
+import gzip
+import json
+import re
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.records import make
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation import contamination
+from qwen3nb.evaluation.contamination import Source, look_up, training_files, without
+
+LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+QUERIES = {
+    "exact": "Sort a list in place",
+    "contained": "Find the largest value",
+    "gram": f"Why {LONG}?",
+    "ends": "eleven twelve thirteen one",
+    "pair": "a list",
+    "absent": "Nobody ever wrote this",
+    "zh": "如何查找最大值",
+    "de": "Straße, Größe: Überblick",
+    "empty": "",
+}
+TRAINING = [
+    "sort A LIST, in (place)!",
+    f"x find the largest value y; {LONG} and more",
+    "我们看看如何查找最大值吧",
+    "strasse grösse überblick",
+    "nobody ever",
+    "wrote this",
+]
+KINDS = {
+    "exact": "exact",
+    "contained": "contained",
+    "gram": "13-gram",
+    "zh": "contained",
+    "de": "exact",
+}
+
+
+def source(queries, documents=None):
+    return Source("T", lambda: queries.items(), lambda: (documents or {}).items())
+
+
+def looked_up(tmp_path, texts, *, queries=QUERIES, documents=None, **options):
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (found,) = look_up([file], [source(queries, documents)], show=False, **options)
+    return found
+
+
+def test_each_kind_is_found_in_the_row_where_it_is_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(contamination, "_EXAMPLES", 9)
+    found = looked_up(tmp_path, TRAINING, documents={"d": "Find the largest value", "e": LONG})
+    assert {each.id: each.how for each in found.examples} == KINDS
+    rows = {each.id: each.where for each in found.examples}
+    assert rows["contained"] == rows["gram"] == "train.jsonl:2"
+    assert rows["zh"] == "train.jsonl:3"
+    assert found.hits == KINDS.keys()
+    assert found.found == {"exact": 2, "contained": 2, "13-gram": 1}
+    # A short document is compared as a whole: its words are in many texts.
+    assert (found.queries, found.documents) == (9, 2)
+    assert found.found_documents == {"exact": 0, "contained": 0, "13-gram": 1}
+    share = next(each.share for each in found.examples if each.id == "gram")
+    assert share == pytest.approx(3 / 4)  # without the sequence that begins with "Why"
+    assert "queries 5 of 9 (55.6%): 2 exact, 2 contained, 1 13-gram" in str(found)
+
+
+@pytest.mark.parametrize(
+    "suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv.gz", ".txt", ".parquet", ".arrow"]
+)
+def test_every_format_of_training_files_is_read(tmp_path, suffix):
+    file = tmp_path / f"train{suffix}"
+    table = pa.table({"id": list(range(6)), "pair": [[text, "other"] for text in TRAINING]})
+    with (gzip.open if suffix.endswith(".gz") else open)(file, "wt") as stream:
+        match suffix.removesuffix(".gz"):
+            case ".jsonl":
+                stream.writelines(json.dumps({"a": {"b": [t]}, "n": 1}) + "\n" for t in TRAINING)
+            case ".json":
+                json.dump([{"text": text} for text in TRAINING], stream)
+            case ".csv" | ".tsv" as kind:
+                rows = csv.writer(stream, delimiter="," if kind == ".csv" else "\t")
+                rows.writerows(["1", text] for text in TRAINING)
+            case ".txt":
+                stream.write("\n".join(TRAINING))
+    if suffix == ".parquet":
+        pq.write_table(table, file)
+    if suffix == ".arrow":
+        with pa.ipc.new_stream(str(file), table.schema) as writer:
+            writer.write_table(table)
+    assert training_files([tmp_path]) == [file]
+    (found,) = look_up([file], [source(QUERIES)], show=False)
+    assert found.hits == KINDS.keys()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_what_is_found_is_what_sets_of_words_say(tmp_path_factory, data):
+    text = st.lists(st.sampled_from("abc"), max_size=22).map(" ".join)
+    queries = dict(enumerate(data.draw(st.lists(text, min_size=1, max_size=6))))
+    documents = dict(enumerate(data.draw(st.lists(text, max_size=6))))
+    training = data.draw(st.lists(text, min_size=1, max_size=6))
+    found = looked_up(tmp_path_factory.mktemp("t"), training, queries=queries, documents=documents)
+
+    def kind(text, *, query):
+        wanted = text.split()
+        every = [each.split() for each in training]
+        if wanted in every and wanted:
+            return "exact"
+        length = len(wanted) if query and 3 <= len(wanted) < 13 else 13
+        own = {tuple(wanted[i : i + length]) for i in range(len(wanted) - length + 1)}
+        theirs = {tuple(e[i : i + length]) for e in every for i in range(len(e) - length + 1)}
+        return ("contained" if length < 13 else "13-gram") if own & theirs else ""
+
+    for texts, counts, query in (
+        (queries, found.found, True),
+        (documents, found.found_documents, False),
+    ):
+        kinds = [kind(each, query=query) for each in texts.values()]
+        assert counts == {name: kinds.count(name) for name in counts}
+    assert found.hits == {name for name, each in queries.items() if kind(each, query=True)}
+
+
+def test_of_a_large_corpus_a_share_of_the_sequences_is_kept_and_whole_texts_are_found(tmp_path):
+    words = [f"w{i}" for i in range(4_000)]
+    documents = {str(i): " ".join(words[i : i + 200]) for i in range(0, 3_800, 200)}
+    planted = [f"before {documents['400']} after", documents["800"]]
+    found = looked_up(tmp_path, planted, queries={}, documents=documents, most=1_000)
+    assert found.sampled == 8  # of 3572 sequences, at most half of 1,000 stay
+    assert found.found_documents == {"exact": 1, "contained": 0, "13-gram": 1}
+    assert "one of 8 sequences" in str(found)
+
+
+def test_batches_change_nothing(tmp_path, monkeypatch):
+    whole = looked_up(tmp_path, TRAINING)
+    monkeypatch.setattr(contamination, "_BATCH", 10)
+    assert looked_up(tmp_path, TRAINING) == whole
+
+
+def test_records_without_the_queries_that_were_found(tmp_path):
+    record = make(scores={"q0": 1.0, "q1": 0.5, "q2": 0.0}, task="T")
+    found = looked_up(tmp_path, ["same words here"], queries={"q0": "Same words here", "q1": "no"})
+    clean, other = without([record, make(task="U")], [found])
+    assert (clean.main.value, clean.main.n) == (0.25, 2)
+    assert dict(clean.per_query["nDCG@10"]) == {"q1": 0.5, "q2": 0.0}
+    assert other == make(task="U")
+    draws = replace(record, task=replace(record.task, unit="draws"))
+    assert without([draws], [found]) == [draws]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.jsonl", None, "no such file"),
+        ("data.bin", b"x", "unknown type"),
+        ("bad.jsonl", b'{"a": "b"}\nnot json\n', "bad.jsonl:2: cannot be read"),
+        ("bad.parquet", b"PAR1", "cannot be read"),
+        ("bad.jsonl.gz", b"plain", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=re.escape(message)):
+        look_up(training_files([tmp_path / name]), [source(QUERIES)], show=False)
