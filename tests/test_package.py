@@ -61,7 +61,7 @@ datasets.pydocs
 datasets.collection datasets.custom
 evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
-evaluation.evaluate evaluation.studies evaluation.training
+evaluation.evaluate evaluation.studies evaluation.training evaluation.contamination
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 cluster
