@@ -325,9 +325,7 @@ def _by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, A
     for number, (name, value) in rows:
         if name in values:
             raise DataError(f"{file}:{number}: duplicate id {name!r:.60}")
-        if not name.isprintable() or not name.strip():
-            checked_id(name, where=f"{file}:{number}")
-        values[name] = value
+        values[checked_id(name, where=f"{file}:{number}")] = value
     return values
 
 

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
 from qwen3nb.hub.download import check_cached, download_into, listing
@@ -56,14 +54,6 @@ class Need:
     used_by: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Note:
-    """What was fetched into a folder: the revision, and the SHA-256 of each file."""
-
-    revision: str | None
-    files: dict[str, str]
-
-
 def mirrored(id_: str) -> Path | None:
     """Return the folder of an id in the mirror, or None."""
     mirror = paths.mirror()
@@ -81,15 +71,17 @@ def is_filled(id_: str) -> bool:
     return bool(_copied_files(folder))
 
 
-def _fetched_note(folder: Path, *, unchanged: bool = False) -> _Note | None:
-    """Return the note on a folder; with ``unchanged``, only if it has the files of the note."""
-    try:  # pydantic's errors are of ValueError
-        note: _Note = TypeAdapter(_Note).validate_python(read_json(folder / NOTE))
-    except (FileNotFoundError, ValueError):
+def _fetched_note(folder: Path, *, unchanged: bool = False) -> dict[str, Any] | None:
+    """Return the note on a folder: the revision, and the SHA-256 of each file.
+
+    With ``unchanged``, only if the folder has the files of the note.
+    """
+    try:
+        note: dict[str, Any] = read_json(folder / NOTE)
+        noted = sorted(note["files"].items())
+    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         return None
-    if unchanged and _copied_files(folder).keys() != note.files.keys():
-        return None
-    if unchanged and _content(folder) != sha256_json(sorted(note.files.items())):
+    if unchanged and _content(folder) != sha256_json(noted):
         return None
     return note
 
@@ -129,7 +121,7 @@ def current_revision(id_: str, *, pinned: str) -> str:
     if folder is None:
         return pinned
     if note := _fetched_note(folder, unchanged=True):
-        return note.revision or pinned
+        return note.get("revision") or pinned
     return f"local-{_content(folder)[:32]}"
 
 
@@ -185,17 +177,14 @@ def load_data(task: Any) -> None:
         revision = str(task.metadata.dataset.get("revision"))
         with hub_session():
             _check_downloads(path, revision)
-            try:
-                task.load_data()
-            finally:
-                if damaged := _check_downloads(path, revision):
-                    import datasets
+            task.load_data()
+            if damaged := _check_downloads(path, revision):
+                import datasets
 
-                    prepared = Path(datasets.config.HF_DATASETS_CACHE)
-                    for folder in prepared.glob(path.replace("/", "___")):
-                        shutil.rmtree(folder)
-                    text = f"{damaged} was not what the hub lists; it was removed; try again"
-                    raise HubError(text)
+                prepared = Path(datasets.config.HF_DATASETS_CACHE, path.replace("/", "___"))
+                shutil.rmtree(prepared, ignore_errors=True)
+                text = f"{damaged} was not what the hub lists; it was removed; try again"
+                raise HubError(text)
         _check_revision(task.dataset, revision)
     except Exception as error:  # a loader may raise anything
         raise explain(task, error) from error
@@ -318,21 +307,15 @@ def missing_error(
     """
     mirror = paths.mirror()
     where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
-    lines = [
-        f"  {each.kind:8} {each.id:45} for {', '.join(each.used_by[:3])}"
-        + (f" and {len(each.used_by) - 3} more" if len(each.used_by) > 3 else "")
-        for each in absent
-    ]
-    named = []
-    for kind, option in _OPTIONS.items():
-        users = {name for each in absent if each.kind == kind for name in each.used_by}
-        named += [f"{option} {','.join(sorted(users))}"] * bool(users)
+    lines = [f"  {each.kind:8} {each.id:45} for {', '.join(each.used_by[:3])}" for each in absent]
+    for kind, option in _OPTIONS.items() if not command else ():
+        if users := {name for each in absent if each.kind == kind for name in each.used_by}:
+            command += f" {option} {','.join(sorted(users))}"
     return MirrorError(
         f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
         f"cache, and {problem}:\n" + "\n".join(lines) + "\n"
         "Fetch them on a connected machine: "
-        f"`qwen3nb fetch {command or ' '.join(named)} "
-        f"--mirror {mirror or 'DIR'}`"
+        f"`qwen3nb fetch {command.strip()} --mirror {mirror or 'DIR'}`"
     )
 
 
@@ -390,7 +373,7 @@ def fetch_all(
 def _is_fetched(need: Need, mirror: Path) -> bool:
     """Return whether the mirror has a need, complete and unchanged."""
     note = _fetched_note(mirror / need.id, unchanged=True)
-    return note is not None and note.revision == need.revision
+    return note is not None and note.get("revision") == need.revision
 
 
 def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> Path:

@@ -17,9 +17,7 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import SequenceMatcher
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +33,6 @@ _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
 _BLOCK = 1 << 18  # bytes read at once
 _LISTED = 30
-_ALIKE = 0.75  # least share of characters that a key and its misspelling have in common
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -150,22 +147,20 @@ def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int
         yield from enumerate((f"{line}\n" for line in text[:-1].split("\n")), start=first)
 
 
-def read_bytes(file: Path, *, most: int) -> bytes:
-    """Return the content of a file of at most ``most`` bytes, or raise DataError."""
+def read_text(file: Path, *, most: int) -> str:
+    """Return the text of a file of at most ``most`` bytes, without a byte order mark.
+
+    Raises:
+        DataError: it is unreadable, not UTF-8 (names the line), or too large.
+    """
     if not file.is_file():
         raise DataError(f"{file}: no such file, or not a regular file")
-    size, limit = file.stat().st_size, size_limit(most)
-    if size > limit:
-        raise DataError(f"{file}: {size:,} bytes; expected at most {raised_limit(limit)}")
+    if file.stat().st_size > (limit := size_limit(most)):
+        raise DataError(f"{file}: expected at most {raised_limit(limit)}")
     try:
-        return file.read_bytes()
+        return _decoded(file, 1, file.read_bytes().removeprefix(_BOM))
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
-
-
-def read_text(file: Path, *, most: int) -> str:
-    """Return the text of a whole file, without a byte order mark, or raise DataError."""
-    return _decoded(file, 1, read_bytes(file, most=most).removeprefix(_BOM))
 
 
 def unicode_text(text: str) -> bool:
@@ -191,7 +186,6 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
             continue
         where = f"{file}:{number}"
         row = json_object(line, where=where)
-        check_spelling(row, fields, where=where)
         for name, kind in fields.items():
             value = row.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
@@ -232,22 +226,6 @@ def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
     return row
 
 
-def check_spelling(row: Collection[str], names: Collection[str], *, where: str) -> None:
-    """Refuse a row that lacks one of ``names`` and has a key that is spelt alike."""
-    for name in names:
-        for key in () if name in row else row:
-            if key not in names and _alike(name, key[: 2 * len(name)]):
-                raise DataError(
-                    f"{where}: no field {name!r}, but {printable(key)!r:.60}; correct the key, "
-                    "or add the field"
-                )
-
-
-@lru_cache(4096)
-def _alike(name: str, key: str) -> bool:
-    return SequenceMatcher(None, name.casefold(), key.strip().casefold()).ratio() >= _ALIKE
-
-
 def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the fields of each line; quotes are characters like others."""
     for number, line in numbered_lines(file):
@@ -260,33 +238,22 @@ def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]
 def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield the last line and the cells of each row of a CSV file, or of a quoted TSV file.
 
-    A row of a TSV file is one line: a cell that begins with a quote would otherwise run on to
-    the next quote, over any number of rows.
-
     Raises:
-        DataError: quotes that do not match, a row over lines in TSV, or a too long cell.
+        DataError: quotes that do not match.
     """
-    tabs = ".tsv" in file.suffixes
-    if (limit := size_limit(0)) > csv.field_size_limit():
-        csv.field_size_limit(limit)
+    csv.field_size_limit(size_limit(LINE))
     lines = (line for _, line in numbered_lines(file, most=most))
-    reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
-    before = 0
+    mark = "\t" if ".tsv" in file.suffixes else ","
+    reader = csv.reader(lines, delimiter=mark, strict=True)
     try:
-        for cells in reader:
-            number, before = before + 1, reader.line_num
-            if tabs and before > number:
-                raise DataError(f"{file}:{number}: a quoted cell runs on over the line's end")
-            if cells:
-                yield before, cells
+        yield from ((reader.line_num, cells) for cells in reader if cells)
     except csv.Error as error:
-        more = f"; {_RAISED}" if "field limit" in str(error) else ""
-        raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None
+        raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error})") from None
 
 
 def named_rows(
-    file: Path, columns: Collection[str], *, most: int | None = None
-) -> Iterator[tuple[int, dict[str, str]]]:
+    file: Path, columns: Sequence[str], *, most: int | None = None
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the last line and the cells in ``columns`` of each row of a file with a header.
 
     Raises:
@@ -299,11 +266,11 @@ def named_rows(
         raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
     if lost := [name for name in columns if name not in header]:
         raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
+    at = [header.index(name) for name in columns]
     for number, row in rows:
         if len(row) != len(header):
             raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
-        values = dict(zip(header, row, strict=True))
-        yield number, {name: values[name] for name in columns}
+        yield number, [row[index] for index in at]
 
 
 def checked_id(value: Any, *, where: str) -> str:
@@ -329,26 +296,21 @@ def finite_number(value: Any) -> float | None:
         return None
 
 
-def number_in_text(text: str) -> float | None:
-    """Return the number that ``text`` is; None for anything else, NaN and infinities.
+def stated_number(value: Any) -> float | None:
+    """Return the number that a value of JSON or a text is; None as `finite_number`.
 
     Python also reads ``1_0`` as 10 and digits of other scripts, which no other program writes
     on purpose.
 
-    >>> number_in_text("1e-3"), number_in_text("1_0"), number_in_text("nan")
+    >>> stated_number("1e-3"), stated_number("1_0"), stated_number("nan")
     (0.001, None, None)
     """
-    if not text.isascii() or "_" in text:
-        return None
+    if not isinstance(value, str):
+        return finite_number(value)
     try:
-        return finite_number(float(text))
+        return finite_number(float(value)) if value.isascii() and "_" not in value else None
     except ValueError:
         return None
-
-
-def stated_number(value: Any) -> float | None:
-    """Return the number that a value of JSON or a cell of a table is, or None."""
-    return number_in_text(value) if isinstance(value, str) else finite_number(value)
 
 
 def has_control_characters(text: str) -> bool:
@@ -370,6 +332,7 @@ def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
         DataError: no rows, or a malformed one; a score that is not a finite number; a text that is
             empty or has control characters.
     """
+    rows: Iterator[tuple[int, Sequence[Any]]]
     if ".jsonl" in file.name:
         rows = numbered_json_rows(file, {**dict.fromkeys(_PAIR[:2], str), "score": (int, float)})
     else:
@@ -391,13 +354,13 @@ def scored_pairs(file: Path, *, of: str) -> list[tuple[str, str, float]]:
     return pairs
 
 
-def _table_pairs(file: Path) -> Iterator[tuple[int, tuple[Any, ...]]]:
+def _table_pairs(file: Path) -> Iterator[tuple[int, list[str]]]:
     _, head = next(csv_rows(file), (0, []))
     if {*_PAIR} <= {name.strip() for name in head}:
-        yield from ((number, tuple(row.values())) for number, row in named_rows(file, _PAIR))
+        yield from named_rows(file, _PAIR)
         return
     for row, (number, cells) in enumerate(csv_rows(file)):
         if len(cells) != len(_PAIR):
             raise DataError(f"{file}:{number}: expected two texts and a score; got {listed(cells)}")
         if row or _NUMBER.fullmatch(cells[2].lower()):  # else it is the header
-            yield number, tuple(cell.strip() for cell in cells)
+            yield number, [cell.strip() for cell in cells]

@@ -1,19 +1,17 @@
-"""Read what a training left beside its weights: its configuration and its logs.
+"""Read what a training left next to its weights: its configuration and its logs.
 
 Neither is ours: both are read as plain values, and what is damaged is refused with its line.
 """
 
 from __future__ import annotations
 
-import codecs
-import json
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from qwen3nb.datasets.rows import DataError, read_bytes, read_text
-from qwen3nb.utils.strict_json import first_duplicate, parse_json
+from qwen3nb.datasets.rows import DataError, json_object, read_text
+from qwen3nb.utils.strict_json import first_duplicate
 
 _CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
 _LOG = 256 << 20  # bytes
@@ -52,21 +50,14 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
         DataError: a line other than a truncated last one is not a JSON object (names file and
             line), or the file is larger than 256 MiB.
     """
-    lines = read_bytes(file, most=_LOG).removeprefix(codecs.BOM_UTF8).split(b"\n")
+    lines = read_text(file, most=_LOG).split("\n")
     objects, notes = [], []
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
         try:
-            value = parse_json(line.decode("utf-8"), nan=True)
-        except ValueError as error:
-            cut = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
-            if cut and number == len(lines):
-                notes.append(f"{file.name}:{number}: truncated, left out")
-                continue
-            reason = getattr(error, "msg", "") or getattr(error, "reason", "") or error
-            raise DataError(f"{file}:{number}: not JSON ({reason})") from None
-        if not isinstance(value, dict):
-            raise DataError(f"{file}:{number}: {type(value).__name__}, expected an object")
-        objects.append(value)
+            if line.strip():
+                objects.append(json_object(line, where=f"{file}:{number}", nan=True))
+        except DataError:
+            if number < len(lines):
+                raise
+            notes.append(f"{file.name}:{number}: truncated, left out")
     return objects, notes

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.datasets.rows import DataError, checked_id, line_blocks, number_in_text
+from qwen3nb.datasets.rows import DataError, checked_id, line_blocks, stated_number
 from qwen3nb.metrics.retrieval import Qrels, Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
@@ -218,7 +218,7 @@ def _rows(file: Path, first: int, text: str) -> Iterator[tuple[int, tuple[str, s
         if len(fields) == 3:
             yield number, (fields[0], fields[1], int(rank), -float(rank))
             continue
-        score = number_in_text(fields[4])
+        score = stated_number(fields[4])
         if score is None:
             raise DataError(f"{file}:{number}: expected a finite number; got {fields[4]!r:.60}")
         yield number, (fields[0], fields[2], int(rank), score)

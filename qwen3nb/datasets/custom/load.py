@@ -154,7 +154,7 @@ def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int
 def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
     """Yield a line for each query that is dropped, or whose list contradicts its grades."""
     for query in queries.queries:
-        where = f"{queries.file.name}:{query.line}: query {query.id!r}"
+        where = f"{queries.file.name}: query {query.id!r}"
         unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
         if unknown:
             yield f"{where}: not among the documents, ignored: {listed(unknown)}"

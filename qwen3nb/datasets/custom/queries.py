@@ -1,4 +1,4 @@
-"""Read queries from a TOML file; every error names the file, the line and the key.
+"""Read queries from a TOML file; every error names the file and the key.
 
     [[queries]]
     id = "q001"                     # letters, digits, . _ -
@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -49,7 +49,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from qwen3nb.datasets.rows import LARGEST_GRADE, DataError, given_rows, printable, read_text
-from qwen3nb.utils.schema import WrittenAs
+from qwen3nb.utils.strict_json import first_duplicate
 
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
@@ -57,8 +57,6 @@ UNCATEGORISED = "uncategorised"
 _RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?")
-_KEY = re.compile(r"""\s*([A-Za-z0-9_-]+|"[^"]*"|'[^']*')\s*=""")
 # Clearer than pydantic's own messages, which speak of Python's types.
 _MESSAGES = {
     "dict_type": "Input should be a table",
@@ -66,7 +64,6 @@ _MESSAGES = {
     "missing": "Key required",
     "model_type": "Input should be a table",
 }
-KeyPath = tuple[str | int, ...]
 
 
 def _must_be(expected: str, holds: Callable[[Any], bool]) -> AfterValidator:
@@ -98,8 +95,13 @@ _Ids = Annotated[
 _Grade = Annotated[int, Field(ge=-LARGEST_GRADE, le=HIGHEST_GRADE), BeforeValidator(_whole)]
 _Count = Annotated[int, Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
-_Boost = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
-_Loss = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+# Written as 1 or as 1.0, a number is part of a record's identity as it is written.
+_Boost = Annotated[
+    Any, _must_be("a number from 0 to 10", lambda x: type(x) in (int, float) and 0 <= x <= 10)
+]
+_Loss = Annotated[
+    Any, _must_be("a number from 0 to 1", lambda x: type(x) in (int, float) and 0 <= x < 1)
+]
 
 
 class _TomlTable(BaseModel):
@@ -113,11 +115,10 @@ class ScoringSettings(_TomlTable):
 
     # lowest grade that counts as relevant in binary metrics
     relevance_threshold: Annotated[int, Field(ge=1, le=HIGHEST_GRADE)] = 2
-    # Written as 1 or as 1.0, a number is part of a record's identity as it is written.
     # relative gain of a document with a million stars
-    star_boost_coefficient: Annotated[float, WrittenAs(_Boost)] = 0.1
+    star_boost_coefficient: _Boost = 0.1
     # relative loss of a document unchanged for ``recency_days``
-    recency_coefficient: Annotated[float, WrittenAs(_Loss)] = 0.2
+    recency_coefficient: _Loss = 0.2
     recency_days: _Count = 365  # age in days at which the loss is complete
 
 
@@ -168,7 +169,6 @@ class Query:
     category: str  # for breakdowns
     grades: Mapping[str, int]  # grade per document; the ground truth
     expected: tuple[str, ...]  # the ``expected`` list, or empty
-    line: int  # its first line in the file
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def read_queries(source: Any) -> QueryFile:
 
     Raises:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
-            line, the key, the expected value and the value in the file.
+            key, the expected value and the value in the file.
     """
     if isinstance(source, Path | str):
         file = Path(source)
@@ -227,42 +227,32 @@ def read_queries(source: Any) -> QueryFile:
             raw = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
-        lines = key_lines(text)
     else:
         file, raw = Path("queries"), {"queries": given_rows(source, what="queries")}
-        lines = {("queries", index): index + 1 for index in range(len(raw["queries"]))}
     try:
         content = _File.model_validate(raw)
     except ValidationError as error:
-        raise _data_error(file, lines, _causes(error)) from None
-    queries: list[Query] = []
-    first: dict[str, int] = {}
-    repeated: list[tuple[KeyPath, str]] = []
-    for index, each in enumerate(content.queries):
-        line = line_of(("queries", index), lines)
-        if each.id in first:
-            cause = f"Duplicate id {each.id!r:.60}, first used on line {first[each.id]}"
-            repeated.append((("queries", index, "id"), cause))
-        first.setdefault(each.id, line)
+        raise _data_error(file, error) from None
+    queries = []
+    for each in content.queries:
         expected = tuple(each.expected or ())
         grades = each.relevance_grades
         if grades is None:
             grades = dict.fromkeys(expected, HIGHEST_GRADE)
-        queries.append(Query(each.id, each.query, each.category, grades, expected, line))
-    if repeated:
-        raise _data_error(file, lines, repeated)
-    return QueryFile(
-        file,
-        tuple(queries),
-        tuple(_model(name, each, file.parent) for name, each in content.models.items()),
-        content.settings,
-    )
+        queries.append(Query(each.id, each.query, each.category, grades, expected))
+    if (twice := first_duplicate(each.id for each in queries)) is not None:
+        raise DataError(f"{file}: queries: Duplicate id {twice!r}")
+    models = (_model(name, each, file.parent) for name, each in content.models.items())
+    return QueryFile(file, tuple(queries), tuple(models), content.settings)
 
 
-def _causes(errors: ValidationError) -> list[tuple[KeyPath, str]]:
-    """Return what was expected, and what the file has instead, by the path of the key."""
-    causes: list[tuple[KeyPath, str]] = []
-    for error in errors.errors():
+def _data_error(file: Path, errors: ValidationError) -> DataError:
+    """Return one exception with a line per error: the path of the key, what was expected and got.
+
+    It says how many more there are than it lists.
+    """
+    shown = []
+    for error in errors.errors()[:_SHOWN]:
         path = error["loc"]
         cause = _MESSAGES.get(error["type"], error["msg"])
         if error["type"] == "extra_forbidden":
@@ -272,21 +262,11 @@ def _causes(errors: ValidationError) -> list[tuple[KeyPath, str]]:
             cause = f"Unknown key; {f'did you mean {near[0]!r}?' if near else known}"
         elif error["type"] not in ("missing", "not_judged"):
             cause += f", got {error['input']!r:.60}"
-        causes.append((path, cause))
-    return causes
-
-
-def _data_error(
-    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]]
-) -> DataError:
-    """Combine errors, ordered by line, into one exception that says how many more there are."""
-    errors = []
-    for path, cause in causes:  # a path as TOML writes it: queries[3].category
+        # As TOML writes it: queries[3].category.
         parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-        errors.append((line_of(path, lines), f"{''.join(parts).removeprefix('.')}: {cause}"))
-    shown = [f"{file}:{line}: {printable(error)}" for line, error in sorted(errors)[:_SHOWN]]
-    more = len(errors) - _SHOWN
-    return DataError("\n".join(shown + ([f"... and {more} more"] * (more > 0))))
+        shown.append(f"{file}: " + printable(f"{''.join(parts).removeprefix('.')}: {cause}"))
+    more = errors.error_count() - _SHOWN
+    return DataError("\n".join(shown + [f"... and {more} more"] * (more > 0)))
 
 
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
@@ -295,36 +275,3 @@ def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
     spec = "+".join(str(folder / part) if part.startswith(_RELATIVE) else part for part in parts)
     prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)
-
-
-def key_lines(text: str) -> dict[KeyPath, int]:
-    """Return the line of every header of TOML, and of every key that begins a line.
-
-    `tomllib` does not report them.
-
-    >>> key_lines('[[q]]\\nid = "a"\\n')
-    {('q',): 1, ('q', 0): 1, ('q', 0, 'id'): 2}
-    """
-    lines: dict[KeyPath, int] = {}
-    last: dict[KeyPath, int] = {}  # number of the last element of an array of tables
-    table: KeyPath = ()
-    for number, line in enumerate(text.split("\n"), start=1):
-        if header := _HEADER.fullmatch(line):
-            names = [name.strip(" \t\"'") for name in header[2].split(".")]
-            table = ()
-            for depth, name in enumerate(names, start=1):
-                table = (*table, name)
-                lines.setdefault(table, number)
-                if depth == len(names) and header[1] == "[[":
-                    last[table] = last.get(table, -1) + 1
-                if table in last:
-                    table = (*table, last[table])
-                    lines.setdefault(table, number)
-        elif key := _KEY.match(line):
-            lines.setdefault((*table, key[1].strip("\"'")), number)
-    return lines
-
-
-def line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
-    """Return the line of ``path``, or of its nearest known ancestor; 1 if there is none."""
-    return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)

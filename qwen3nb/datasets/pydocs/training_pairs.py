@@ -15,7 +15,6 @@ Rules
 from __future__ import annotations
 
 import ast
-import gc
 import importlib.metadata
 import importlib.util
 import platform
@@ -120,8 +119,6 @@ def _versions() -> dict[str, str]:
 
 def _collect(versions: dict[str, str]) -> TrainingPairs:
     measured = benchmark_texts()
-    collecting = gc.isenabled()
-    gc.disable()  # it would look through all nodes of the sources again and again
     pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
@@ -138,8 +135,6 @@ def _collect(versions: dict[str, str]) -> TrainingPairs:
             else:
                 pairs.append(DocstringPair(library, parts[0], parts[1]))
                 seen |= {parts[0], parts[1]}
-    if collecting:
-        gc.enable()
     return TrainingPairs(tuple(pairs), dict(dropped), versions)
 
 
