@@ -18,7 +18,6 @@ from qwen3nb.checkpoints.writer import Piece, write_pieces
 from qwen3nb.utils.atomic_files import (
     may_replace,
     new_folder,
-    recover_folder,
     sha256_json,
     write_json,
 )
@@ -112,7 +111,6 @@ def averaged(selection: Selection) -> Path:
         return selection.folders[0]
     digests = [open_checkpoint(folder).weights.digest for folder in selection.folders]
     folder = paths.cache() / "averages" / sha256_json(digests)[:16] / selection.name
-    recover_folder(folder)
     if folder.is_dir():
         try:
             check_checksums(open_checkpoint(folder))

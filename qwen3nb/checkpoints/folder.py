@@ -25,7 +25,7 @@ from typing import Any
 
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.checkpoints.weights import Weights, read_safetensors, read_torch
-from qwen3nb.utils.atomic_files import file_stamp, recover_folder, sha256_file
+from qwen3nb.utils.atomic_files import file_stamp, sha256_file
 from qwen3nb.utils.files.digest_memory import remembered_digest
 from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
@@ -348,7 +348,6 @@ def open_checkpoint(folder: Path | str) -> ModelFolder:
         CheckpointError: no such folder, or a file that is invalid or outside; see
             `ModelFolder.check_whole`.
     """
-    recover_folder(Path(folder))
     opened = ModelFolder(folder)
     if not opened.path.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")

@@ -29,13 +29,10 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE; RENAME_SWAP of macOS is
 _TO_DO = {
     errno.ENOSPC: "free some space there, then run the same command again",
     errno.EDQUOT: "free some of your quota there, then run the same command again",
-    errno.EFBIG: "the file system, or ulimit -f, allows no larger file; choose another folder",
     errno.EROFS: "choose a folder that can be written",
     errno.EACCES: "choose another folder, or ask for its permissions",
     errno.EPERM: "choose another folder, or ask for its permissions",
-    errno.EIO: "the disk or its connection fails; check it, or choose a folder on another disk",
     errno.EMFILE: "allow more open files (ulimit -n 4096), then run the same command again",
-    errno.ENFILE: "close other programs, then run the same command again",
 }
 
 
@@ -152,16 +149,10 @@ def _writer_lives(work: Path) -> bool | None:
 
 
 def _machine() -> str:
-    """Return digits for this machine and its numbering of processes.
-
-    Containers may share a folder and the name of a machine; each counts processes for itself.
-    """
-    names = [platform.node()]
-    with suppress(OSError):
-        names.append(Path("/etc/machine-id").read_text(encoding="ascii"))
-    with suppress(OSError):
-        names.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - not a path
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+    """Return digits for this machine and its numbering of processes, which a container has anew."""
+    space = Path("/proc/self/ns/pid")
+    name = f"{platform.node()} {space.readlink() if space.exists() else ''}"
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _rename_once(file: Path, path: Path) -> None:
@@ -183,9 +174,9 @@ def write_bytes(path: Path, data: bytes, *, replace: bool = True) -> Path:
     return path
 
 
-def write_text(path: Path, text: str, *, replace: bool = True) -> Path:
+def write_text(path: Path, text: str) -> Path:
     """Write ``text`` as UTF-8, atomically; see `new_file`."""
-    return write_bytes(path, text.encode("utf-8"), replace=replace)
+    return write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = 1, replace: bool = True) -> Path:
@@ -195,7 +186,7 @@ def write_json(path: Path, value: Any, *, indent: int | None = 1, replace: bool 
         ValueError: a NaN or infinity anywhere in ``value``.
     """
     text = json.dumps(value, allow_nan=False, indent=indent) + "\n"
-    return write_text(path, text, replace=replace)
+    return write_bytes(path, text.encode("utf-8"), replace=replace)
 
 
 def read_json(path: Path) -> Any:
@@ -227,15 +218,13 @@ def new_folder(target: Path) -> Iterator[Path]:
 
     An existing ``target`` is replaced only then: the two change names in one step, so that one
     of them has the name at any time. Where the system cannot do that (Windows, and some network
-    file systems), a kill between two renames can leave the old folder under a temporary name;
-    the next use finds it, see `recover_folder`. If the block raises, ``target`` is left as it
-    was, and the new folder is removed.
+    file systems), a kill between two renames leaves none. If the block raises, ``target`` is left
+    as it was, and the new folder is removed.
 
     Raises:
         OSError: a file cannot be written; names it as if it were in ``target`` already.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    recover_folder(target)
     sweep_leftovers(target)
     work = _beside(target)
     try:
@@ -277,17 +266,6 @@ def _exchange(one: Path, other: Path) -> bool:
     if rename := getattr(system, "renamex_np", None):  # macOS
         return bool(rename(*names, _EXCHANGE) == 0)
     return False
-
-
-def recover_folder(target: Path) -> None:
-    """Give a folder its name back if a kill left it under a temporary one; see `new_folder`."""
-    if target.exists() or not target.parent.is_dir():
-        return
-    for old in target.parent.glob(f".*{_OLD}"):
-        own = old.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}"
-        if own and not _writer_lives(old):
-            old.rename(target)
-            return
 
 
 def _sync_tree(folder: Path) -> None:

@@ -237,7 +237,7 @@ def test_bad_logs_are_named_by_line(tmp_path):
     assert (collection.flags, collection.scores[0].facts["steps"]) == ((), 1)
     write(log, "[1]\n")
     (flag,) = load_all_results(tmp_path).flags
-    assert "train_log.jsonl:1: list, expected an object" in flag.text
+    assert "train_log.jsonl:1: expected an object; got list" in flag.text
     with pytest.raises(FileNotFoundError, match="no such folder"):
         load_all_results(tmp_path / "nowhere")
 

@@ -7,7 +7,7 @@ from helpers.fault_injection import fault_server
 
 pytestmark = pytest.mark.integration
 # Scenarios, with the least number of states that a kill may leave.
-LEAST = {"AVERAGE": 60, "EXTRACT": 70, "ENCODE": 20, "SHARDS": 14, "TWO_RENAMES": 3}
+LEAST = {"AVERAGE": 60, "EXTRACT": 70, "ENCODE": 20, "SHARDS": 14}
 
 
 @pytest.fixture(scope="module")

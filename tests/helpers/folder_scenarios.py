@@ -131,29 +131,7 @@ def whole_parts(folder):
         assert damaged_shards(vectors) == []
 
 
-def extract_by_two_renames(folder):
-    """Where a file system cannot exchange two folders."""
-    with mock.patch("qwen3nb.utils.atomic_files._exchange", return_value=False):
-        extract(folder)
-
-
-def old_or_new_encoder(folder):
-    """Either is loaded, which gives it its name back if it lost it."""
-    from qwen3nb.checkpoints.folder import open_checkpoint
-
-    open_checkpoint(folder / "encoder")
-    labels = {json.loads((folder / "encoder" / "qwen3nb.json").read_text())["label"]}
-    assert labels <= {"old", "new"}
-
-
 AVERAGE = Scenario(average, prepare=partial(average, last=1), refusal=one_line)
 EXTRACT = Scenario(extract, prepare=prepare_extract, refusal=one_line)
-TWO_RENAMES = Scenario(
-    extract_by_two_renames,
-    prepare=prepare_extract,
-    check=old_or_new_encoder,
-    refusal=one_line,
-    only=("rename encoder", "rename .encoder", "rmdir"),
-)
 ENCODE = Scenario(encode, prepare=prepare_encode, refusal=one_line)
 SHARDS = Scenario(shards, check=whole_parts, refusal=one_line)

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from helpers.fault_injection import leftovers, tree
@@ -14,7 +15,6 @@ from qwen3nb.utils.atomic_files import (
     explained,
     new_folder,
     read_json,
-    recover_folder,
     write_json,
     write_text,
 )
@@ -113,21 +113,13 @@ def test_what_another_container_writes_is_left_alone(tmp_path, monkeypatch):
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         monkeypatch.setattr(os, "getpid", lambda: dead.pid)
     names = [_beside(tmp_path / "model")]
-    monkeypatch.setattr(os, "readlink", lambda path: "pid:[1]")
+    monkeypatch.setattr(Path, "readlink", lambda path: "pid:[1]")
     names.append(_beside(tmp_path / "model"))
     for name in names:
         name.write_text("theirs")
     monkeypatch.undo()
     write_text(tmp_path / "model", "ours")
     assert leftovers(tmp_path) == [names[1].name]
-
-
-def test_a_folder_that_a_kill_left_under_a_temporary_name_is_given_back(tmp_path):
-    for name in (".m.1234abcd.old", ".m.n.1234abcd.old"):
-        (tmp_path / "models" / name).mkdir(parents=True)
-    recover_folder(tmp_path / "models" / "m")
-    names = sorted(path.name for path in (tmp_path / "models").iterdir())
-    assert names == [".m.n.1234abcd.old", "m"]
 
 
 def test_an_error_names_the_file_itself_not_the_temporary_one(tmp_path):

@@ -31,7 +31,6 @@ from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
 from qwen3nb.models.kinds.source import Kind, Source, registry, safe_label
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.atomic_files import recover_folder
 
 # In the order in which a spec or a folder is compared with them. A new kind is a class like those
 # of `qwen3nb.models.kinds.baselines` and a name here.
@@ -137,7 +136,6 @@ def _existing(spec: str) -> Path | None:
     if not spec:
         return None
     for folder in (Path(spec).expanduser(), paths.root() / spec):
-        recover_folder(folder)
         if folder.is_dir():
             return folder
     return None

@@ -28,10 +28,9 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
         kind: of the digest, where files have another one besides.
     """
     key = _key(files, kind)
-    known = known_digests(key).get(key)
-    if known is not None:
+    if (known := known_digests(key).get(key)) is not None:
         return known
-    old = all(map(_is_old, files))
+    old = all(time.time_ns() - file.stat().st_ctime_ns > _TICK for file in files)
     digest = compute()
     if old and _key(files, kind) == key:  # else they were replaced while they were read
         remember_digests({key: digest})
@@ -72,7 +71,3 @@ def _memory() -> Path:
 def _key(files: Sequence[Path], kind: str = "") -> str:
     stamps = [file_stamp(file) for file in sorted(files)]
     return sha256_json([kind, stamps] if kind else stamps)
-
-
-def _is_old(file: Path) -> bool:
-    return time.time_ns() - file.stat().st_ctime_ns > _TICK
