@@ -5,8 +5,7 @@ from qwen3nb.utils.imports import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "qwen3nb.book.status": "data_versions_table failed_runs_table machine_table runs_table "
-        "software_table verification_table",
+        "qwen3nb.book.status": "failed_runs_table runs_table verification_table",
         "qwen3nb.report.comparison.compare": "compared_tables differences_table power_table",
         "qwen3nb.report.evaluation.by_hand": "disagreement_table query_table",
         "qwen3nb.report.evaluation.scores": "failures_table scores_table",

@@ -21,14 +21,6 @@ from typing import Any, TypeVar
 
 import click
 
-from qwen3nb.cli.completion import (
-    BY_PARAMETER,
-    Completion,
-    complete_labels,
-    complete_models,
-    complete_paths,
-    complete_tasks,
-)
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
@@ -88,7 +80,7 @@ def model_option(
     """
     if several:
         settings |= {"multiple": True, "callback": _separate}
-    return option("--model", *spellings, name, **{"shell_complete": complete_models, **settings})
+    return option("--model", *spellings, name, **settings)
 
 
 def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -104,7 +96,7 @@ def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> t
 def labels_option(of: str) -> Callable[[_Command], _Command]:
     """Return the option ``--model`` for the labels of several models, which ``of`` describes."""
     about = f"{of}; repeatable.  [default: all]"
-    return model_option("models", several=True, shell_complete=complete_labels, help=about)
+    return model_option("models", several=True, help=about)
 
 
 def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Command]:
@@ -114,8 +106,6 @@ def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Comm
 
 def _one_line(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
     """Return prompts, of which each value may give several, as one line; see `parse_prompts`."""
-    if not any(values):  # the shell's completion loads no more than it must
-        return ""
     from qwen3nb.models.kinds.prompts import parse_prompts, prompts_line
 
     named: dict[str, str] = {}
@@ -194,7 +184,6 @@ TIER = option(
 TASKS = option(
     "--tasks",
     default="",
-    shell_complete=complete_tasks,
     help="Tasks, separated by commas, instead of a tier's.",
 )
 LIMIT = option(
@@ -338,17 +327,14 @@ def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any)
             "default": (settings["default"],),
             "callback": lambda _, __, values: ",".join(values),
         }
-    return click.Option([name, *spellings], shell_complete=BY_PARAMETER.get(name), **settings)
+    return click.Option([name, *spellings], **settings)
 
 
-def paths_given(
-    *, texts: Sequence[str] = (), complete: Completion = complete_paths, **spellings: str
-) -> Callable[[_Command], _Command]:
+def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Callable[[_Command], _Command]:
     """Return a decorator: arguments in this order, each of which may be an option instead.
 
     Args:
         texts: names of arguments that are not paths.
-        complete: completes the arguments in a shell.
         spellings: the option by the argument's name.
     """
 
@@ -366,15 +352,12 @@ def paths_given(
             return command(**values)
 
         metavar = " ".join(spellings).upper()
-        wrapped: Any = click.argument(
-            "arguments", nargs=-1, metavar=metavar, shell_complete=complete
-        )(filled)
+        wrapped: Any = click.argument("arguments", nargs=-1, metavar=metavar)(filled)
         for name, spelling in reversed(spellings.items()):
             wrapped = click.option(
                 spelling,
                 name,
                 type=None if name in texts else FILE,
-                shell_complete=complete if spelling == "--model" else None,
                 help=f"The same as {name.upper()}.",
             )(wrapped)
         return wrapped

@@ -7,7 +7,6 @@ import shutil
 import tarfile
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from helpers.records import make
 
@@ -15,12 +14,9 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster.nodes import Node
 from qwen3nb.cluster.runs import Delivery, Expected, foreign_records
-from qwen3nb.cluster.search import search_shard
 from qwen3nb.execution.executors import Command, NodeShare, RayExecutor
 from qwen3nb.models.kinds.source import EXPECTED
-from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.vectors.encode_file import encode_shards
-from qwen3nb.vectors.shards import read_manifest
+from qwen3nb.models.load import load_model
 
 
 @pytest.fixture
@@ -147,15 +143,3 @@ def test_nothing_of_a_node_with_another_model_is_published(model, another, tmp_p
     assert len(list(paths.results().glob("*/seed_*/*"))) == (2 if same else 0)
     if not same:
         assert log.read_text().startswith("node late: PyDocsSampleRetrieval: ")
-
-
-def test_other_vectors_under_the_same_path_are_refused_by_the_node(tmp_path):
-    texts = tmp_path / "texts.jsonl"
-    texts.write_text('{"text": "one"}\n{"text": "two"}\n')
-    encode_shards(load_encoder("random:8", cache=False, show_progress=False), texts, tmp_path / "v")
-    vectors = read_manifest(tmp_path / "v")
-    queries, shard = np.ones((1, 8), np.float32), vectors.shards[0]
-    search_shard(queries, shard, tmp_path / "v", vectors, 1, {})
-    np.save(tmp_path / "v" / shard.file, np.ones((2, 8), np.float32))
-    with pytest.raises(ValueError, match=rf"node {os.uname().nodename}: .*expected SHA-256"):
-        search_shard(queries, shard, tmp_path / "v", vectors, 1, {})

@@ -21,12 +21,10 @@ from helpers.notebooks import notebook_of, save
 
 from qwen3nb import paths
 from qwen3nb.cli.main import main
-from qwen3nb.cluster.search import search_on_cluster
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.execution.interruption import Interrupted
 from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.exact import search
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.vectors.encode_file import encode_to_file, read_texts
@@ -243,10 +241,6 @@ def test_a_node_dies_and_all_parts_are_there_once(both, source, tmp_path):
     assert sorted(each.name for each in folder.iterdir()) == sorted(
         ["manifest.json", "plan.json", *(part.file for part in manifest.shards)]
     )
-    hits = search_on_cluster(vectors[:5], folder, k=7, address=both.address)
-    for expected in (search(vectors[:5], folder, k=7), search(vectors[:5], vectors, k=7)):
-        np.testing.assert_array_equal(hits.ids, expected.ids)
-        np.testing.assert_array_equal(hits.scores, expected.scores)
 
 
 def test_a_node_that_dies_costs_nothing_but_time(both, waiting, tmp_path):

@@ -4,7 +4,7 @@ import click
 
 from qwen3nb.cli.main import main
 
-# Libraries that neither help nor completion may load.
+# Libraries that help may not load.
 HEAVY = set(
     """
     IPython asyncio datasets httpx huggingface_hub matplotlib mteb nbformat numpy pandas papermill

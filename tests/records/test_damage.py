@@ -17,9 +17,7 @@ from qwen3nb import paths
 from qwen3nb.book.build import page_links, write_card_page
 from qwen3nb.book.sphinx_ext import toy_labels
 from qwen3nb.book.status import (
-    data_versions_table,
     failed_runs_table,
-    software_table,
     status_conclusion,
     verification_table,
 )
@@ -167,8 +165,6 @@ def show_everything():
         q.tables.power_table(comparison),
         failed_runs_table(),
         verification_table(),
-        data_versions_table(results),
-        software_table(results),
     ]
     for table in tables:
         if table is not None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_labels
 from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
@@ -110,7 +109,6 @@ def cache_verify(folder: Path | None, as_json: bool) -> None:
 @opt.model_option(
     "label",
     metavar="LABEL",
-    shell_complete=complete_labels,
     help="Of this model, as named by `cache info`.",
 )
 @opt.flag("--damaged", help="Segments with damaged vectors, quarantined files.")

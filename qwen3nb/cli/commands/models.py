@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_models
 from qwen3nb.cli.program import Command
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.utils.terminal import say
@@ -123,7 +122,7 @@ def average(
 
 
 @click.command(cls=Command)
-@opt.paths_given(model="--model", texts=["model"], complete=complete_models)
+@opt.paths_given(model="--model", texts=["model"])
 @opt.ENCODER
 @opt.PROMPTS
 @opt.BASE

@@ -22,7 +22,6 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_notebooks, complete_tiers
 from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
@@ -318,14 +317,12 @@ def _run_given(
     "--tier",
     "tiers",
     multiple=True,
-    shell_complete=complete_tiers,
     help="smoke, pydocs, fast or full; repeatable.",
 )
 @opt.option(
     "--notebook",
     "notebooks",
     multiple=True,
-    shell_complete=complete_notebooks,
     help="A notebook; repeatable.  [default: eval]",
 )
 @_PARAMETER

@@ -10,7 +10,6 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_models
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
@@ -80,7 +79,6 @@ def _contents(*, tier: str | None, models: Sequence[str], tasks: str, seed: int)
 @opt.option(
     "--baselines",
     default="e5-base-v2,gte-base",
-    shell_complete=complete_models,
     help="Models to compare with, separated by commas; empty for none.",
 )
 @opt.option("--tier", choices=TIERS, default="smoke", help="The tier to run.")

@@ -13,7 +13,6 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_labels, complete_tasks
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.terminal import say
@@ -34,9 +33,7 @@ _TESTS = opt.options(
     help="Write the score of every query to this .parquet or .csv file.",
 )
 @opt.labels_option("Label or identity")
-@opt.option(
-    "--task", "tasks", multiple=True, shell_complete=complete_tasks, help="Name; repeatable."
-)
+@opt.option("--task", "tasks", multiple=True, help="Name; repeatable.")
 @opt.option("--tier", choices=TIERS, help="Only tasks and runs of this tier.")
 @opt.option(
     "--results", "folder", type=opt.FILE, help="Folder of the records.  [default: results/]"
@@ -141,7 +138,6 @@ def _records(path: Path | None) -> list[Path]:
     "--baseline",
     "current",
     required=True,
-    shell_complete=complete_labels,
     help="Label of the model in use.",
 )
 @opt.option("--task", default="", help="A task or its data set.  [default: your own data]")

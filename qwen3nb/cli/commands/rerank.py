@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.cli import options as opt
-from qwen3nb.cli.completion import complete_models, complete_tasks
 from qwen3nb.cli.program import Command
 from qwen3nb.tiers import TIERS
 
@@ -95,13 +94,12 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
 
 @click.command(cls=Command, writes=True, unless=["output"])
 @_MODEL
-@click.argument("data", nargs=-1, shell_complete=complete_tasks)
+@click.argument("data", nargs=-1)
 @_ON_WHAT
 @opt.option(
     "--first",
     multiple=True,
     default=("bm25",),
-    shell_complete=complete_models,
     help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
 )
 @opt.PROMPTS
@@ -183,15 +181,12 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     help="Its training configuration.  [default: config.yaml of its seed]",
 )
 @opt.model_option("base", help="Base model of the adapters.")
-@opt.option(
-    "--data", multiple=True, shell_complete=complete_tasks, help="As in rerank-suite; repeatable."
-)
+@opt.option("--data", multiple=True, help="As in rerank-suite; repeatable.")
 @_ON_WHAT
 @opt.option(
     "--embedding-task",
     "embedding_tasks",
     multiple=True,
-    shell_complete=complete_tasks,
     help="An MTEB task for adapters that embed; repeatable.  [default: the tier's]",
 )
 @_DEPTH
