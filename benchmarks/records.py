@@ -45,7 +45,7 @@ _JOBS = 3000  # of the plan
 _EVERY = 0.05  # seconds between two looks at the memory
 _LOAD = "import qwen3nb as q; records = q.load_results()"
 _CLI = ("-m", "qwen3nb.cli.main")
-_IMPORTS = "from qwen3nb.execution.sweep_plan import SweepPlan"
+_IMPORTS = "from qwen3nb.execution.sweep import SweepPlan"
 _PLAN = (
     f"{_IMPORTS}; names = tuple(f'runs/a/checkpoint-{{i}}' for i in range({_JOBS} // 2)); "
     f"assert len(SweepPlan(names, ('smoke', 'fast')).jobs()) == {_JOBS}"

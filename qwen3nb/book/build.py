@@ -21,7 +21,7 @@ from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_notebook
-from qwen3nb.execution.old_pages import is_measured, is_old, newer_records
+from qwen3nb.execution.page_names import is_measured, is_old, page_name
 from qwen3nb.execution.parameters import one_pass, read_parameters
 from qwen3nb.execution.publish import set_notice
 from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
@@ -29,7 +29,6 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
-from qwen3nb.report.render.format import plural
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json
@@ -77,8 +76,6 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     Only published pages are included: that of the evaluation, else the first that links to a
     record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
-    from qwen3nb.execution.page_names import page_name
-
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     others = pages_with_records()
@@ -214,11 +211,8 @@ def _published(own: Container[str]) -> Iterator[Job]:
             continue
         if "failed" in made or not (reads or old):
             continue
-        newer = newer_records(page)
-        why = _why_not(job, page) if newer else ""
-        models = ", ".join(dict.fromkeys(each.model.label for each in newer))
-        records = f"{plural(len(newer), 'record')} of {models}"
-        set_notice(file, f"It was made before {records}, and cannot be remade: {why}." * bool(why))
+        why = _why_not(job, page) if old else ""
+        set_notice(file, f"Others were evaluated since. It cannot be remade: {why}." * bool(why))
         if not why:
             yield job
 

@@ -1,8 +1,8 @@
 """A Sphinx extension: what this book adds to Jupyter Book, and what it takes away.
 
 Directives show the reading path and the banner of toy models. Every page ends with when, from
-which commit and with what it was made, and how to cite it: pages of runs say so themselves, in
-their metadata; the others are as old as the build. The book is kept free of remote resources.
+which commit and with what it was made: pages of runs say so themselves, in their metadata; the
+others are as old as the build. The book is kept free of remote resources.
 
 Formulas become MathML, which browsers render natively, so that MathJax is not fetched. The remote
 scripts of thebe, which the book does not use, are removed from every page. Plotly's script (5 MB)
@@ -14,11 +14,9 @@ from __future__ import annotations
 import html
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import as_file, files
@@ -34,7 +32,6 @@ from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
-from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import git_commit
@@ -222,7 +219,11 @@ def _directives() -> dict[str, type]:
             toys = toy_labels(results)
             if not toys:
                 return []
-            text = toy_text(toys, models=len({result.model.label for result in results}))
+            text = (
+                "Trained in minutes on a few thousand docstrings, to show the way from a "
+                f"checkpoint to this book: {', '.join(toys)}. The files and the numbers are real, "
+                "but these are not models to use. Read their pages for the method."
+            )
             title = nodes.title(text="Some of these models are toys")
             body = nodes.paragraph(text=text)
             return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
@@ -251,18 +252,6 @@ def toy_labels(results: Iterable[Result]) -> list[str]:
     return sorted(label for label, result in models.items() if _is_toy(result))
 
 
-def toy_text(labels: Iterable[str], *, models: int) -> str:
-    """Return what the banner says about these of so many models."""
-    named = list(labels)
-    which = "All models here" if len(named) == models else f"{len(named)} of {models} models here"
-    were = "was" if len(named) == 1 else "were"
-    return (
-        f"{which} ({', '.join(named)}) {were} trained in minutes on a few thousand docstrings, to "
-        "show the way from a checkpoint to this book: real files and real numbers, but not models "
-        "to use. Read their pages for the method, not for the scores."
-    )
-
-
 def _is_toy(result: Result) -> bool:
     folder = paths.root() / result.model.spec
     if not result.model.spec or not folder.is_dir():
@@ -278,104 +267,37 @@ def _is_toy(result: Result) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class BuildInfo:
-    """How a page was made."""
-
-    date: str  # the day, in words
-    commit: str = ""  # the commit of the checkout; empty if it has none
-    # versions of the main packages; empty for a page that no run made
-    versions: tuple[tuple[str, str], ...] = ()
-    command: str = "qwen3nb book"  # the command that makes it again
-    whole: bool = True  # whether the run finished
-
-
-def build_info(file: Path, *, build: BuildInfo) -> BuildInfo:
-    """Return how the page in ``file`` was made; ``build`` for one that no run made."""
-    if file.suffix != ".ipynb":
-        return build
-    try:
-        ours = read_json(file)["metadata"]["qwen3nb"]
-        moment = str(ours.get("finished") or ours["failed"])
-    except (ValueError, KeyError, TypeError):  # a notebook of the reader's own
-        return build
-    notebook, versions = str(ours.get("notebook", "")), ours.get("versions", {})
-    try:
-        declared = read_parameters(paths.find_notebook(notebook))
-        command = page_command(notebook, dict(ours.get("parameters", {})), declared)
-    except (FileNotFoundError, ParameterError, OSError):  # renamed since, or not ours
-        command = ""
-    return BuildInfo(
-        date=_day(moment),
-        commit=str(ours.get("commit", "")),
-        versions=tuple(
-            (str(name), str(versions[name]))
-            for name in sorted(versions, key=lambda name: (name != "qwen3nb", name))
-        ),
-        command=command,
-        whole="finished" in ours,
-    )
-
-
-def _day(moment: str) -> str:
-    """Format an ISO 8601 time as ``21 November 2026``; empty if it is none."""
-    try:
-        day = datetime.fromisoformat(moment)
-    except ValueError:
-        return ""
-    return f"{day.day} {day:%B %Y}"
-
-
-def footer_html(page: BuildInfo, *, title: str, settings: BookSettings) -> str:
-    """Return the footer, with every value escaped."""
-    line = "Made" if page.whole else "Failed"
-    if page.date:
-        line += f" on {html.escape(page.date)}"
-    if page.commit:
-        line += f" at commit <code>{html.escape(page.commit)}</code>"
-    if page.versions:
-        named = ", ".join(f"{name}\u00a0{version}" for name, version in page.versions)
-        line += f" with {html.escape(named)}"
-    again = f" Again: <code>{html.escape(page.command)}</code>" if page.command else ""
-    entry = html.escape(citation(settings, title=title, commit=page.commit, date=page.date))
-    rights = f"<p>Licence: {html.escape(settings.license)}</p>" if settings.license else ""
-    # The theme's script adds a button that copies what is in a `div.highlight`.
-    return (
-        f'<footer class="q-footer"><p>{line}.{again}</p><details><summary>Cite this</summary>'
-        f'<div class="highlight-bibtex notranslate"><div class="highlight"><pre>{entry}\n</pre>'
-        f"</div></div></details>{rights}</footer>"
-    )
-
-
-def citation(settings: BookSettings, *, title: str = "", commit: str = "", date: str = "") -> str:
-    """Return a BibTeX entry for a page, with every value escaped for LaTeX.
+def page_footer(file: Path, *, commit: str, license: str) -> str:
+    """Return the footer of a page as HTML: when, at which commit, with and by what it was made.
 
     Args:
-        settings: the book's own title, authors, year and address.
-        title: title of the page; empty for the whole book.
-        commit: the commit that the page was made at.
-        date: the day it was made, in words.
+        file: the page's source; what its metadata do not say of a run is that of the build.
+        commit: the commit of the build.
+        license: the book's licence.
     """
-    year = re.search(r"\d{4}", settings.year) or re.search(r"\d{4}", date)
-    made = [f"commit {commit}"] * bool(commit) + [f"made on {date}"] * bool(date)
-    page = f"page “{title}”" if title and title != settings.title else ""
-    note = ", ".join(filter(None, [page, *made]))
-    authors = re.split(r"\s*,\s*|\s+and\s+", settings.author)
-    # A group, such as *The developers*, is one name in braces.
-    group = settings.author.lower().startswith("the ")
-    fields = {
-        "title": f"{{{latex_text(settings.title)}}}",
-        "author": f"{{{latex_text(settings.author)}}}"
-        if group
-        else " and ".join(map(latex_text, filter(None, authors))),
-        "year": year[0] if year else "",
-        # Without spaces, and with its braces encoded.
-        "url": re.sub(r"[{}\\\s]", lambda match: f"%{ord(match[0]):02X}", settings.url),
-        "note": latex_text(note[:1].upper() + note[1:]),
-    }
-    key = re.sub(r"[^A-Za-z0-9]+", "", settings.title.split(" ")[0]).lower() or "book"
-    lines = [f"  {name:<6} = {{{value}}}" for name, value in fields.items() if value]
-    return f"@misc{{{key}{fields['year']},\n" + ",\n".join(lines) + "\n}"
+    ours: dict[str, Any] = {}
+    with suppress(ValueError, KeyError, TypeError):  # a page of text, or a reader's own notebook
+        own = read_json(file)["metadata"]["qwen3nb"] if file.suffix == ".ipynb" else {}
+        if own.get("finished") or own["failed"]:
+            ours = own
+    line = "Failed" if ours and "finished" not in ours else "Made"
+    with suppress(ValueError):
+        moment = datetime.now(UTC).isoformat()
+        day = datetime.fromisoformat(str(ours.get("finished") or ours.get("failed", moment)))
+        line += f" on {day.day} {day:%B %Y}"
+    if at := ours.get("commit", "") if ours else commit:
+        line += f" at commit <code>{html.escape(str(at))}</code>"
+    if versions := ours.get("versions"):
+        line += html.escape(" with " + ", ".join(f"{k}\u00a0{v}" for k, v in versions.items()))
+    command = "" if ours else "qwen3nb book"
+    with suppress(FileNotFoundError, ParameterError, OSError):  # renamed since, or not ours
+        if ours:
+            notebook = str(ours.get("notebook", ""))
+            declared = read_parameters(paths.find_notebook(notebook))
+            command = page_command(notebook, dict(ours.get("parameters", {})), declared)
+    again = f" Again: <code>{html.escape(command)}</code>" if command else ""
+    rights = f"<p>Licence: {html.escape(license)}</p>" if license else ""
+    return f'<footer class="q-footer"><p>{line}.{again}</p>{rights}</footer>'
 
 
 def _add_footer(
@@ -385,10 +307,8 @@ def _add_footer(
     if doctree is None or "body" not in context:
         return
     commit, settings = _shared(paths.root())
-    build = BuildInfo(date=_day(datetime.now(UTC).isoformat()), commit=commit)
-    own = build_info(Path(app.env.doc2path(page)), build=build)
-    title = html.unescape(re.sub(r"<[^>]*>", "", str(context.get("title", ""))))
-    context["body"] += footer_html(own, title=title, settings=settings)
+    file = Path(app.env.doc2path(page))
+    context["body"] += page_footer(file, commit=commit, license=settings.license)
 
 
 @cache

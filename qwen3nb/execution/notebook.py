@@ -14,7 +14,6 @@ interrupted run leaves the book as it was.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -25,8 +24,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import open_checkpoint
-from qwen3nb.execution.old_pages import is_old
-from qwen3nb.execution.page_names import page_name
+from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
     Parameter,
     cell_source,
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 ENGINE = "qwen3nb"
-_WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # warn that there are none
 
 
 class NotebookError(RuntimeError):
@@ -241,19 +238,6 @@ def run_notebook(
     return page
 
 
-class _WithoutNoise:
-    """A terminal that shows the progress of cells, but no warning that a library is not there."""
-
-    def __init__(self, terminal: TextIO) -> None:
-        self._terminal = terminal
-        self.flush = terminal.flush
-
-    def write(self, text: str) -> None:
-        """Write a text without the lines that warn of missing widgets."""
-        lines = text.splitlines(keepends=True)
-        self._terminal.write("".join(line for line in lines if not _WIDGETS.search(line)))
-
-
 def _execute(
     notebook: Path,
     partial: Path,
@@ -281,7 +265,7 @@ def _execute(
             progress_bar=show_progress,
             stdout_file=output,
             # Without a log, the cells show their progress on the terminal.
-            stderr_file=output or (_WithoutNoise(sys.stderr) if show_progress else None),
+            stderr_file=output or (sys.stderr if show_progress else None),
         )
     except PapermillExecutionError as error:
         page = None

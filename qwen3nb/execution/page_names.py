@@ -1,7 +1,9 @@
-"""Names of pages: the name, the title and the command of a run.
+"""Pages of runs: name, title and command, and whether a page is out of date.
 
-All three carry the parameters that are not at their defaults, so that no run overwrites the
-page of another and copies are distinct in the sidebar.
+Name, title and command carry the parameters that are not at their defaults, so that no run
+overwrites the page of another and copies are distinct in the sidebar. The page of an evaluation
+says which baseline its model is better than. It is not run again for every record: only when
+another baseline would be chosen, or the chosen one was evaluated anew.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ from qwen3nb.execution.parameters import Parameter, declared_parameters, model_o
 from qwen3nb.models.kinds.prompts import parse_prompts
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
+from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import load_results
+from qwen3nb.report.evaluation.run_trace import RunTrace, read_trace
 from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.format import option_words
 from qwen3nb.utils.markdown import escaped
 
@@ -30,7 +35,6 @@ _UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
 # Parameters that select tasks; each takes the place of the tier's.
 _SELECTIONS = ("task", "tasks", "benchmark", "data")
 _TITLED = ("checkpoint", "training", "tier", *_SELECTIONS)
-_PLAIN = ("pooling", "dtype", "correction", "metric")  # values that need no name in a title
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
 _MOST = 3  # entries of a list that a title spells out
 
@@ -145,12 +149,7 @@ def _listed(value: str) -> str:
 
 
 def _spelled(name: str, value: Any) -> str:
-    words = name.replace("_", " ")
-    if isinstance(value, bool):
-        return words if value else f"no {words}"
-    if name == "prompts":
-        return f"prompts {shorten(value, 60, placeholder='…')}"
-    return str(value) if name in _PLAIN else f"{words} {_listed(str(value))}"
+    return f"{name.replace('_', ' ')} {shorten(str(value), 60, placeholder='…')}"
 
 
 def page_command(
@@ -166,3 +165,34 @@ def page_command(
         if name in declared and (required or value != declared[name].default):
             words += option_words(name, value)
     return shlex.join(words)
+
+
+def _records(values: Mapping[str, Any]) -> list[Result]:
+    folder = values.get("output_dir") or None
+    return list(once(load_results, folder, adapters=False, whole=False))
+
+
+def baselines_now(trace: RunTrace, values: Mapping[str, Any]) -> list[list[str]]:
+    """Return the baselines that a run's page would have now; see `RunTrace.baselines`."""
+    named = values.get("baseline") or once(book_settings).baseline
+    return trace.baselines(_records(values), named=named)
+
+
+def is_old(page: Mapping[str, Any]) -> bool:
+    """Return whether a page, as JSON, would have other baselines now, or newer records of them."""
+    made = page["metadata"]["qwen3nb"]
+    trace = read_trace(page)
+    return trace is not None and made.get("baselines", []) != baselines_now(
+        trace, made["parameters"]
+    )
+
+
+def is_measured(page: Mapping[str, Any]) -> bool:
+    """Return whether a run again would reuse every record, by the versions they were made with."""
+    trace, values = read_trace(page), page["metadata"]["qwen3nb"]["parameters"]
+    if trace is None:
+        return True
+    made = {(each.model, each.task) for each in trace.scores}
+    current = Environment.current().versions
+    records = (each for each in _records(values) if (each.model.label, each.task.key) in made)
+    return all(each.environment.versions == current for each in records)

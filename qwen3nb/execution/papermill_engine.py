@@ -164,8 +164,6 @@ class Engine(engines.NBClientEngine):
             if taken := notebooks.model_taken(declared, given):
                 if not page_name:  # else it has said so
                     print(taken, file=sys.stderr)
-                first = next(each for each in nb.cells if each.cell_type == "markdown")
-                first.source = first.source.replace("\n", f"\n\n{taken}\n", 1)
                 nb = parameterize_notebook(nb, {**given, "checkpoint": values["checkpoint"]})
             run = NotebookRun(paths.notebook_name(source), values, page, output)
             options["kernel_manager_class"] = GuardedKernels

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-import functools
 import json
-import logging
 import os
 import re
 import tomllib
@@ -28,7 +26,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -50,9 +47,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "float": ((float, int), float),
     "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
-_NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
 _PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
-log = logging.getLogger(__name__)
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
     "correction": tuple(CORRECTIONS),
@@ -63,42 +58,43 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 MINIMUM: dict[str, int] = {
+    "averages": 1,
     "batch_size": 1,
     "batch_tokens": 0,
     "count": 1,
     "depth": 1,
+    "dimensions": 0,
+    "ef_search": 1,
     "k": 1,
     "limit": 0,
     "max_length": 0,
+    "nprobe": 1,
+    "rescore": 1,
     "rounds": 1,
     "seed": 0,
     "texts": 1,
+    "threads": 0,
 }
 
 
-_OF_TRANSFORMERS = {"pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional"}
-_WITHOUT_EFFECT = {"bm25": {*_OF_TRANSFORMERS, "dimensions"}, "random": _OF_TRANSFORMERS}
-
-
 def check_value(name: str, value: Any) -> None:
-    """Refuse a value that no parameter of this name can have.
+    """Refuse a value that no parameter of this name can have; lists have commas.
 
     Raises:
         ValueError: says what is expected.
         OSError: a file of a model cannot be read.
     """
+    from qwen3nb.models.kinds.prompts import parse_prompts
+    from qwen3nb.models.kinds.resolve import find_training
+
     listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else [value]
     path = Path(value).expanduser() if isinstance(value, str) and value else None
     if name in CHOICES:
         one_of(name, value, CHOICES[name])
     elif name in MINIMUM:
-        _check_least(name, value, MINIMUM[name])
-    elif name in ("averages", "ef_search", "nprobe", "rescore", "threads"):
-        for each in listed:
-            _check_least(name, int(each), 0 if name == "threads" else 1)
-    elif name == "dimensions":  # of one model a number; of several that are compared, a list
-        for each in listed:
-            _check_least(name, int(each), 1 if isinstance(value, str) else 0)
+        for number in map(int, listed):
+            if number < MINIMUM[name]:
+                raise ValueError(f"{name} is {number}; expected at least {MINIMUM[name]}")
     elif name == "poolings":
         for each in listed:
             one_of("pooling", each, POOLINGS)
@@ -108,19 +104,17 @@ def check_value(name: str, value: Any) -> None:
         for each in listed:
             one_of("index", each, FAMILIES)
     elif name == "prompts":
-        from qwen3nb.models.kinds.prompts import parse_prompts
-
         parse_prompts(value)
     elif name == "training":
-        from qwen3nb.models.kinds.resolve import find_training
-
         find_training(value)
     elif name == "adapter" and path and not (path / "adapter_config.json").is_file():
         raise ValueError(f"adapter {value!r}: no folder with adapter_config.json")
     elif name == "outputs" and path and not path.is_dir():
         raise ValueError(f"outputs {value!r}: no such folder")
-    elif name == "output_dir":
-        _check_writable(value, path or paths.results())
+    elif name == "output_dir" and path:
+        nearest = next(each for each in (path, *path.resolve().parents) if each.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+            raise ValueError(f"output_dir {value!r} cannot be written to")
     elif name == "data":
         _check_data(listed)
     elif name in ("tasks", "types", "benchmark") and value:
@@ -131,28 +125,14 @@ def check_value(name: str, value: Any) -> None:
         raise ValueError(f"alpha is {value}; expected between 0 and 1")
 
 
-def _check_least(name: str, value: float, minimum: int) -> None:
-    if value < minimum:
-        expected = f"at least {minimum}" if minimum else "0 or more"
-        raise ValueError(f"{name} is {value}; expected {expected}")
-
-
 def _check_models(values: Mapping[str, Any]) -> None:
-    prompted = bool(values.get("prompts"))
+    from qwen3nb.models.kinds.resolve import find_source
+
     if "checkpoint" in values:
-        once(_check_model, values["checkpoint"], base=values.get("base"), prompted=prompted)
+        model_of(values)
     for each in map(str.strip, values.get("first_stage", "").split(",")):
         if each not in ("", "bm25", "given") and not Path(each).is_file():
-            once(_check_model, each, base=None, prompted=prompted)
-
-
-def _check_narrowed(values: Mapping[str, Any]) -> None:
-    """Refuse a selection without a task, such as a language that none of them has."""
-    if not values.get("data") and any(values.get(name) for name in _NARROWING):
-        from qwen3nb.evaluation.mteb.select import choose_tasks
-
-        names = ("tier", "tasks", "benchmark", *_NARROWING)
-        once(choose_tasks, **{name: values[name] for name in names if name in values})
+            once(find_source, each)
 
 
 def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
@@ -174,21 +154,6 @@ def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter])
         raise ParameterError(str(error)) from None
 
 
-def _check_model(spec: str, *, base: str | None, prompted: bool) -> None:
-    from qwen3nb.models.kinds.prompts import prompt_warning
-    from qwen3nb.models.kinds.resolve import find_source
-
-    source = once(find_source, spec, base=base)
-    if not prompted and (warning := prompt_warning(source)):
-        _warn(warning)
-
-
-@functools.cache  # each text once, however often a program resolves the parameters of its runs
-def _warn(text: str) -> None:
-    """Print a warning to the terminal; that of the notebook itself is on its page."""
-    log.warning(text)
-
-
 def model_of(values: Mapping[str, Any]) -> Source:
     """Return the source of the model that the parameters of a notebook name.
 
@@ -198,14 +163,6 @@ def model_of(values: Mapping[str, Any]) -> Source:
     from qwen3nb.models.kinds.resolve import find_source
 
     return once(find_source, values["checkpoint"], base=values.get("base"))
-
-
-def _check_writable(value: str, folder: Path) -> None:
-    nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise ValueError(
-            f"output_dir {value!r} cannot be written to: {nearest} is not a writable folder"
-        )
 
 
 def _check_data(names: list[str]) -> None:
@@ -390,8 +347,7 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
         given: values by name.
 
     Raises:
-        ParameterError: unknown names, wrong types, invalid choices, or values that would have no
-            effect, all in one message.
+        ParameterError: unknown names, wrong types or invalid choices, all in one message.
     """
     if not (problems := _mistyped(given, declared)):
         values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
@@ -404,13 +360,11 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
                 once(check_value, name, value)
             except (ValueError, OSError) as error:
                 problems.append(str(error))
-        for check in (_check_models, _check_narrowed):
-            try:
-                check(values)
-            except (ValueError, OSError) as error:
-                problems.append(str(error))
+        try:
+            _check_models(values)
+        except (ValueError, OSError) as error:
+            problems.append(str(error))
         problems += _secret(given)
-        problems = problems or _without_effect(values, declared)
     if problems:
         raise ParameterError("\n".join(problems))
     return values
@@ -440,21 +394,6 @@ def _secret(given: Mapping[str, Any]) -> list[str]:
         "in the book. Give what does not, or rename the folder"
         for name, value in given.items()
         if (kinds := secrets.kinds(str(value)))
-    ]
-
-
-def _without_effect(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> list[str]:
-    """Say which values the checkpoint would ignore: its page would promise what is not so."""
-    given = [name for name, parameter in declared.items() if values[name] != parameter.default]
-    if "checkpoint" not in values or not _WITHOUT_EFFECT["bm25"].intersection(given):
-        return []
-    source = model_of(values)
-    parts = [_WITHOUT_EFFECT.get(each.kind.name, set()) for each in source.parts or (source,)]
-    return [
-        f"{name} is {values[name]!r}, which {source.spec} has no use for; "
-        f"leave it at {declared[name].default!r}"
-        for name in given
-        if all(name in part for part in parts)
     ]
 
 

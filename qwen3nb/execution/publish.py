@@ -29,15 +29,12 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.evaluation.mteb.select import split_names
-from qwen3nb.execution.old_pages import baselines_now
-from qwen3nb.execution.page_names import page_title
+from qwen3nb.execution.page_names import baselines_now, page_title
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.records.failures import FailedRun, forget_failure, note_failure
 from qwen3nb.records.record import Environment
 from qwen3nb.report.evaluation.run_trace import read_trace
-from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.html import unstyled
-from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.code_version import git_commit
@@ -55,8 +52,8 @@ _LONGEST = 4000  # characters of an error's message
 _WIDTH = 88
 _MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
-# Progress bars, tqdm's warning that there are no widgets for them, messages of the kernel.
-_NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
+# Progress bars, messages of the kernel.
+_NOISE = re.compile(r"\d+%\||\dit/s|\[IPKernelApp\]")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
 
 
@@ -96,7 +93,10 @@ class NotebookRun:
         download = not reads and _names_hub(self.values)
         seen = kernel_environment(download=download) | {TEXT: str(seconds_between())}
         lacks = (name for name in HUB_TOKENS if os.environ.get(name) and name not in seen)
-        return seen | {WITHHELD: next(lacks, "")}
+        # No warning of tqdm that there are no widgets for its bars.
+        ignored = [os.environ.get("PYTHONWARNINGS"), "ignore:IProgress not found"]
+        warnings = ",".join(filter(None, ignored))
+        return seen | {WITHHELD: next(lacks, ""), "PYTHONWARNINGS": warnings}
 
     def succeed(self, nb: Any, *, key: str) -> bool:
         """Publish an executed notebook and return True; False for a run without a page.
@@ -194,9 +194,10 @@ class NotebookRun:
             if name in nb.metadata:
                 page.metadata[name] = nb.metadata[name]
         page.metadata["qwen3nb"] = self._facts(failed=failed.failed)
-        notice = _admonition("This run failed", "It has no results. Its last output:")
+        text = f"It failed {_moment(failed.failed)} and has no results. Its last output:"
+        notice = _admonition("This run failed", text)
         head = _markdown("title", f"# {self._title(nb) or escaped(failed.page)} (failed)")
-        page.cells = [head, notice, _error_cell(failed), _facts_cell(failed)]
+        page.cells = [head, notice, _error_cell(failed)]
         return page
 
     def _with_failures(self, nb: Any, failed: FailedRun) -> Any:
@@ -295,19 +296,6 @@ def _below_title(nb: Any, *cells: Any) -> Any:
     return nb
 
 
-def _facts_cell(run: FailedRun) -> Any:
-    facts = {
-        "failed (UTC)": run.failed[:19].replace("T", " "),
-        "after": f"{run.seconds:.1f} s",
-        "notebook": run.notebook,
-        **{name: str(value) for name, value in run.parameters.items() if value != ""},
-    }
-    rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
-    table = Table(("what", "value"), rows, kind="facts")
-    data = {"text/html": table.to_html(), "text/plain": "a table"}
-    return _shown("facts", nbformat.v4.new_output("display_data", data))
-
-
 def _markdown(name: str, source: str) -> Any:
     return nbformat.v4.new_markdown_cell(source, id=f"failed-{name}")
 
@@ -323,12 +311,9 @@ def _error_cell(run: FailedRun) -> Any:
         short = textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
         text += "".join(f"{part}\n" for part in (short if len(line) > _WIDTH else [line]))
     text += "".join(f"\nmore in {file}" for file in run.more)
-    return _shown("error", nbformat.v4.new_output("stream", name="stderr", text=text))
-
-
-def _shown(name: str, output: Any) -> Any:
+    output = nbformat.v4.new_output("stream", name="stderr", text=text)
     # MyST-NB drops a cell without a source, including its outputs.
-    cell = nbformat.v4.new_code_cell(f"# {name}", outputs=[output], id=f"failed-{name}")
+    cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")
     cell.metadata["tags"] = ["remove-input"]
     return cell
 

@@ -16,7 +16,7 @@ from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.book import build, sphinx_ext
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_notebook
-from qwen3nb.execution.old_pages import is_old
+from qwen3nb.execution.page_names import is_old
 from qwen3nb.execution.publish import NotebookRun, set_notice
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace

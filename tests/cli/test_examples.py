@@ -58,7 +58,7 @@ ELSEWHERE = {
     "book": ("book.build.build_book", "tests/book/test_book.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
     "encode --model encoder --input texts.jsonl --out vectors --ray": (
-        "cli.commands.encode.encode_on_cluster",
+        "cluster.encode.encode_on_cluster",
         "tests/cluster/test_encode.py",
     ),
 }
@@ -363,7 +363,7 @@ def test_a_command_that_is_run_elsewhere_calls_its_function(cli, checkout, monke
     assert any(call in text for call in calls)
     calls = []
     monkeypatch.setattr(
-        f"qwen3nb.{function}", lambda **options: calls.append(options) or Made("page")
+        f"qwen3nb.{function}", lambda *given, **options: calls.append(options) or Made("page")
     )
     examples = [example for example in EXAMPLES if starts(example, {command: True})]
     for example in examples:

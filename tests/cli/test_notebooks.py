@@ -73,7 +73,6 @@ def test_help_shows_comment_default_and_choices(cli, checkout):
             ),
         ),
         ("run small --page short", ("small.ipynb", {}, False, "short")),
-        ("run -p note x --fresh small", ("small.ipynb", {"note": "x"}, True, "")),
         ("run {small} --fresh -p note y", ("small.ipynb", {"note": "y"}, True, "")),
         ("run calibration --fresh", ("calibration.ipynb", {}, True, "")),
         (
@@ -143,7 +142,6 @@ def test_parameters_come_from_a_file_and_options_override_them(cli, checkout, ru
         ("eval --config {home}/a.yaml", "a.yaml"),
         ("eval --config {home}/b.toml", "b.toml"),
         ("eval --config {home}/c.yaml", "c.yaml"),
-        ("sweep --model bm25 --notebook small --max-length 7", "max_length is 7, which bm25 has"),
         ("sweep --model bm25 --notebook small --prefix x", "unknown parameter 'prefix': none of"),
     ],
 )
@@ -163,13 +161,6 @@ def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     given = ("--model", "e5-base-v2", "--notebook", "small", "--max-length", 7)
     planned = "would run  small-e5-base-v2-smoke-max-length-7\n1 run: 1 would run\n"
     assert cli("sweep", *given, "--dry-run").stdout == planned
-
-
-def test_a_sweep_warns_once_of_a_model_without_its_prompts(cli, checkout, caplog):
-    save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
-    given = ("--model", "intfloat/e5-small", "--notebook", "small", "--tier", "smoke")
-    assert cli("sweep", *given, "--tier", "fast", "--dry-run").exit_code == 0
-    assert caplog.text.count("the authors of") == 1
 
 
 def test_the_group_lists_the_notebooks_and_where_they_were_looked_for(cli, home, request):
@@ -211,8 +202,6 @@ def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, page_of)
     order = [
         "Retrieval",
         "nDCG@10",
-        "●",
-        "difference from bm25",
         "m is better.",
         "reused: 1 of 1 records were there",
         str(page),

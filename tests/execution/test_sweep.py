@@ -24,8 +24,15 @@ from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
 from qwen3nb.execution.parameters import ParameterError
-from qwen3nb.execution.sweep import Job, check_jobs, fitting, sweep
-from qwen3nb.execution.sweep_plan import SweepPlan, expanded, read_plan
+from qwen3nb.execution.sweep import (
+    Job,
+    SweepPlan,
+    check_jobs,
+    expanded,
+    fitting,
+    read_plan,
+    sweep,
+)
 from qwen3nb.records.failures import failed_run
 from qwen3nb.records.store import verify
 from qwen3nb.utils import hardware as machine
@@ -113,7 +120,7 @@ def test_a_plan_resolves_each_model_and_notebook_once(small, monkeypatch):
             lambda *given, **named: calls.update([attribute]) or function(*given, **named),
         )
 
-    for module in ("execution.sweep_plan", "execution.notebook"):
+    for module in ("execution.sweep", "execution.notebook"):
         count(f"{module}.read_parameters")
     for module in ("models.kinds.resolve", "execution.notebook"):
         count(f"{module}.find_source")
@@ -214,7 +221,7 @@ def test_runs_that_would_write_over_each_other_are_refused(small):
     save(notebook_of("pass", parameters=VERIFY), "seen")
     with pytest.raises(ParameterError, match="the page seen; they differ in verify"):
         check_jobs([Job("seen", {"verify": True}), Job("seen", {"verify": False})])
-    with pytest.raises(ParameterError, match="the page plain; they are the same"):
+    with pytest.raises(ParameterError, match="the page plain; they differ in nothing"):
         check_jobs([Job("plain", {}), Job("plain", {"x": 1})])
     with pytest.raises(ParameterError, match="unknown parameter 'z'"):
         sweep([Job("plain", {}), Job("small", {"z": 1})], show_progress=False)
@@ -302,8 +309,6 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     assert [outcome.status for outcome in outcomes] == ["done"] * 8
     assert fake.most == 2
     assert set(fake.seen) == {"3", "5"}
-    with pytest.raises(ParameterError, match="sees only one GPU"):
-        check_jobs([Job("eval", {"checkpoint": "bm25", "device": "cuda:1"})])
 
 
 @pytest.mark.integration

@@ -488,11 +488,11 @@ def test_verify_finds_damaged_vectors_and_prune_removes_their_segments(cli, fold
     done = cli("cache", "verify")
     assert done.exit_code == 1
     assert f"{damaged.name}: 1 vectors fail their checksum" in done.output
-    assert "600 vectors hold; those of 1 models are damaged" in done.output
+    assert "600 vectors; 1 problems" in done.output
     assert "1 models" in cli("cache", "prune", "--damaged").output
     assert not list(damaged.parent.glob(f"{damaged.stem}.*"))
     assert len(bad) == 1
-    assert "301 vectors hold; those of 0 models are damaged" in cli("cache", "verify").output
+    assert "301 vectors; 0 problems" in cli("cache", "verify").output
 
 
 def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):

@@ -11,13 +11,8 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.models.modeling.dtypes import DTYPES
 
-_LAYERS = "the matrix peak: the model's linear layers alone, in the shapes that it runs"
 # What the shares that a benchmark prints are of.
-LIMITS = {
-    "encode": _LAYERS,
-    "rerank": _LAYERS,
-    "precision": "the matrix peak of the dtype: the model's linear layers alone",
-}
+_LAYERS = "the matrix peak: the model's linear layers alone, in the shapes that it runs"
 
 _MODELS = opt.model_option(
     "models",
@@ -36,27 +31,13 @@ def bench() -> None:
     """Measure speed and memory on this machine, beside other libraries in the same run."""
 
 
-def _show(name: str, results: Any, *, as_json: bool) -> None:
-    """Print what the shares of the tables are of, or the results as one JSON document."""
-    from qwen3nb.utils.hardware import processor
-
-    about = {"bench": name, "processor": processor(), "limit": LIMITS[name]}
-    opt.answer({**about, "results": results}, f"limit: {LIMITS[name]}", as_json=as_json)
-
-
-def _progress(as_json: bool) -> Callable[[str], None]:
-    """What prints progress: beside a JSON document, to standard error."""
-    return lambda line: click.echo(line, err=as_json)
-
-
 @bench.command("encode")
 @_MODELS
 @_count("texts", 256, 2)
 @_count("rounds", 5)
 @opt.option("--device", default="cpu")
 @opt.DTYPE
-@opt.JSON
-def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
+def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
 
     \b
@@ -66,12 +47,11 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
     from qwen3nb.bench.encode import bench_texts
     from qwen3nb.bench.harness import machine
 
-    sets, say, results = bench_texts(texts), _progress(as_json), []
+    sets = bench_texts(texts)
     for model in models:
         for result in run(model, texts=sets, **options):
-            say(f"{machine()}\n{result.table()}\n")
-            results.append(result)
-    _show("encode", results, as_json=as_json)
+            click.echo(f"{machine()}\n{result.table()}\n")
+    click.echo(f"limit: {_LAYERS}")
 
 
 @bench.command("precision")
@@ -86,8 +66,7 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
 @_count("texts", 128, 2)
 @_count("rounds", 3)
 @opt.flag("--whole", help="Search all of PyDocs instead of its sample; minutes.")
-@opt.JSON
-def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **options: Any) -> None:
+def bench_precision(models: tuple[str, ...], whole: bool, **options: Any) -> None:
     """Encode in several precisions: speed, cosine and nDCG@10 beside float32.
 
     \b
@@ -99,11 +78,10 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
     from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 
     pydocs = load_pydocs() if whole else pydocs_sample()
-    say, results = _progress(as_json), []
     for model in models:
-        results.append(run(model=model, pydocs=pydocs, **options))
-        say(f"{machine()}\n{results[-1].table()}\n")
-    _show("precision", results, as_json=as_json)
+        result = run(model=model, pydocs=pydocs, **options)
+        click.echo(f"{machine()}\n{result.table()}\n")
+    click.echo("limit: the matrix peak of the dtype: the model's linear layers alone")
 
 
 @bench.command("rerank")
@@ -118,8 +96,7 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
 @_count("rounds", 3)
 @opt.flag("--no-memory", help="Do not measure peak memory.")
 @opt.out_option("folder", help="Where to write the model.")
-@opt.JSON
-def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
+def bench_rerank(no_memory: bool, **options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
@@ -129,5 +106,5 @@ def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
     from qwen3nb.bench.rerank import bench_rerank as run
 
     opt.hide_library_bars()
-    results = run(memory=not no_memory, say=_progress(as_json), **options)
-    _show("rerank", results, as_json=as_json)
+    run(memory=not no_memory, say=click.echo, **options)
+    click.echo(f"limit: {_LAYERS}")

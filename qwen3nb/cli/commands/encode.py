@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
-    from qwen3nb.vectors.cache import ModelVectors
     from qwen3nb.vectors.encode_file import EncodedShards
 
 
@@ -31,46 +29,26 @@ def cache() -> None:
 
 
 @cache.command("info")
-@opt.JSON
-def cache_info(as_json: bool) -> None:
+def cache_info() -> None:
     """List the models whose vectors are cached, the most recently used first."""
     from qwen3nb.vectors.cache import cache_folder, list_caches
 
     caches = list_caches()
-    lines = [f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}"]
+    total = _size(sum(each.bytes for each in caches))
+    click.echo(f"{cache_folder()}: {len(caches)} models, {total}")
     for each in caches:
-        used = datetime.fromtimestamp(each.used, tz=UTC).strftime("%Y-%m-%d")
-        lines.append(
-            f"{each.label}  {each.texts():,} texts  {_size(each.bytes)}  last used {used}  "
-            f"{each.path.name}"
-        )
+        used = datetime.fromtimestamp(each.used, tz=UTC)
         keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
-        if known := [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]:
-            lines.append(f"  {', '.join(known)}")
-    models = _about(caches) if as_json else []
-    opt.answer({"folder": str(cache_folder()), "models": models}, *lines, as_json=as_json)
-
-
-def _about(caches: Sequence[ModelVectors]) -> list[dict[str, Any]]:
-    """Return what is known of each model's vectors."""
-    return [
-        {
-            "label": each.label,
-            "identity": each.identity,
-            "texts": each.texts(),
-            "bytes": each.bytes,
-            "used": datetime.fromtimestamp(each.used, tz=UTC).isoformat(timespec="seconds"),
-            "path": str(each.path),
-            "settings": each.settings,
-        }
-        for each in caches
-    ]
+        known = "".join(f", {k} {each.settings[k]}" for k in keys if each.settings.get(k))
+        click.echo(
+            f"{each.label}  {each.texts():,} texts  {_size(each.bytes)}  {each.path.name}\n"
+            f"  last used {used:%Y-%m-%d}{known}"
+        )
 
 
 @cache.command("verify")
 @click.argument("folder", required=False, type=opt.FILE)
-@opt.JSON
-def cache_verify(folder: Path | None, as_json: bool) -> None:
+def cache_verify(folder: Path | None) -> None:
     """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
 
     FOLDER holds vectors in parts, as `qwen3nb encode --shards` writes them; their checksums
@@ -79,25 +57,21 @@ def cache_verify(folder: Path | None, as_json: bool) -> None:
     from qwen3nb.vectors.cache import list_caches, verify_cache
     from qwen3nb.vectors.shards import damaged_shards, read_manifest
 
-    damaged: dict[str, list[str]] = {}
+    total, damaged = 0, []
     if folder is not None:
-        vectors = read_manifest(folder)
-        for file in damaged_shards(folder):
-            damaged[str(folder / file)] = ["another checksum; delete it and encode again"]
-        total = vectors.texts
-        summary = f"{total:,} vectors; {len(damaged)} of {len(vectors.shards)} parts damaged"
+        total = read_manifest(folder).texts
+        damaged = [
+            f"{folder / file}: another checksum; delete it and encode again"
+            for file in damaged_shards(folder)
+        ]
     else:
-        total = 0
         for each in list_caches():
             held, problems = verify_cache(each)
             total += held
-            damaged |= {f"{each.path} ({each.label})": problems} if problems else {}
-        summary = f"{total:,} vectors hold; those of {len(damaged)} models are damaged"
-    if not as_json:
-        for path, problems in damaged.items():
-            for problem in problems:
-                click.echo(f"{path}: {problem}", err=True)
-    opt.answer({"vectors": total, "damaged": damaged}, summary, as_json=as_json)
+            damaged += [f"{each.path} ({each.label}): {problem}" for problem in problems]
+    for line in damaged:
+        click.echo(line, err=True)
+    click.echo(f"{total:,} vectors; {len(damaged)} problems")
     if damaged:
         sys.exit(1)
 
@@ -106,36 +80,26 @@ def cache_verify(folder: Path | None, as_json: bool) -> None:
 @opt.option(
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
-@opt.model_option(
-    "label",
-    metavar="LABEL",
-    help="Of this model, as named by `cache info`.",
-)
+@opt.model_option("label", metavar="LABEL", help="Of this model, as named by `cache info`.")
 @opt.flag("--damaged", help="Segments with damaged vectors, quarantined files.")
 @opt.flag("--all", "everything", help="All vectors.")
 @opt.option("--to", "size", type=opt.SIZE, help="The least recently used, until SIZE is left.")
 @opt.flag("--dry-run", help="List what would go and remove nothing.")
-@opt.JSON
-def cache_prune(dry_run: bool, size: int | None, as_json: bool, **conditions: Any) -> None:
+def cache_prune(dry_run: bool, size: int | None, **conditions: Any) -> None:
     """Remove what meets all given conditions, or what exceeds a size."""
     from qwen3nb.vectors.cache import list_caches, prune, prune_to, to_prune
 
     if size is not None:
         if dry_run or any(each not in (None, False) for each in conditions.values()):
             raise click.UsageError("--to removes by size alone; give no other option")
-        freed = prune_to(size)
-        opt.answer({"bytes": freed, "removed": True}, f"{_size(freed)} freed", as_json=as_json)
+        click.echo(f"{_size(prune_to(size))} freed")
         return
     selected = to_prune(list_caches(), **conditions)
-    models = _about(selected) if as_json else []
+    for each in selected:
+        click.echo(f"{each.label}  {_size(each.bytes)}  {each.path.name}")
     freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    opt.answer(
-        {"bytes": freed, "removed": not dry_run, "models": models},
-        *(f"{each.label}  {_size(each.bytes)}  {each.path.name}" for each in selected),
-        f"{len(selected)} models, {_size(freed)} {what}",
-        as_json=as_json,
-    )
+    click.echo(f"{len(selected)} models, {_size(freed)} {what}")
 
 
 def _size(count: float) -> str:
@@ -202,8 +166,13 @@ def encode(
     if threads is not None and ray is None:
         raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")
     if ray is not None:
-        options |= {"address": ray, "threads": threads}
-        encode_on_cluster(spec=spec, source=source, folder=output, shards=shards, **options)
+        from qwen3nb.cluster import encode as cluster
+
+        _print_resumed(output)
+        done = cluster.encode_on_cluster(
+            spec, source, output, shards=shards, address=ray, threads=threads, **options
+        )
+        _print_shards(done)
         return
     from qwen3nb.models.load import load_encoder
     from qwen3nb.vectors import encode_file as files
@@ -213,9 +182,7 @@ def encode(
         files.check_folder(output)
         _print_resumed(output)
         encoder = load_encoder(spec, cache=False, **options)
-        _print_shards(
-            files.encode_shards(encoder, source, output, shards=shards, role=role), shards
-        )
+        _print_shards(files.encode_shards(encoder, source, output, shards=shards, role=role))
         return
     files.check_output(output)
     count = files.check_texts(source)
@@ -228,15 +195,6 @@ def encode(
     )
 
 
-def encode_on_cluster(*, spec: str, folder: Path, shards: int | None, **options: Any) -> None:
-    """Encode parts with Ray and print what came of it."""
-    from qwen3nb.cluster import encode as cluster
-
-    _print_resumed(folder)
-    done = cluster.encode_on_cluster(spec, folder=folder, shards=shards, **options)
-    _print_shards(done, shards)
-
-
 def _print_resumed(folder: Path) -> None:
     from qwen3nb.vectors.shards import PLAN, read_shard_plan
 
@@ -246,12 +204,9 @@ def _print_resumed(folder: Path) -> None:
         click.echo(f"{folder}: resuming, {there} of {len(shards)} parts are there")
 
 
-def _print_shards(done: EncodedShards, wanted: int | None) -> None:
+def _print_shards(done: EncodedShards) -> None:
     vectors = done.vectors
-    count = len(vectors.shards)
-    kept = f"; {done.kept} were there before" if done.kept else ""
-    fewer = f", one per 4,096 texts, not {wanted}" if wanted and count < wanted else ""
     click.echo(
-        f"{done.folder}: {vectors.texts:,} x {vectors.dimension} float32 in {count} "
-        f"part{'s' if count > 1 else ''}{fewer}{kept}"
+        f"{done.folder}: {vectors.texts:,} x {vectors.dimension} float32, in "
+        f"{len(vectors.shards)} parts, of which {done.kept} were there before"
     )

@@ -91,10 +91,7 @@ def extract(
 @opt.option("--best", least=1, help="Average the best N by the metric.")
 @opt.option("--metric", default="eval_loss")
 @click.option("--higher-is-better", is_flag=True)
-@opt.JSON
-def average(
-    folder: Path, output: Path, higher_is_better: bool, as_json: bool, **which: Any
-) -> None:
+def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) -> None:
     """Average checkpoints in FOLDER and write the result to the folder OUTPUT.
 
     \b
@@ -113,12 +110,8 @@ def average(
     average_checkpoints(selection, output)
     if selection.note:
         click.echo(selection.note, err=True)
-    averaged = [str(each) for each in selection.folders]
-    opt.answer(
-        {"folder": str(output), "rule": selection.rule, "checkpoints": averaged},
-        f"{output}: {selection.rule}: {', '.join(each.name for each in selection.folders)}",
-        as_json=as_json,
-    )
+    names = ", ".join(each.name for each in selection.folders)
+    click.echo(f"{output}: {selection.rule}: {names}")
 
 
 @click.command(cls=Command)
@@ -156,8 +149,7 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 @opt.flag("--private", help="Create a private repository.")
 @opt.option("--revision", help="Branch to push to.  [default: main]")
 @opt.option("--message", help="Commit message.")
-@opt.JSON
-def push(folder: Path, repository: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
     """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
 
     \b
@@ -168,14 +160,9 @@ def push(folder: Path, repository: str, dry_run: bool, as_json: bool, **options:
     from qwen3nb.extraction.push_to_hub import push as run
 
     if not dry_run:
-        url = str(run(folder, repository, **options))
-        opt.answer({"repository": repository, "url": url}, url, as_json=as_json)
+        click.echo(run(folder, repository, **options))
         return
     files = plan_push(folder)
-    listed = [{"path": file.path, "size": file.size} for file in files]
-    opt.answer(
-        {"repository": repository, "files": listed, "url": None},
-        *(f"{file.size:>14,}  {file.path}" for file in files),
-        f"{len(files)} files would be uploaded to {repository}; nothing was uploaded",
-        as_json=as_json,
-    )
+    for file in files:
+        click.echo(f"{file.size:>14,}  {file.path}")
+    click.echo(f"{len(files)} files would be uploaded to {repository}; nothing was uploaded")

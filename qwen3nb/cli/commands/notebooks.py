@@ -27,9 +27,7 @@ from qwen3nb.cli.program import Command, CommandGroup
 if TYPE_CHECKING:
     from qwen3nb.execution.executors import RunOutcome
     from qwen3nb.execution.parameters import Parameter
-    from qwen3nb.execution.sweep import Job
-    from qwen3nb.execution.sweep_plan import SweepPlan
-    from qwen3nb.report.evaluation.run_trace import RunTrace
+    from qwen3nb.execution.sweep import Job, SweepPlan
 
 _FRESH = opt.flag("--fresh", help="Run even if a finished page with the same inputs exists.")
 _PARAMETER = opt.option(
@@ -53,7 +51,6 @@ _REHEARSE = opt.flag(
 )
 _REHEARSED = 16  # rows, queries and unjudged documents
 _WIDEST = 100  # columns of a sentence, at most
-_FOREST = 12  # rows of the forest plot, at most
 
 
 class NotebookCommand(Command):
@@ -166,7 +163,10 @@ def _print_page(page: Path, *, since: datetime) -> None:
     if trace is not None:
         names = tuple(each.task for each in trace.scores)
         trace = replace(trace, reused=names) if whole else trace
-        _print_scores(trace)
+        from qwen3nb.report.evaluation.scores import terminal_table
+        from qwen3nb.report.render.console import print_table
+
+        print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
     columns = min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
     for text in read_conclusions(page):
         click.echo(f"\n{click.wrap_text(text, width=columns)}")
@@ -176,29 +176,8 @@ def _print_page(page: Path, *, since: datetime) -> None:
     elif trace is not None and trace.reused:
         click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were there")
     click.echo(page)
-    folder = "runs" if page.parent == paths.book_runs() else page.parent.name
-    built = paths.root() / "_build" / "html" / folder / f"{page.stem}.html"
-    if finished and built.is_file() and built.stat().st_mtime >= page.stat().st_mtime:
-        click.echo(f"in the book: {built.as_uri()}")
-    elif finished:
+    if finished:
         click.echo("`qwen3nb book` shows it as a page of the book")
-
-
-def _print_scores(trace: RunTrace) -> None:
-    from qwen3nb.report.evaluation.scores import forest_rows, terminal_table
-    from qwen3nb.report.render.console import print_forest, print_table
-
-    print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
-    click.echo()
-    rows = forest_rows(trace.scores)
-    names = " or ".join(dict.fromkeys(each.baseline for each in trace.scores if each.baseline))
-    few = sorted(rows, key=lambda row: -abs(row.value or 0.0))[:_FOREST]
-    most = f"the {_FOREST} largest of {len(rows)} differences"
-    print_forest(
-        [row for row in rows if row in few],
-        xlabel=f"{most if len(rows) > _FOREST else 'difference'} from {names}, 95 % interval; "
-        "filled: significant",
-    )
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)
@@ -278,9 +257,7 @@ class _NotebookGroup(CommandGroup):
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
-@_PARAMETER
-@_FRESH
-def run(**options: Any) -> None:
+def run() -> None:
     """Run a notebook, given by name or path, and publish its page.
 
     Its parameters are options; `qwen3nb run NOTEBOOK --help` lists them.
@@ -294,18 +271,15 @@ def run(**options: Any) -> None:
 def _run_given(
     typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: Any
 ) -> None:
-    """Run the notebook of the invoked command; options of `run` apply to it as well."""
+    """Run the notebook of the invoked command."""
     from qwen3nb.execution.parameters import read_parameters, typed_parameters
 
-    ctx = click.get_current_context()
-    before = ctx.parent.params if ctx.parent else {}
-    command: Any = ctx.command
-    given = dict((*before.get("typed", ()), *typed))
-    values = typed_parameters(read_parameters(command.notebook), given)
+    command: Any = click.get_current_context().command
+    values = typed_parameters(read_parameters(command.notebook), dict(typed))
     values |= given_parameters(parameters)
     if not re.fullmatch(r"[\w.-]*", page):
         raise click.UsageError(f"--page: expected letters, digits, '.', '_' and '-', got {page!r}")
-    _run(command.notebook, values, fresh=fresh or before.get("fresh", False), name=page)
+    _run(command.notebook, values, fresh=fresh, name=page)
 
 
 @click.command(cls=NotebookCommand, notebook="eval", writes=True)
@@ -377,7 +351,7 @@ def sweep(file: Path | None, **flags: Any) -> None:
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
     """Return the plan of the file, overridden by the flags, of which some are parameters."""
-    from qwen3nb.execution.sweep_plan import SweepPlan, read_plan
+    from qwen3nb.execution.sweep import SweepPlan, read_plan
 
     lists = {name: flags[name] for name in ("models", "tiers", "notebooks") if flags[name]}
     if file is None and not lists:

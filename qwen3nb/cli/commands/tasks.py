@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -28,14 +27,12 @@ from qwen3nb.tiers import TIERS
     envvar="QWEN3NB_MIRROR",
     help="Folder to fetch into: the --mirror of other commands.",
 )
-@opt.JSON
 def fetch(
     tier: str | None,
     tasks: str,
     models: Sequence[str],
     only_list: bool,
     mirror: Path | None,
-    as_json: bool,
 ) -> None:
     """Download data sets and models into a mirror, on a machine with a network.
 
@@ -58,15 +55,11 @@ def fetch(
     required = needs([*(tier_tasks(tier) if tier else []), *named], map(find_source, models))
     if only_list or mirror is None:
         sized = sizes(required, say=lambda text: click.echo(text, err=True))
-        opt.answer(
-            [{**asdict(need), "size": size} for need, size in sized],
-            *(
+        for need, size in sized:
+            click.echo(
                 f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
                 f"{', '.join(need.used_by[:3])}"
-                for need, size in sized
-            ),
-            as_json=as_json,
-        )
+            )
         return
     with tqdm(total=len(required), unit="id", desc="arrived") as bar:
         say = partial(tqdm.write, file=sys.stderr)
@@ -75,13 +68,7 @@ def fetch(
         click.echo(reason, err=True)
     if untried := [id_ for id_, reason in failures.items() if not reason]:
         click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
-    document = {
-        "folder": str(mirror),
-        "needed": [need.id for need in required],
-        "failures": {id_: str(reason) for id_, reason in failures.items()},
-    }
-    done = f"{len(required) - len(failures)} of {len(required)} are in {mirror}"
-    opt.answer(document, done, as_json=as_json)
+    click.echo(f"{len(required) - len(failures)} of {len(required)} are in {mirror}")
     if failures:
         sys.exit(1)
 
@@ -90,8 +77,7 @@ def fetch(
 @opt.model_option("models", several=True, help="Only this model; repeatable.")
 @opt.TASKS
 @opt.MIRROR
-@opt.JSON
-def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
+def reproduce(models: Sequence[str], tasks: str) -> None:
     """Compare our scores with published ones, as far as the data are available.
 
     OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL, and
@@ -112,19 +98,12 @@ def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
     reproduced = []
     for done in run(scores, absent=absent):
         reproduced.append(done)
-        if as_json:
-            continue
         each = done.published
         ours = "" if done.value is None else f"{done.value:.4f}"
         click.echo(
             f"{done.verdict:8} {each.model:20} {each.task:24} published {each.value:.4f} "
             f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
         )
-    rows = [
-        asdict(d.published) | {"ours": d.value, "verdict": d.verdict, "reason": d.reason}
-        for d in reproduced
-    ]
-    opt.answer(rows, as_json=as_json)
     if absent:
         click.echo(str(missing_error(absent)), err=True)
     if all(done.value is None for done in reproduced):
@@ -138,14 +117,12 @@ def reproduce(models: Sequence[str], tasks: str, as_json: bool) -> None:
 @opt.option("--languages", default="", help="Codes of languages, such as eng, likewise.")
 @opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
 @opt.model_option("cost", help="Estimate the encoding time of this model.")
-@opt.JSON
 def list_tasks(
     tier: str | None,
     types: str,
     languages: str,
     benchmark: str | None,
     cost: str | None,
-    as_json: bool,
 ) -> None:
     """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
@@ -175,13 +152,10 @@ def list_tasks(
         opt.hide_library_bars()
         speed = measure_encoding(load_encoder(cost, show_progress=False))
     estimates = costs(tasks, speed=speed)
-    lines = []
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
         minutes = "" if each.minutes is None else f"{each.minutes:>11,.1f} min"
-        lines.append(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    opt.answer([asdict(each) for each in estimates], *lines, as_json=as_json)
-    if not as_json:
-        total = sum(each.minutes or 0 for each in estimates)
-        about = f", about {total:,.0f} minutes of encoding here" if cost else ""
-        click.echo(f"{len(estimates)} tasks{about}", err=True)
+        click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
+    total = sum(each.minutes or 0 for each in estimates)
+    about = f", about {total:,.0f} minutes of encoding here" if cost else ""
+    click.echo(f"{len(estimates)} tasks{about}", err=True)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 import shutil
 import subprocess
 
@@ -13,8 +12,7 @@ from helpers.tables import INJECTIONS, hostile_table, unbalanced
 from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.console import forest_lines, print_forest, print_table
-from qwen3nb.report.render.forest_plot import ForestRow
+from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.sections import Sections
@@ -157,41 +155,3 @@ def test_a_terminal_gets_foreign_text_as_text(capsys):
     assert "\x1b" not in shown
     for text in ("[bold]x[/]", "\\x1b[31mred", "[link=a]b[/link]", "[i]note"):
         assert text in shown
-
-
-FOREST = (
-    ForestRow("a", 0.5, (0.2, 0.8), clear=True),
-    ForestRow("b", -0.1, (-0.2, 0.1), clear=False),
-    ForestRow("c", None, note="no value"),
-)
-
-
-def test_a_forest_in_text_has_its_points_where_they_belong():
-    """From -0.2 to 0.8 in 11 columns a column is 0.1: 0 is in column 2, 0.5 in column 7."""
-    width = len("a") + 2 + 11 + 2 + len("+0.500 [+0.200, +0.800]")
-    assert forest_lines(FOREST, xlabel="difference", width=width) == [
-        "a    │ ───●───  +0.500 [+0.200, +0.800]",
-        "b  ─○┼─         -0.100 [-0.200, +0.100]",
-        "   ──┴────────",
-        "   -0.2    0.8",
-        "   difference",
-    ]
-    assert forest_lines(FOREST[2:], xlabel="x", width=80) == []
-
-
-@pytest.mark.parametrize("width", [20, 40, 79, 200])
-def test_a_forest_is_as_wide_as_the_terminal_allows(width):
-    rows = [ForestRow("a name of a task that is very long indeed", 0.5, (0.2, 0.8)), *FOREST]
-    lines = forest_lines(rows, xlabel="x", width=width)
-    least = 6 + 2 + 10 + 2 + len("+0.500 [+0.200, +0.800]")  # a label, the plot, the numbers
-    assert max(map(len, lines)) <= max(width, least)
-
-
-def test_a_terminal_without_unicode_gets_ascii(capsys, monkeypatch):
-    monkeypatch.setattr("rich.console.Console.encoding", "ascii")
-    print_forest([*FOREST, ForestRow("é", 0.1)], xlabel="difference")
-    shown = capsys.readouterr().out
-    assert shown.isascii()
-    assert re.search(r"\| +-+\*-+ +\+0\.500", shown)
-    assert re.search(r"-o-*\+-", shown)
-    assert shown.splitlines()[2].startswith("?")
