@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
-_WHOLE = 1000  # characters: more than any first sentence
 # Options as REQUIREMENTS.md, the user's own document, spells them: they work and are not listed.
 _REQUIRED_SPELLINGS = {
     "extract": {"--checkpoint": "--model", "--output": "--out"},
@@ -79,7 +77,7 @@ class Command(click.Command):
 
     def get_short_help_str(self, limit: int = 0) -> str:
         """Return the first sentence, whole, for the list of a group."""
-        return super().get_short_help_str(limit=_WHOLE)
+        return super().get_short_help_str(limit=1000)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments, of which some may be spelled as in REQUIREMENTS.md."""
@@ -119,7 +117,9 @@ class CommandGroup(click.Group):
         if parses and self.get_command(ctx, name) is None:
             known = self.list_commands(ctx)
             near = self.elsewhere(name) or get_close_matches(name, known)
-            hint = f"Did you mean {_or(near)}?" if near else f"The commands are {', '.join(known)}."
+            hint = f"The commands are {', '.join(known)}."
+            if near:
+                hint = f"Did you mean {' or '.join(map(repr, near))}?"
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -227,7 +227,7 @@ def _errors_in_one_line() -> Iterator[None]:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
             raise  # its message is the help
         context = error.ctx or click.get_current_context(silent=True)
-        text = " ".join(error.format_message().split()) + _near_choice(error)
+        text = " ".join(error.format_message().split())
         if context is not None:
             end = "" if text.endswith((".", "?", ")")) else "."
             text += f"{end} See `{context.command_path} -h`."
@@ -245,22 +245,6 @@ def _errors_in_one_line() -> Iterator[None]:
         if isinstance(error, (ValueError, ImportError, paths.NoStudyError, *others)):
             raise click.ClickException(str(error)) from None
         raise
-
-
-def _near_choice(error: click.UsageError) -> str:
-    """The end of a message: the choices near a mistyped one."""
-    kind = getattr(getattr(error, "param", None), "type", None)
-    wrong = re.match(r"'(.*?)' is not one of", error.message)
-    if not isinstance(kind, click.Choice) or not wrong:
-        return ""
-    near = get_close_matches(wrong[1], [str(each) for each in kind.choices])
-    return f" Did you mean {_or(near)}?" if near else ""
-
-
-def _or(names: Sequence[str]) -> str:
-    """The names as a choice: ``'a', 'b' or 'c'``."""
-    *first, last = map(repr, names)
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:

@@ -22,8 +22,6 @@ LOCAL = "local"
 
 _START = "Start one with `ray start --head`, or give --ray no address for a Ray on this machine"
 _PATIENCE = 5.0  # seconds for an address to answer; Ray itself would wait for minutes
-# How an HTTP/2 client opens a connection, with empty settings: every gRPC server answers.
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 # Settings of Ray that hold unless the environment says otherwise.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no report of ours to Ray's makers
@@ -100,22 +98,12 @@ def _answering(address: str) -> str:
             f"{target!r} is not the address of a Ray cluster; "
             "expected auto, host:port or ray://host:port, or nothing for a Ray on this machine"
         )
-    if problem := _no_answer(host.strip("[]"), int(port)):
-        raise ClusterError(f"no Ray cluster answers at {target}: {problem}. {_START}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except OSError as error:
+        raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_START}") from None
     # Ray shows the token of this machine's own cluster, if it has one, to what it finds by itself.
     return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
-
-
-def _no_answer(host: str, port: int) -> str:
-    """Return why nothing at ``host`` speaks gRPC; empty if something does."""
-    try:
-        with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
-            connection.settimeout(_PATIENCE)
-            connection.sendall(_PREFACE)
-            answer = connection.recv(9)
-    except OSError as error:
-        return str(error)
-    return "what listens there is not Ray" if not answer or answer[:4] == b"HTTP" else ""
 
 
 @contextmanager

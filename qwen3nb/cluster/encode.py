@@ -12,7 +12,6 @@ first writer gets, so that it does no harm if a worker counted as dead finishes 
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -32,7 +31,7 @@ from qwen3nb.cluster.nodes import (
     nodes_of,
     sent_environment,
 )
-from qwen3nb.cluster.runs import Expected
+from qwen3nb.cluster.runs import expected_models
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors.encode_file import (
@@ -71,7 +70,6 @@ class _EncodeJob:
     """What every worker is told."""
 
     model: str
-    expected: Expected
     options: Mapping[str, Any]
     role: str | None
     source: Path
@@ -120,17 +118,15 @@ def encode_on_cluster(
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
         name = str(Path(model).resolve()) if Path(model).exists() else model
-        expected = Expected.of([name])
         job = _EncodeJob(
             model=name,
-            expected=expected,
             options={**options, "cache": False, "show_progress": False},
             role=role,
             source=source,
             bytes=cuts[0].bytes,
             folder=folder,
             threads=size.cores,
-            environment=sent_environment() | {EXPECTED: json.dumps(expected.folders)},
+            environment=sent_environment() | {EXPECTED: expected_models([name])},
         )
         show = bool(options.get("show_progress", True))
         return _Encoding(ray, job, cuts).run(size, show_progress=show)
@@ -158,8 +154,8 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
 class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
-    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel, dict[str, Any]]:
-        """Load the model; return the machine's name, what the vectors depend on, and its settings.
+    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
+        """Load the model; return the machine's name, and what the vectors depend on.
 
         Raise ClusterError if this node does not see the files of the driver.
         """
@@ -180,7 +176,7 @@ class ShardWorker:
         model = model_of(self._encoder, job.role)
         facts = facts_here(Question()) | {f"model {job.model}": model.identity[:12]}
         facts.pop("notebooks")  # none runs
-        return platform.node(), facts, model, self._encoder.settings
+        return platform.node(), facts, model
 
     def encode(self, shard: Shard, vectors: ShardedVectors) -> tuple[str, bool]:
         """Encode a part unless it is there; return its SHA-256 and whether it was there."""
@@ -255,10 +251,7 @@ class _Encoding:
         answer = self._answer(reference)
         if answer is None:
             return  # it died more often than Ray starts it again
-        machine, facts, model, settings = answer
-        for spec in self._job.expected.models:
-            if problem := self._job.expected.problem(spec, settings):
-                raise ClusterError(f"node {machine}: {problem}")
+        machine, facts, model = answer
         self._facts[f"{machine} (worker {len(self._facts) + 1})"] = facts
         agree(self._facts)
         self._vectors = start_shards(self._job.folder, self._cuts, model)

@@ -7,12 +7,13 @@ asked for the run publishes them; see `qwen3nb.execution.executors`.
 
 from __future__ import annotations
 
+import json
 import sys
 import tarfile
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,6 @@ from qwen3nb.cluster.nodes import node_environment
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import folder_digests
-from qwen3nb.records.record import Result
-from qwen3nb.utils.atomic_files import sha256_json
 
 _PART = 8 << 20  # bytes
 # Records and notes, which a run may reuse or show beside its own; each is only ever replaced whole.
@@ -37,69 +36,16 @@ _KNOWN = (
 )
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the models of a run hold on this machine, which decides."""
+def expected_models(specs: Iterable[str]) -> str:
+    """Return what models hold on this machine, for the variable `EXPECTED` of a run elsewhere.
 
-    # digest of each folder by its path, for the run; see `folder_digests`
-    folders: Mapping[str, str]
-    # digests of each model's folders by its spec, for what the run delivers
-    models: Mapping[str, tuple[str, ...]]
-    complete: bool  # whether these are all models that it may run; not if one is on the hub
-
-    @classmethod
-    def of(cls, specs: Iterable[str]) -> Expected:
-        """Return what models hold here; of those that are not here, the run says what is wrong."""
-        folders: dict[str, str] = {}
-        models: dict[str, tuple[str, ...]] = {}
-        complete = True
-        for spec in specs:
-            try:
-                source = find_source(spec)
-                own = folder_digests(source)
-            except (ValueError, OSError):  # such as the file of a run
-                complete = False
-                continue
-            complete &= bool(own) or source.kind.weightless
-            models[source.spec] = tuple(own.values())
-            folders |= own
-        return cls(folders, models, complete and bool(models))
-
-    def problem(self, spec: str, settings: Mapping[str, Any]) -> str:
-        """Return what is wrong with a model that was loaded as ``spec``; empty if nothing is."""
-        wanted = self.models.get(spec)
-        if wanted is None and self.complete:
-            wanted = tuple(self.folders.values())
-        wrong = [
-            digest for digest in _loaded(settings) if wanted is not None and digest not in wanted
-        ]
-        if not wrong:
-            return ""
-        expected = " and ".join(digest[:12] for digest in wanted or ()) or "none with weights"
-        return (
-            f"{spec}: expected the model of identity {expected}, as on this machine; found one of "
-            f"{wrong[0][:12]}. Make the folder the same on all nodes"
-        )
-
-
-def _loaded(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the digest of each folder that a model was loaded from, by its settings."""
-    for part in settings.get("of", ()):
-        yield from _loaded(part)
-    content = settings.get("model", {})
-    if content.get("kind") == "adapter":
-        yield sha256_json(content["adapter"])
-        content = content["base"]
-    if "weights" in content:
-        yield sha256_json(content)
-
-
-def foreign_records(folder: Path, expected: Expected, *, node: str) -> list[str]:
-    """Return a line for each record in a delivery of ``node`` whose model is another than asked."""
-    files = sorted((folder / "results").glob("*/seed_*/*.json"))
-    models = {file: Result.load(file).model for file in files}
-    wrong = {file: expected.problem(each.spec, each.settings) for file, each in models.items()}
-    return [f"node {node}: {file.stem}: {line}" for file, line in wrong.items() if line]
+    Of a model that is not here, the run says what is wrong.
+    """
+    folders: dict[str, str] = {}
+    for spec in specs:
+        with suppress(ValueError, OSError):
+            folders |= folder_digests(find_source(spec))
+    return json.dumps(folders)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ records after the files that they name, and the page last, since it says that th
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import re
@@ -27,7 +26,7 @@ from qwen3nb import paths
 from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.nodes import Node, check_nodes, nodes_of, sent_environment
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.cluster.runs import Delivery, Expected, Request, foreign_records, run_on_node, unpacked
+from qwen3nb.cluster.runs import Delivery, Request, expected_models, run_on_node, unpacked
 from qwen3nb.execution.publish import LOG
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.records.failures import forget_failure
@@ -241,7 +240,7 @@ class RayExecutor:
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
-        self._resolving, self._models = threading.Lock(), dict[tuple[str, ...], Expected]()
+        self._resolving, self._models = threading.Lock(), dict[tuple[str, ...], str]()
         self._waiting: set[Any] = set()
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
@@ -270,21 +269,16 @@ class RayExecutor:
             return RunOutcome(command.name, STOPPED)
         if delivery.node not in self._names:  # it joined later
             self._names |= {node.id: node.name for node in nodes_of(self._ray)}
-        node = self._names.get(delivery.node, delivery.node)
-        status = delivery.status
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
-            if foreign := foreign_records(folder, self._expected(command), node=node):
-                write_text(log, "\n".join(foreign) + "\n")
-                status = 1
-            else:
-                publish_files(folder, log=log, page=command.page, failed=status != 0)
-        return RunOutcome(command.name, status, delivery.seconds, node)
+            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
+        node = self._names.get(delivery.node, delivery.node)
+        return RunOutcome(command.name, delivery.status, delivery.seconds, node)
 
-    def _expected(self, command: Command) -> Expected:
+    def _expected(self, command: Command) -> str:
         """Return what the models of a command hold, as when it was first asked for."""
         with self._resolving:
             if command.models not in self._models:
-                self._models[command.models] = Expected.of(command.models)
+                self._models[command.models] = expected_models(command.models)
         return self._models[command.models]
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
@@ -303,7 +297,7 @@ class RayExecutor:
             page=str(command.page.relative_to(paths.book())),
             environment=self._environment
             | _settings(self._share.cpus, log)
-            | {EXPECTED: json.dumps(self._expected(command).folders)},
+            | {EXPECTED: self._expected(command)},
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),

@@ -13,9 +13,7 @@ from qwen3nb.cluster import encode as cluster_encode
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.encode import WorkerSize, worker_size
 from qwen3nb.cluster.nodes import Node
-from qwen3nb.cluster.runs import Expected
 from qwen3nb.models.load import load_encoder
-from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file
 from qwen3nb.vectors.shards import shard_blocks
 
@@ -88,7 +86,7 @@ def test_a_part_that_kills_every_worker_is_named(encode_by):
 def test_workers_with_different_models_are_refused_by_name(
     encode_by, make_checkpoint, home, tmp_path
 ):
-    """One that differs from the others, or from what is here, and one that finds another folder."""
+    """One that differs from the others, and one that finds another folder."""
     model, another = (make_checkpoint(home / f"m{seed}", seed=seed) for seed in (1, 2))
     identities = ["one", "two", "two"]
 
@@ -100,14 +98,6 @@ def test_workers_with_different_models_are_refused_by_name(
 
     with pytest.raises(ClusterError, match=r"(?s)would not compute the same.*model: .*worker 3"):
         encode_by(OneProcessRay(answered=differing))
-
-    expected = Expected.of([str(model)]).folders[str(model)][:12]
-    other = load_encoder(another, cache=False).settings
-    foreign = OneProcessRay(answered=lambda name, v: (*v[:3], other) if name == "load" else v)
-    with pytest.raises(ClusterError) as error:
-        encode_by(foreign, model, threads=1)
-    for word in (f"node {os.uname().nodename}: ", expected, sha256_json(other["model"])[:12]):
-        assert word in error.value.message
 
     def replaced(name, _):
         if name == "load":

@@ -147,11 +147,10 @@ def _collection(queries: Any, options: dict[str, Any]) -> Domain:
         f"({len(domain.dropped)} dropped), relevant from grade {domain.threshold}; "
         f"boosts: {boosts}"
     )
+    more = len(domain.notes) - _NOTES
     lines = [f"{what}: {number:,}" for what, number in domain.counts.items()]
     lines += [printable(note) for note in domain.notes[:_NOTES]]
-    if len(domain.notes) > _NOTES:
-        lines.append(f"... and {len(domain.notes) - _NOTES} more")
-    for line in lines:
+    for line in [*lines, *[f"... and {more} more"] * (more > 0)]:
         click.echo(f"  {line}", err=True)
     return domain
 
@@ -168,21 +167,17 @@ def _print_models(models: Sequence[Any]) -> None:
     """Print label and spec of each model, the model in use first, and which are not there."""
     from qwen3nb.models.kinds.resolve import find_source
 
-    names, missing = [], []
+    names = []
     for each in models:
         spec = str(getattr(each, "spec", each))
-        label = getattr(each, "label", "")
+        label = getattr(each, "label", "") or spec
         try:
-            source = find_source(spec)
-            label = label or source.label
+            find_source(spec)
         except ValueError as error:
-            label = label or spec
-            missing.append(f"{label}: {error}")
+            click.echo(f"  {label}: {error}", err=True)
         names.append(label if label == spec else f"{label} ({spec})")
     if names:
         click.echo(f"in use: {names[0]}; candidates: {', '.join(names[1:]) or 'none'}")
-    for line in missing:
-        click.echo(f"  {line}", err=True)
 
 
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
@@ -192,25 +187,21 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
     from qwen3nb.report.render.console import print_table
     from qwen3nb.report.render.table import Table
 
-    labels = [str(result.model.label) for result in run.results]
-    names = [
-        label + (f" {result.model.identity[:8]}" if labels.count(label) > 1 else "")
-        for result, label in zip(run.results, labels, strict=True)
-    ]
     rows = [
         {
             "metric": metric,
-            "model": name,
-            "mean": number_text(score.value),
-            "95 % interval": interval_text(number(score).interval, sign=False),
-            "queries": score.n,
+            "model": f"{result.model.label} {result.model.identity[:8]}",
+            "mean": number_text(result.metrics[metric].value),
+            "95 % interval": interval_text(number(result.metrics[metric]).interval, sign=False),
+            "queries": result.metrics[metric].n,
         }
-        for metric in (metrics if run.results else ())
-        for name, score in zip(names, (r.metrics[metric] for r in run.results), strict=True)
+        for metric in metrics
+        for result in run.results
     ]
     if rows:
         print_table(Table.of(rows))
-    for result, label in zip(run.results, labels, strict=True):
+    for result in run.results:
+        label = result.model.label
         click.echo(f"{label}: {times_text(result, reused=label in run.reused)}")
         click.echo(f"  {paths.shown(result.path(output or paths.results()))}")
     for name, reason in run.skipped.items():
@@ -221,23 +212,18 @@ def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None
     """Compare the models with the first; print the decision, and where the whole report is."""
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.report.render.console import print_table
+    from qwen3nb.utils.files.turns import turn
+    from qwen3nb.utils.secrets import write_public
 
     used = results[0]
     report = compare_candidates(results, current=used.model.label, task=used.task.key, **rule)
     say(report.headline, bold=True)
     print_table(report.tables()["Recommendation"])
-    if folder is not None:
-        for file in _written(folder, {".json": report.to_json(), ".md": report.to_markdown()}):
-            click.echo(paths.shown(file))
-
-
-def _written(folder: Path, texts: dict[str, str]) -> list[Path]:
-    """Write a report as files of the same stem, by suffix; two of one second differ in a number."""
-    from qwen3nb.utils.files.turns import turn
-    from qwen3nb.utils.secrets import write_public
-
+    if folder is None:
+        return
     name = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
-    with turn(folder / name):
+    with turn(folder / name):  # two of one second differ in a number
         stems = chain([name], (f"{name}_{number}" for number in count(2)))
         stem = next(each for each in stems if not any(folder.glob(f"{each}.*")))
-        return [write_public(folder / f"{stem}{end}", text) for end, text in texts.items()]
+        for end, text in ((".json", report.to_json()), (".md", report.to_markdown())):
+            click.echo(paths.shown(write_public(folder / f"{stem}{end}", text)))
