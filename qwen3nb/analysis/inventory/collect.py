@@ -6,27 +6,20 @@
                       one file per data set (written by `evaluation.studies.lora_runs`),
                       or copies named <config>-seed_<n>-mteb_results.json
 
-Files are recognised by their content. Files that are broken, contradict each other, or give the
-same scores for different weights are flagged. A flag asks a person to check, so flagged scores
-stay in the table. Scores of adapters carry the facts of their training, which must agree before
-two runs are compared.
+Files are recognised by their content. A flag asks a person to check; flagged scores stay in the
+table. Scores of adapters carry the facts of their training, which must agree before two runs are
+compared.
 
 Kinds of flags:
-    duplicate      the same run, task and metric in two files that agree
-    inconsistent   the same in two files that disagree; or runs on different revisions of a
-                   task's data
+    inconsistent   files that disagree on a run's score or on the revision of a task's data, or a
+                   mean that is not that of its queries
     same scores    identical scores of different weights: a stale cache, or a file copied over
                    another
-    stale          results older than the weights they claim to evaluate
-    superseded     an older record of a label whose weights have since changed
-    nameless       MTEB's cache stores every local folder under one name
-    unreadable     a broken file (found while reading)
-    empty          a file without scores, or with means that have none (likewise)
+    unreadable     a broken file
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import re
@@ -35,7 +28,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import step_number
@@ -55,13 +48,12 @@ _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "base": (("model", "base_model_name"), ("base",)),
     "data_seed": (("data", "seed"), ("data_seed",), ("seed",)),
 }
-FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
+FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "weights")
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 _QUERIES = 10  # this many equal per-query scores, unless constant, are not a coincidence
 _TASKS = 2  # nor are equal means on this many tasks
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -136,14 +128,13 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 text = " ".join(str(error).split()).removeprefix(f"{file}: ")
                 kind = "KeyError: " if isinstance(error, KeyError) else ""
-                _flag(flags, "unreadable", file, f": {kind}{text}")
-    return Collection(
-        tuple(scores), (*flags, *(flag for find in _FINDERS for flag in find(scores)))
-    )
+                flags.append(_flag("unreadable", file, f": {kind}{text}"))
+    found = [flag for find in (_disagreeing, _revisions, _same_scores) for flag in find(scores)]
+    return Collection(tuple(scores), (*flags, *found))
 
 
-def _flag(flags: list[Flag], kind: str, file: Path, text: str) -> None:
-    flags.append(Flag(kind, printable(f"{file}{text}"), (str(file),)))
+def _flag(kind: str, file: Path, text: str) -> Flag:
+    return Flag(kind, printable(f"{file}{text}"), (str(file),))
 
 
 def _json_files(base: Path) -> Iterator[Path]:
@@ -168,13 +159,21 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
         return _from_record(file)
     if "task_name" in value and isinstance(value.get("scores"), dict):
-        return _from_mteb(file, value, flags)
+        return _from_mteb(file, value)
     if isinstance(value.get("per_dataset"), dict):
-        return _from_reranking(file, value, flags)
+        entries = value["per_dataset"].items()
+        return [_of_queries(file, _name(file, name), each, flags) for name, each in entries]
     if isinstance(value.get("per_task"), dict):
-        return _from_adapter_mteb(file, value["per_task"], flags)
+        run = _run(file)
+        return [
+            run(_name(file, task), "main_score", _mean(file, [content["main_score"]]), "embedding")
+            for task, content in value["per_task"].items()
+        ]
     if "dataset" in value and isinstance(value.get("aggregate"), dict):
-        return [_from_dataset(file, value)]
+        # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
+        kind = "reranking" if "." in file.stem else "embedding"
+        one = _of_queries(file, file.stem, {"per_query": {}, **value}, flags, kind)
+        return [replace(one, identity=str(value.get("model", "")))]
     return []
 
 
@@ -222,14 +221,11 @@ def _from_record(file: Path) -> list[Score]:
     ]
 
 
-def _from_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
+def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
     """One score per split: the mean of main_score over its subsets."""
     about = file.parent / "model_meta.json"
     meta = _parsed(about) if about.is_file() else {}
-    splits = value["scores"]
-    if not splits:
-        _flag(flags, "empty", file, ": no scores")
-    task = _name(file, value["task_name"])
+    splits, task = value["scores"], _name(file, value["task_name"])
     return [
         Score(
             system=_name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1)),
@@ -247,50 +243,20 @@ def _from_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Sco
     ]
 
 
-def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
-    """Reranking scores of an adapter training; means are checked against the queries."""
-    run, scores = _run(file), []
-    if not value["per_dataset"]:
-        _flag(flags, "empty", file, ": no data sets")
-    for dataset, content in value["per_dataset"].items():
-        per_query = _per_query(file, content["per_query"])
-        if not per_query:
-            _flag(flags, "empty", file, f": {dataset} has no queries, its mean cannot be checked")
-        stored = _mean(file, [content["aggregate"][_RERANKING_METRIC]])
-        mean = _mean(file, per_query.values()) if per_query else stored
-        if not math.isclose(mean, stored, rel_tol=0, abs_tol=1e-6):
-            text = f": {dataset} has mean {stored:.6f}, its queries give {mean:.6f}"
-            _flag(flags, "inconsistent", file, text)
-        scores.append(run(_name(file, dataset), "nDCG@10", mean, "reranking", per_query))
-    average = finite_number(value.get("average", {}).get(_RERANKING_METRIC))
-    means = [score.value for score in scores if score.value is not None]
-    if average is not None and means and abs(average - sum(means) / len(means)) > 1e-6:
-        text = f": average is {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
-        _flag(flags, "inconsistent", file, text)
-    return scores
-
-
-def _from_adapter_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
-    """Embedding scores of an adapter training, without per-query scores."""
-    run = _run(file)
-    if not value:
-        _flag(flags, "empty", file, ": no tasks")
-    return [
-        run(_name(file, task), "main_score", _mean(file, [content["main_score"]]), "embedding")
-        for task, content in value.items()
-    ]
-
-
-def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
-    """Score of one data set, from a file written by `evaluation.studies.lora_runs`."""
-    ((metric, stored),) = value["aggregate"].items()
-    per_query = _per_query(file, value.get("per_query", {}))
-    score = None if stored is None else _mean(file, per_query.values() or [stored])
+def _of_queries(
+    file: Path, task: str, content: dict[str, Any], flags: list[Flag], kind: str = "reranking"
+) -> Score:
+    """Score of one data set, whose mean is compared with its queries, if there are any."""
+    means, per_query = content["aggregate"], content["per_query"]
+    metric = _RERANKING_METRIC if _RERANKING_METRIC in means else next(iter(means))
+    stored = means[metric]
+    scores = {_name(file, query): _mean(file, [each]) for query, each in per_query.items()}
+    value = None if stored is None else _mean(file, scores.values() or [stored])
+    if value is not None and not math.isclose(value, stored, rel_tol=0, abs_tol=1e-6):
+        text = f": {task} has mean {stored:.6f}, its queries give {value:.6f}"
+        flags.append(_flag("inconsistent", file, text))
     name = "nDCG@10" if metric == _RERANKING_METRIC else metric
-    # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
-    kind = "reranking" if "." in file.stem else "embedding"
-    one = _run(file)(file.stem, name, score, kind, per_query)
-    return replace(one, identity=str(value.get("model", "")))
+    return _run(file)(task, name, value, kind, scores)
 
 
 def _mean(file: Path, values: Iterable[Any]) -> float:
@@ -300,10 +266,6 @@ def _mean(file: Path, values: Iterable[Any]) -> float:
     if not numbers or len(known) < len(numbers):
         raise ValueError(f"a score of {file.name} is missing or not finite, or no number")
     return sum(known) / len(known)
-
-
-def _per_query(file: Path, scores: dict[str, Any]) -> dict[str, float]:
-    return {_name(file, query): _mean(file, [score]) for query, score in scores.items()}
 
 
 def _name(file: Path, name: Any) -> str:
@@ -351,13 +313,11 @@ def _run(file: Path) -> Callable[..., Score]:
 def _folder_facts(folder: Path) -> dict[str, Any]:
     """Facts of a training: of its settings, of its log, and the digest of its weights."""
     settings, log = folder / "config.yaml", folder / "train_log.jsonl"
-    reached: dict[str, Any] = {}
+    reached: dict[str, int] = {}
     for entry in json_lines(log)[0] if log.exists() else ():
         step = step_number(entry.get("global_step", entry.get("step")))
         if step is not None:  # of a killed training, the steps it reached
             reached["steps"] = max(reached.get("steps", 0), step)
-        if (ended := finite_number(entry.get("timestamp"))) is not None:
-            reached["ended"] = max(reached.get("ended", 0.0), ended)
         for kind, name in (("embedding", "epoch_emb_steps"), ("reranking", "epoch_rerank_steps")):
             if (steps := step_number(entry.get(name))) is not None:  # one summary per epoch
                 reached[f"steps_{kind}"] = reached.get(f"steps_{kind}", 0) + steps
@@ -366,35 +326,36 @@ def _folder_facts(folder: Path) -> dict[str, Any]:
     return {**facts, "weights": sha256_file(weights)} if weights.is_file() else facts
 
 
-def _doubles(scores: Sequence[Score]) -> Iterator[Flag]:
-    def key(score: Score) -> Hashable:
-        run = (score.system, score.seed, score.facts.get("use"))
-        return (*run, score.task, score.kind, score.metric, score.revision)
-
-    for group in _groups(scores, key):
-        files = _files(group)
-        if len(files) < 2 or len({score.identity for score in group} - {""}) > 1:
-            continue  # different weights under one name, see _superseded
-        first = group[0]
-        what = f"{first.run}, {first.task}, {first.metric}"
-        values = [score.value for score in group]
-        if _equal(values):
-            yield Flag("duplicate", f"{what}: in {len(files)} files", files)
-        else:
+def _disagreeing(scores: Sequence[Score]) -> Iterator[Flag]:
+    """Files that give one run different scores by a metric."""
+    groups: dict[Hashable, list[Score]] = defaultdict(list)
+    for each in scores:
+        run = (each.system, each.seed, each.facts.get("use"), each.identity)
+        groups[(*run, each.task, each.kind, each.metric, each.revision)].append(each)
+    for group in groups.values():
+        first, values = group[0], [each.value for each in group]
+        numbers = [value for value in values if value is not None]
+        apart = max(numbers, default=0.0) - min(numbers, default=0.0)
+        if 0 < len(numbers) < len(values) or apart > _AGREEMENT:
             shown = ", ".join("undefined" if v is None else f"{v:.6f}" for v in values)
-            yield Flag("inconsistent", f"{what}: {len(files)} files give {shown}", files)
+            text = f"{first.run}, {first.task}, {first.metric}: {len(values)} files give {shown}"
+            yield Flag("inconsistent", text, tuple(each.source for each in group))
 
 
 def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
-    named = [score for score in scores if score.revision and score.main]
-    for group in _groups(named, lambda score: score.task):
-        revisions: dict[str, list[str]] = defaultdict(list)
-        for score in group:
-            revisions[score.revision].append(score.run)
+    """Runs on different revisions of a task's data."""
+    groups: dict[str, dict[str, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    for each in scores:
+        if each.revision and each.main:
+            groups[each.task][each.revision].append(each)
+    for task, revisions in groups.items():
         if len(revisions) > 1:
-            parts = "; ".join(f"{r}: {', '.join(sorted(set(s)))}" for r, s in revisions.items())
-            text = f"{group[0].task}: runs on different revisions of its data ({parts})"
-            yield Flag("inconsistent", text, _files(group))
+            runs = {of: sorted({each.run for each in own}) for of, own in revisions.items()}
+            parts = "; ".join(f"{of}: {', '.join(names)}" for of, names in runs.items())
+            files = tuple(dict.fromkeys(each.source for own in revisions.values() for each in own))
+            yield Flag(
+                "inconsistent", f"{task}: on different revisions of its data ({parts})", files
+            )
 
 
 def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
@@ -403,114 +364,24 @@ def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
     They agree either on ten or more queries of a task, with scores that vary, or, without
     per-query scores, in the means of two or more tasks.
     """
-    runs: dict[tuple[Hashable, ...], dict[tuple[str, str], Score]] = defaultdict(dict)
-    for score in scores:
-        if not score.main:  # Recall@100 of 100 candidates is the same for every model
-            continue
-        where = (score.origin, score.system, score.identity, score.seed, score.kind)
-        runs[where].setdefault((score.task, score.metric), score)
-    for group in _groups(list(runs.values()), lambda run: (_first(run).origin, _first(run).kind)):
-        clusters: list[list[dict[tuple[str, str], Score]]] = []
-        for run in group:
-            alike = next((c for c in clusters if _agreeing(c[0], run)), None)
-            if alike is None:
-                clusters.append([run])
-            else:
-                alike.append(run)
-        for cluster in clusters:
-            if len(cluster) > 1:
-                names = ", ".join(_first(run).run for run in cluster)
-                tasks = ", ".join(_agreeing(cluster[0], cluster[1]))
-                text = (
-                    f"{names}: identical scores on {tasks} although the weights differ; "
-                    "at most one of them was measured"
-                )
-                yield Flag("same scores", text, tuple(_first(run).source for run in cluster))
-
-
-def _first(run: dict[tuple[str, str], Score]) -> Score:
-    return next(iter(run.values()))
-
-
-def _agreeing(one: dict[tuple[str, str], Score], other: dict[tuple[str, str], Score]) -> list[str]:
-    """Tasks on which two runs agree more than by chance."""
-    a, b = _first(one), _first(other)
-    known = bool(a.identity and b.identity)
-    if (a.identity == b.identity) if known else ((a.system, a.seed) == (b.system, b.seed)):
-        return []  # they have, or may have, the same weights
-    pairs = [(score, other[key]) for key, score in one.items() if key in other]
-    by_query = {s.task for s, t in pairs if _same_queries(s, t)}
-    means = [(s, t) for s, t in pairs if not (s.per_query and t.per_query)]
-    equal = {s.task for s, t in means if s.value is not None and s.value == t.value != 0}
-    if len(equal) >= _TASKS and len(equal) == len({s.task for s, _ in means}):
-        by_query |= equal
-    return sorted(by_query)
-
-
-def _same_queries(one: Score, other: Score) -> bool:
-    if None not in (one.value, other.value) and not _equal([one.value, other.value]):
-        return False  # equal scores have equal means, so most runs differ without a look at them
-    values = dict(one.per_query)
-    varied = len(values) >= _QUERIES and len(set(values.values())) > _TASKS
-    return varied and values == dict(other.per_query)
-
-
-def _stale(scores: Sequence[Score]) -> Iterator[Flag]:
-    for source, group in itertools.groupby(scores, key=lambda score: score.source):
-        ended = next((score.facts.get("ended") for score in group), None)
-        if ended is None or not Path(source).is_file():
-            continue
-        written = Path(source).stat().st_mtime
-        if written < ended - 1:
-            hours = (ended - written) / 3600
-            text = f"{source}: written {hours:.1f} hours before its training ended"
-            yield Flag("stale", text, (source,))
-
-
-def _superseded(scores: Sequence[Score]) -> Iterator[Flag]:
-    dated = [score for score in scores if score.finished and score.main]
-
-    def key(score: Score) -> Hashable:
-        return score.system, score.seed, score.task, score.facts.get("use")
-
-    for group in _groups(dated, key):
-        newest = max(group, key=lambda score: score.finished)
-        for score in group:
-            if score.identity != newest.identity:
-                text = (
-                    f"{score.run}, {score.task}: {score.identity[:8]}, finished {score.finished}; "
-                    f"{newest.identity[:8]} has the same label and is newer"
-                )
-                yield Flag("superseded", text, (score.source, newest.source))
-
-
-def _nameless(scores: Sequence[Score]) -> Iterator[Flag]:
-    for score in scores:
-        if score.origin == "mteb" and "no_model_name" in score.system.replace("/", "__"):
+    runs: dict[tuple[Hashable, ...], list[Score]] = defaultdict(list)
+    for each in scores:
+        if each.main:  # Recall@100 of 100 candidates is the same for every model
+            runs[each.origin, each.kind, each.system, each.identity, each.seed].append(each)
+    alike: dict[tuple[Hashable, ...], list[Score]] = defaultdict(list)
+    for (origin, kind, *_), own in runs.items():
+        means = {each.task: each.value for each in own if not each.per_query and each.value}
+        if len(means) >= _TASKS:
+            alike[origin, kind, ", ".join(sorted(means)), (*sorted(means.items()),)].append(own[0])
+        for each in own:
+            if len(each.per_query) >= _QUERIES and len({*each.per_query.values()}) > _TASKS:
+                queries = tuple(sorted(each.per_query.items()))
+                alike[origin, kind, each.task, queries].append(each)
+    for (_, _, tasks, _), group in alike.items():
+        if len({each.identity or each.run for each in group}) > 1:
+            names = ", ".join(each.run for each in group)
             text = (
-                f"{score.source}: MTEB had no name for this model; its cache stores every local "
-                "folder here, so the scores may be another model's"
+                f"{names}: identical scores on {tasks} although the weights differ; "
+                "at most one of them was measured"
             )
-            yield Flag("nameless", text, (score.source,))
-
-
-def _groups(items: Sequence[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
-    """Groups of two or more items with equal keys, in order of first appearance."""
-    groups: dict[Hashable, list[_T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _files(scores: Iterable[Score]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(score.source for score in scores))
-
-
-def _equal(values: Sequence[float | None]) -> bool:
-    numbers = [value for value in values if value is not None]
-    if len(numbers) < len(values):
-        return not numbers
-    return all(math.isclose(numbers[0], v, rel_tol=0, abs_tol=_AGREEMENT) for v in numbers)
-
-
-_FINDERS = (_doubles, _revisions, _same_scores, _stale, _superseded, _nameless)
+            yield Flag("same scores", text, tuple(each.source for each in group))
