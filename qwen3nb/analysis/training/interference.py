@@ -50,7 +50,6 @@ Queries = tuple[str, ...]  # their ids
 
 # 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
-_MOST_SEEDS = 100
 _TINY = 1e-12  # a rounding error
 
 
@@ -107,7 +106,6 @@ class Estimate:
     delta: float | None = None  # mean of the deltas; ``delta_std`` is their standard deviation
     delta_std: float | None = None
     interval: Interval | None = None  # of the mean TIR over seeds and queries, or None
-    seed_interval: Interval | None = None  # Student's interval over two or more seeds alone
     method: str = ""  # what the interval is over, or why there is none
     by_point: str = ""  # verdict by point estimate; ``by_evidence`` by the interval
     by_evidence: str = ""
@@ -208,26 +206,6 @@ def mean_estimate(tasks: Sequence[Measured], *, left_out: Sequence[str], gate: G
     return _concluded(one, _sums(parts) if complete else None, problem, gate, partial=partial)
 
 
-def seeds_needed(each: Estimate, gate: Gate) -> int | None:
-    """Number of seeds at which Student's interval would lie in the range of the point estimate.
-
-    Assumes that more seeds leave mean and standard deviation as they are, so with few seeds it is
-    a rough guide. None without a standard deviation, and for more than 100.
-    """
-    if each.tir is None or each.std is None:
-        return None
-    ends = {
-        "PASS": [each.tir - gate.pass_at],
-        "FAIL": [gate.fail_below - each.tir],
-        "MARGINAL": [each.tir - gate.fail_below, gate.pass_at - each.tir],
-    }
-    margin = min(ends[each.by_point])
-    counts = np.arange(2, _MOST_SEEDS + 1)
-    half = stats.t.ppf(0.975, counts - 1) * each.std / np.sqrt(counts)
-    enough = counts[half < margin]
-    return int(enough[0]) if len(enough) else None
-
-
 def _moved(
     values: Array, by_query: Sequence[tuple[Queries, Array]]
 ) -> tuple[dict[Queries, Array] | None, str]:
@@ -286,7 +264,6 @@ def _concluded(
         delta=float(deltas.mean()) if len(deltas) else None,
         delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
         interval=interval,
-        seed_interval=student_interval(known, level=LEVEL),
         method=method,
         by_point=gate.verdict(one.tir),
         by_evidence=gate.evidence(one.tir, interval if len(known) > 1 and not partial else None),
@@ -369,9 +346,6 @@ class Group:
     """One joint configuration against its specialists."""
 
     system: str  # name of the joint configuration
-    mode: str  # its training mode; ``rank`` and ``base`` are those of its adapter
-    rank: int | None
-    base: str | None
     overall: Estimate  # mean TIR of the tasks
     tasks: tuple[Estimate, ...]  # one estimate per task, on the mean of its data sets
     datasets: tuple[Estimate, ...]  # one estimate per task and data set
@@ -386,7 +360,6 @@ class Interference:
     groups: tuple[Group, ...]  # one per joint configuration
     gate: Gate  # the thresholds
     required: tuple[str, ...]  # facts that have to agree
-    level: float  # of the intervals
     missing: tuple[str, ...]  # specialists without a joint run
 
     def verdict(self, *, by: str = "evidence") -> str:
@@ -432,7 +405,7 @@ def interference(
     groups = tuple(_group(own, known, required, gate or Gate()) for own in joint.values())
     seeds = {run.seed for own in joint.values() for run in own}
     alone = [f"{run.name}: no joint run of this seed" for run in known if run.seed not in seeds]
-    return Interference(groups, gate or Gate(), tuple(required), LEVEL, tuple(alone))
+    return Interference(groups, gate or Gate(), tuple(required), tuple(alone))
 
 
 def _group(
@@ -446,19 +419,14 @@ def _group(
         pairs = []
         for run in joint:
             same_seed = [each for each in candidates if each.seed == run.seed]
-            reason, specialist = _specialist(task, run, same_seed, required)
             if not same_seed:
                 missing.append(f"{task}: no {mode} run of seed {run.seed}")
-            elif reason:
+                continue
+            reason, specialist = _specialist(task, run, same_seed, required)
+            if reason:
                 refused.append(f"{task}: {reason}")
             else:
                 pairs.append((specialist, run))
-        missing += [
-            f"{task}: no run of {joint[0].system} of seed {run.seed}, which {run.system} has"
-            for run in candidates
-            if run.seed not in {each.seed for each in joint}
-            and not _disagreements(task, run, joint[0], required[:2])
-        ]
         scores, left_out = _scores(task, pairs)
         notes += left_out
         seeds = tuple(run.seed for _, run in pairs)
@@ -468,12 +436,8 @@ def _group(
             tasks.append(estimate(task, seeds, list(scores.values()), gate=gate))
     measured = {each.estimate.name for each in tasks}
     left = [task for task in SPECIALISTS if task not in measured]
-    facts = joint[0].facts
     return Group(
         system=joint[0].system,
-        mode=joint[0].mode,
-        rank=facts.get("rank"),
-        base=facts.get("base"),
         overall=mean_estimate(tasks, left_out=left, gate=gate),
         tasks=tuple(each.estimate for each in tasks),
         datasets=tuple(datasets),
@@ -486,21 +450,16 @@ def _specialist(
     task: str, joint: Run, candidates: Sequence[Run], required: Sequence[str]
 ) -> tuple[str, Run]:
     """The specialist of a joint run that fits best, and why it is refused; empty if it is not."""
-    ranked = sorted(
-        ((_disagreements(task, run, joint, required), run) for run in candidates),
-        key=lambda item: len(item[0]),
-    )
-    reasons, nearest = next(iter(ranked), ([], joint))
-    fitting = [run.name for disagreements, run in ranked if not disagreements]
-    if reasons:
+    apart = {run.system: _disagreements(task, run, joint, required) for run in candidates}
+    nearest = min(candidates, key=lambda run: len(apart[run.system]))
+    if reasons := apart[nearest.system]:
         return f"{nearest.name} with {joint.name}: {'; '.join(reasons)}", nearest
+    fitting = [run.name for run in candidates if not apart[run.system]]
     if len(fitting) > 1:
         names = ", ".join(fitting)
         return f"{joint.name} has several specialists, none is preferred: {names}", nearest
-    for run in (nearest, joint):
-        if not run.scores.get(task):
-            return f"{run.name} has no scores on this task", nearest
-    return "", nearest
+    lacking = [run.name for run in (nearest, joint) if not run.scores.get(task)]
+    return (f"{lacking[0]} has no scores on this task" if lacking else ""), nearest
 
 
 def _disagreements(task: str, specialist: Run, joint: Run, required: Sequence[str]) -> list[str]:

@@ -22,7 +22,6 @@ from qwen3nb.analysis.training.interference import (
     Interference,
     configuration_differences,
     interference,
-    seeds_needed,
 )
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
@@ -347,9 +346,6 @@ def interference_conclusion(report: InterferenceReport) -> Conclusion:
         f"{plural(len(each.seeds), 'seed')}. The kill gate says {each.by_evidence} by evidence, "
         f"and {each.by_point} by point, the rule on the mean alone."
     )
-    needed = seeds_needed(each, gate) or 0
-    if each.by_evidence == "INCONCLUSIVE" and needed > len(each.seeds):
-        text += f" At this spread, about {needed} seeds would be needed."
     return Conclusion(" ".join([text, *(f"Note: {note}." for note in each.notes)]))
 
 
