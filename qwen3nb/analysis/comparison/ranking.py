@@ -4,15 +4,6 @@ A rank's interval counts the systems that are significantly better or worse. The
 are wrong about none with probability 1 − alpha; all true ranks are then in their intervals. Only
 systems with a score on every task are ranked; the others are reported.
 
-The mean difference over all queries is a weighted mean of the differences within categories, so it
-cannot lie outside their range. The order of two systems can still be reversed in three ways, each
-of which is flagged:
-
-    opposed     a category differs significantly in the opposite direction
-    weighting   weighting queries equally and weighting categories equally disagree
-    coverage    means over each system's own queries and means over the shared queries
-                disagree (Simpson 1951: unequal mixtures)
-
 References:
     Mogstad, Romano, Shaikh and Wilhelm 2024 (rank intervals); Demšar 2006 (groups of systems
     that do not differ, as joined in critical-difference diagrams); Zou and Donner 2008 (MOVER).
@@ -22,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,11 +57,6 @@ class Ranking:
     left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
     queries: tuple[int, ...]  # number of queries of each task
     name: str = ""  # what the tasks are, such as the name of a benchmark; empty for any tasks
-
-    @property
-    def means(self) -> dict[str, float]:
-        """Mean of each system, from best to worst."""
-        return {each.system: each.mean for each in self.standings}
 
 
 def rank_systems(
@@ -220,9 +206,6 @@ class CategoryBoards:
 
     overall: Ranking  # all tasks, weighted equally
     boards: dict[str, Ranking]  # one ranking per category
-    # pairs of systems whose order is reversed: ``weighting`` between weighting tasks and weighting
-    # categories equally; ``opposed`` in a category in which they differ significantly
-    reversals: tuple[Reversal, ...]
     notes: tuple[str, ...]  # categories without a ranking, with the reason
 
 
@@ -244,49 +227,7 @@ def category_leaderboards(
             boards[name] = rank_systems(group, seed=seed)
         except ValueError as error:
             notes.append(f"{name}: {error}")
-    tables = [board.means for board in boards.values()]
-    balanced = {
-        system: sum(table[system] for table in tables) / len(tables)
-        for system in overall.means
-        if tables and all(system in table for table in tables)
-    }
-    return CategoryBoards(
-        overall,
-        boards,
-        tuple(_reversals(overall.means, balanced, boards)),
-        tuple(notes),
-    )
-
-
-def _reversals(
-    means: Mapping[str, float], balanced: Mapping[str, float], boards: Mapping[str, Ranking]
-) -> Iterator[Reversal]:
-    """Yield the pairs of systems whose order over all tasks is reversed otherwise."""
-    for a, b in _reversed(means, balanced):
-        yield Reversal(
-            "weighting",
-            f"{a} is above {b} by {means[a] - means[b]:.3f} with tasks weighted equally, below it "
-            f"by {balanced[b] - balanced[a]:.3f} with categories weighted equally",
-        )
-    for name, board in boards.items():
-        table = board.means
-        for a, b in _reversed(means, table):
-            if not any({a, b} <= set(group) for group in board.groups):
-                yield Reversal(
-                    "opposed",
-                    f"{a} is above {b} over all tasks ({means[a]:.3f}, {means[b]:.3f}), and "
-                    f"significantly below it in {name} ({table[a]:.3f}, {table[b]:.3f})",
-                )
-
-
-def _reversed(means: Mapping[str, float], other: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of which the first is above the second in ``means``, below it in the other.
-
-    ``means`` are ordered from best to worst.
-    """
-    for a, b in itertools.combinations(means, 2):
-        if {a, b} <= other.keys() and means[a] > means[b] and other[a] < other[b]:
-            yield a, b
+    return CategoryBoards(overall, boards, tuple(notes))
 
 
 OTHER = "(no category)"
@@ -306,14 +247,6 @@ class CategoryRow:
 
 
 @dataclass(frozen=True)
-class Reversal:
-    """A reversal of the order of two systems."""
-
-    kind: str  # ``opposed``, ``weighting`` or ``coverage``
-    text: str  # description with the numbers
-
-
-@dataclass(frozen=True)
 class Breakdown:
     """Two systems by category."""
 
@@ -321,7 +254,6 @@ class Breakdown:
     second: str
     overall: CategoryRow  # the difference over all queries
     rows: tuple[CategoryRow, ...]  # one per category, ordered by name
-    reversals: tuple[Reversal, ...]  # reversals of the order; may be empty
     notes: tuple[str, ...]  # queries that do not pair
 
 
@@ -332,7 +264,6 @@ def breakdown(
     *,
     names: tuple[str, str] = ("a", "b"),
     n_resamples: int = DRAWS,
-    alpha: float = 0.05,
     seed: int,
 ) -> Breakdown:
     """Compare two systems within each category of queries.
@@ -343,8 +274,6 @@ def breakdown(
         categories: category per query id; queries without one form a category together.
         names: of the two systems.
         n_resamples: number of sign flips.
-        alpha: level at which a category counts as opposed, after Holm's correction over the
-            categories.
         seed: of the draws.
 
     Raises:
@@ -367,41 +296,4 @@ def breakdown(
     adjusted = adjust([each.p_value for each in rows])
     rows = [replace(each, p_value=p) for each, p in zip(rows, adjusted, strict=True)]
     overall = row("all", range(len(matrix.queries)))
-    own = [
-        (name, list(scores.values())) for name, scores in zip(names, (first, second), strict=True)
-    ]
-    reversals = tuple(_category_reversals(overall, rows, own, alpha))
-    return Breakdown(*names, overall, tuple(rows), reversals, matrix.notes)
-
-
-def _category_reversals(
-    overall: CategoryRow,
-    rows: Sequence[CategoryRow],
-    own: Sequence[tuple[str, Sequence[float]]],
-    alpha: float,
-) -> Iterator[Reversal]:
-    """Yield the reversals; ``own`` are the names of the systems and the scores that each has."""
-    for each in rows:
-        opposed = each.difference * overall.difference < 0
-        if opposed and significant(each.p_value, each.interval, alpha=alpha):
-            yield Reversal(
-                "opposed",
-                f"{each.category}: {each.difference:+.3f} on {each.n} queries "
-                f"(p = {each.p_value:.4f}), against {overall.difference:+.3f} on all {overall.n}",
-            )
-    by_category = float(np.mean([each.difference for each in rows]))
-    if by_category * overall.difference < 0:
-        yield Reversal(
-            "weighting",
-            f"{overall.difference:+.3f} with queries weighted equally, {by_category:+.3f} with "
-            "categories weighted equally",
-        )
-    (a, ours), (b, theirs) = own
-    apart = float(np.mean(ours) - np.mean(theirs))
-    if apart * overall.difference < 0:
-        yield Reversal(
-            "coverage",
-            f"the means over each system's own queries differ by {apart:+.3f} "
-            f"({a}: {len(ours)}, {b}: {len(theirs)} queries), the means over the "
-            f"{overall.n} shared queries by {overall.difference:+.3f}",
-        )
+    return Breakdown(*names, overall, tuple(rows), matrix.notes)

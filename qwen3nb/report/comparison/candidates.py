@@ -278,9 +278,8 @@ class CandidateReport:
             for each in self.breakdowns
             for row in each.rows
         )
-        reversals = [f"{b.first}: {each.text}." for b in self.breakdowns for each in b.reversals]
-        note = f"{self.tested[0]}; p: Holm over the categories of a model. Reversals: "
-        return Table.of(rows, note=note + (" ".join(reversals) or "none."))
+        note = f"{self.tested[0]}; p: Holm over the categories of a model."
+        return Table.of(rows, note=note)
 
     def _changes(self) -> Table:
         current = self.records[self.current]
@@ -432,7 +431,7 @@ def _model(result: Result) -> dict[str, Any]:
         "finished": result.finished,
         "run": result.run,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},
-        "per_query": result.scores.plain(),
+        "per_query": dict(result.scores),
         "top": {query: top_documents(result, query)[:_BEST] for query in sorted(queries)},
     }
 

@@ -560,14 +560,14 @@ def _benchmark_boards(results: Sequence[Result], tier: str, *, seed: int) -> Cat
             notes.append(f"{title}: no two models have scores per query on the same tasks")
     if not boards:
         return None
-    return CategoryBoards(next(iter(boards.values())), boards, (), tuple(notes))
+    return CategoryBoards(next(iter(boards.values())), boards, tuple(notes))
 
 
 def rank_table(boards: CategoryBoards | None) -> Table | None:
     """Return a row per model and a column per ranking, best on the first of them first.
 
     A cell has the rank, its interval and the tie groups. A model that
-    is not ranked keeps its row, with the reason. Reversals of the order are in the note. None
+    is not ranked keeps its row, with the reason. None
     without rankings, which need two models with scores per query on the same tasks.
     """
     if boards is None:
@@ -635,8 +635,6 @@ def _note(boards: CategoryBoards) -> str:
     )
     if not overall.name:
         note += "".join(f" {_short(line)}." for line in overall.left_out)
-        reversals = " ".join(f"{each.text}." for each in boards.reversals) or "none."
-        note += f" Reversals of the order (Simpson's paradox): {reversals}"
     return note + "".join(f" {line}." for line in boards.notes)
 
 

@@ -161,14 +161,6 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     assert "share a letter" in table.caption
     tasks = ("Retrieval\nn = 40", "Reranking\nn = 40")
     assert table.columns[1:] == (*tasks, "all tasks\nmean of 2 tasks")
-    assert "(Simpson's paradox): none." in table.note
-
-
-def test_an_order_that_turns_round_in_a_type_is_flagged():
-    results = on_both({"a": (0.9, 0.3), "b": (0.3, 0.5)})
-    note = rank_table(standings(results, tier="smoke")).note
-    assert "a is above b over all tasks" in note
-    assert "below it in PyDocsSampleReranking" in note
 
 
 def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
