@@ -252,7 +252,7 @@ def _results(records: RecordSet, task: int, seed: int) -> Iterator[Result]:
         documents = own.integers(0, 1000 * n, (n, _TOP)).astype(str).tolist()
         top = {"top": dict(zip(queries, documents, strict=True))} if records.top else {}
         spec = f"runs/synthetic/checkpoint-{model}"
-        metrics = means(scores.plain())
+        metrics = means(dict(scores))
         value = metrics[_MAIN].value
         yield Result(
             model=_model(model, spec),

@@ -28,18 +28,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Required
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
-    Discriminator,
     SkipValidation,
-    StrictBool,
-    Tag,
     TypeAdapter,
     ValidationError,
-    with_config,
 )
 from typing_extensions import TypedDict
 
@@ -53,10 +49,9 @@ from qwen3nb.records.side_files import (
     SideFile,
     StoredScores,
     StoredTop,
-    encode_top,
     named_files,
     remove_unnamed,
-    write_side_file,
+    write_tables,
 )
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
@@ -88,40 +83,12 @@ _VERSIONS = """
     qwen3nb torch transformers sentence-transformers mteb datasets bm25s numpy scipy scikit-learn
 """.split()  # noqa: SIM905 - a list of words reads better as a line
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LARGEST = 1 << 29  # bytes of a record's JSON; one file may hold the scores of all queries
-_ALWAYS_IN_TASK = ("splits", "subsets", "languages", "mteb")
 _ONLY_THESE = ConfigDict(extra="forbid")
 
 
-class _UsedParameters(TypedDict, total=False):
-    """Parameters of a run that a page, a name or a command is made from; there may be others."""
+class _Files(TypedDict, total=False):
+    """What a run's parameters say of files beside its record; there may be any others."""
 
-    tier: Text
-    tasks: Text
-    benchmark: Text
-    types: Text
-    languages: Text
-    splits: Text
-    subsets: Text
-    pooling: Text
-    prefix: Text
-    device: Text
-    dtype: Text
-    baseline: Text
-    checkpoint: PathText
-    data: PathText
-    limit: Count
-    max_length: Count
-    batch_size: Count
-    seed: Count
-    depth: Count
-    parts: Count | None
-    dimensions: Count | None
-    append_eos: StrictBool
-    bidirectional: StrictBool
-    queries: dict[Unicode, Unicode]
-    top: dict[Unicode, list[Unicode]]
-    notes: list[Unicode]
     runs: dict[FileName, Name]
     qrels: dict[FileName, Name]
     first_run: _FirstRun
@@ -130,32 +97,6 @@ class _UsedParameters(TypedDict, total=False):
 class _FirstRun(TypedDict):
     name: FileName
     sha256: Name
-
-
-class _FirstStage(TypedDict):
-    kind: Name
-    depth: Count
-
-
-class _Reranking(_UsedParameters, total=False):
-    """Those of a reranking, whose record has a first stage."""
-
-    collection: Required[Label]
-    group: Required[Name]
-    counts: dict[Name, Count]
-    first: _FirstStage
-    longest_query: dict[str, Any] | None
-
-
-_Parameters = Annotated[
-    Annotated[_UsedParameters, Tag("search")] | Annotated[_Reranking, Tag("reranking")],
-    Discriminator(lambda config: "reranking" if "first" in config else "search"),
-]
-
-
-@with_config(ConfigDict(extra="ignore"))
-class _Settings(TypedDict, total=False):
-    model: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -167,9 +108,7 @@ class ModelInfo:
     identity: Label  # SHA-256 of everything its vectors or scores depend on
     spec: PathText = ""  # the spec it was loaded from: a folder, a registry name, a hub id
     # what the identity is computed from
-    settings: Annotated[dict[str, Any], WrittenAs(_Settings), AfterValidator(bounded_json)] = field(
-        default_factory=dict
-    )
+    settings: Annotated[dict[str, Any], AfterValidator(bounded_json)] = field(default_factory=dict)
     parameters: Count | None = None  # number of parameters; None if the model has none
 
 
@@ -301,7 +240,7 @@ class Result:
     metrics: dict[Name, Aggregate]
     per_query: SkipValidation[Mapping[str, Mapping[str, float]]]
     seed: Count
-    config: Annotated[dict[str, Any], WrittenAs(_Parameters), AfterValidator(bounded_json)] = field(
+    config: Annotated[dict[str, Any], WrittenAs(_Files), AfterValidator(bounded_json)] = field(
         default_factory=dict
     )
     environment: Environment = field(default_factory=Environment)
@@ -358,7 +297,8 @@ class Result:
         secrets.refuse(json.dumps({**value, "config": None}), where=str(path))
         with turn(path):
             replaced = named_files(path)
-            value |= _write_rows(self, path)
+            top = self.config.get("top")
+            value |= write_tables(path, self.scores, top if isinstance(top, Mapping) else None)
             with in_checksums(path, checksum(value)):
                 write_json(path, value | {"checksum": checksum(value)})
             remove_unnamed(path, replaced=replaced)
@@ -366,7 +306,7 @@ class Result:
 
     def in_one_file(self) -> dict[str, Any]:
         """Return the record as one JSON value, with all that `save` keeps in files beside it."""
-        rows: dict[str, Any] = {"per_query": self.scores.plain()}
+        rows: dict[str, Any] = {"per_query": dict(self.scores)}
         if isinstance(top := self.config.get("top"), Mapping):
             rows["config"] = self.config | {"top": {query: list(top[query]) for query in top}}
         value = {"schema": ONE_FILE, **_without_rows(self), **rows}
@@ -399,12 +339,11 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
             raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
         scores = _validated(ScoresEntry | None, value["scores"], file, "scores")
         top = _validated(SideEntry | None, value["top"], file, "top")
-        stored, best = (
-            SideFile.of(file, each.file, each.sha256) if each else None for each in (scores, top)
-        )
-        result = _checked(value, file, per_query=StoredScores(stored, scores) if stored else {})
-        if best:
-            result = replace(result, config={**result.config, "top": StoredTop(best, top)})
+        per_query = StoredScores(SideFile.of(file, scores), scores) if scores else {}
+        result = _checked(value, file, per_query=per_query)
+        if top:
+            stored = StoredTop(SideFile.of(file, top))
+            result = replace(result, config={**result.config, "top": stored})
         return result, value
     except ResultError:
         raise
@@ -436,10 +375,6 @@ def _checked(value: dict[str, Any], where: Path | str, *, per_query: Any) -> Res
         ResultError: names the file and the field.
     """
     result: Result = _validated(Result, {**value, "per_query": per_query}, where)
-    lacking = [name for name in ("config", "environment", "cost") if name not in value]
-    lacking += [f"task.{name}" for name in _ALWAYS_IN_TASK if name not in value["task"]]
-    if lacking:
-        raise ResultError(f"{where}: {lacking[0]}: is missing")
     if result.task.main_metric not in result.metrics:
         main = shortened(result.task.main_metric)
         raise ResultError(f"{where}: task.main_metric: {main} is not among the metrics")
@@ -450,23 +385,12 @@ def _check_file(file: Path) -> None:
     """Refuse what is not a file of its own folder of results, before it is opened.
 
     Raises:
-        ResultError: a folder, a pipe or device, a link that leaves the folder, or a huge file.
+        ResultError: a folder, a pipe or device, or a link that leaves the folder.
         OSError: there is nothing.
     """
-    status = file.lstat()
-    if stat.S_ISLNK(status.st_mode):
-        base = file.absolute().parent.parent.parent.resolve()
-        if not file.resolve().is_relative_to(base):
-            raise ResultError(f"{file}: expected a file in {base}, got a link to {file.resolve()}")
-        status = file.stat()
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or device"
-        raise ResultError(f"{file}: expected the file of a record, got {kind}")
-    if status.st_size > _LARGEST:
-        raise ResultError(
-            f"{file}: expected a record of at most {_LARGEST >> 20} MiB, got "
-            f"{status.st_size >> 20} MiB"
-        )
+    base = file.absolute().parents[2].resolve()
+    if not (stat.S_ISREG(file.stat().st_mode) and file.resolve().is_relative_to(base)):
+        raise ResultError(f"{file}: expected a record, a file in {base}")
 
 
 def _without_rows(result: Result) -> dict[str, Any]:
@@ -477,20 +401,6 @@ def _without_rows(result: Result) -> dict[str, Any]:
     value = asdict(replace(result, per_query={}, config=config))
     del value["per_query"], value["checksum"]
     return value
-
-
-def _write_rows(result: Result, path: Path) -> dict[str, Any]:
-    """Write what has a row per query to files beside ``path``; return what names them."""
-    entries: dict[str, Any] = {"scores": None, "top": None}
-    if scores := result.scores:
-        name, digest = write_side_file(path, "scores", scores.encoded())
-        columns = dict(scores.counts)
-        entries["scores"] = asdict(ScoresEntry(name, digest, scores.size, scores.ids, columns))
-    top = result.config.get("top")
-    if isinstance(top, Mapping):
-        name, digest = write_side_file(path, "top", encode_top(top))
-        entries["top"] = asdict(SideEntry(name, digest, len(top)))
-    return entries
 
 
 def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:

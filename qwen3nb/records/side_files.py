@@ -25,49 +25,43 @@ killed, the JSON on disk names the files it was written with.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import chain
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import StringConstraints
 
 from qwen3nb import paths
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.utils.atomic_files import read_json, write_bytes
-from qwen3nb.utils.schema import Count, Name, Text, Unicode, shortened
+from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
-_RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
-_RECENT_TOP = 32  # tables of best documents that do: about 10 MB of 6,980 queries each
+_RECENT = 64  # tables that stay in memory: about 1 MB of 6,980 queries each
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(scores|top)\.parquet"
-_NAME = re.compile(_STEM + _END)
 _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
-_RUN = re.compile(_STEM + r"\.(trec|qrels)")
 
 
 @dataclass(frozen=True)
 class SideEntry:
     """What a record's JSON says of a file beside it: its name, digest and number of rows."""
 
-    file: Text
+    file: Annotated[str, StringConstraints(pattern=f"^{_STEM}{_END}$", max_length=255)]
     sha256: Name
     queries: Count
 
@@ -82,28 +76,19 @@ class ScoresEntry(SideEntry):
 
 @dataclass(frozen=True)
 class SideFile:
-    """A file beside a record: its path, and its digest as the record states it."""
+    """A file beside a record, as the record states it."""
 
-    path: str
+    path: Path
     sha256: str
+    rows: int
+    columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, record: Path, name: str, sha256: str) -> SideFile:
-        """Return the file that the JSON of ``record`` names.
-
-        Raises:
-            ResultError: its name is not that of such a file.
-        """
-        if not _NAME.fullmatch(name):
-            raise ResultError(
-                f"{record}: {shortened(name)} is not the name of a file beside a record"
-            )
-        return cls(str(record.absolute().with_name(name)), sha256)
-
-    @property
-    def shown(self) -> str:
-        """Its path for messages."""
-        return paths.shown(Path(self.path))
+    def of(cls, record: Path, entry: SideEntry) -> SideFile:
+        """Return the file that the JSON of ``record`` names."""
+        own = entry.columns if isinstance(entry, ScoresEntry) else (_DOCUMENTS,)
+        path = record.absolute().with_name(entry.file)
+        return cls(path, entry.sha256, entry.queries, (_QUERY_ID, *own))
 
     def read(self) -> bytes:
         """Return the file's bytes, which are those that the record was written with.
@@ -111,52 +96,46 @@ class SideFile:
         Raises:
             ResultError: the file is missing, or has another digest.
         """
+        shown = paths.shown(self.path)
         try:
-            data = Path(self.path).read_bytes()
+            data = self.path.read_bytes()
         except FileNotFoundError:
             raise ResultError(
-                f"{self.shown}: this file of a record is missing; expected "
-                f"SHA-256 {self.sha256}. Copy it back to where the record is, or run the task "
-                "again with --fresh. If the record was replaced since it was loaded, load it again"
+                f"{shown}: this file of a record is missing; expected SHA-256 {self.sha256}. Copy "
+                "it back to where the record is, or run the task again with --fresh. If the "
+                "record was replaced since it was loaded, load it again"
             ) from None
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.sha256:
             raise ResultError(
-                f"{self.shown}: its SHA-256 is {digest}, the record beside it "
-                f"expects {self.sha256}: it was changed after it was written. Restore it, or run "
-                "the task again with --fresh"
+                f"{shown}: its SHA-256 is {digest}, the record beside it expects {self.sha256}: "
+                "it was changed after it was written. Restore it, or run the task again with "
+                "--fresh"
             )
         return data
 
-    def open(self) -> pq.ParquetFile:
-        """Return the file's table, to read columns from.
 
-        Raises:
-            ResultError: missing, another digest, or not Parquet.
-        """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+@lru_cache(maxsize=_RECENT)
+def read_table(file: SideFile) -> pa.Table:
+    """Return the table in a file.
 
-        data = self.read()
-        try:
-            return pq.ParquetFile(pa.BufferReader(data))
-        except pa.ArrowException as error:
-            raise ResultError(f"{self.shown}: not Parquet ({error})") from None
+    Raises:
+        ResultError: as `SideFile.read`, or it is not the table that the record states.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def columns(self, names: Iterable[str]) -> list[pa.ChunkedArray]:
-        """Return columns, for which the file is read once.
-
-        Raises:
-            ResultError: as `open`, or a column is missing.
-        """
-        table, wanted = self.open(), list(names)
-        stored = table.schema_arrow.names
-        if missing := [name for name in wanted if name not in stored]:
-            raise ResultError(f"{self.shown}: has no column {missing[0]!r}; it has {stored}")
-        # By number: a name with a dot would be read as that of a field inside a column.
-        numbers = sorted({stored.index(name) for name in wanted})
-        read = table.reader.read_all(column_indices=numbers, use_threads=False)
-        return [read[numbers.index(stored.index(name))] for name in wanted]
+    try:
+        table = pq.read_table(pa.BufferReader(file.read()), use_threads=False)
+    except pa.ArrowException as error:
+        raise ResultError(f"{paths.shown(file.path)}: not Parquet ({error})") from None
+    if (table.num_rows, table.column_names) != (file.rows, [*file.columns]):
+        raise ResultError(
+            f"{paths.shown(file.path)}: it has {table.num_rows} rows of "
+            f"{shortened(table.column_names)}; its record says {file.rows} of "
+            f"{shortened([*file.columns])}"
+        )
+    return table
 
 
 def _encoded(columns: dict[str, Any]) -> bytes:
@@ -180,40 +159,24 @@ def _texts(values: Iterable[str], what: str) -> pa.Array:
 
     try:
         return pa.array(list(values), pa.large_string())
-    except pa.ArrowTypeError as error:
-        raise ResultError(f"{what}: expected strings ({error})") from None
-    except UnicodeEncodeError as error:
-        raise ResultError(
-            f"{what} {error.object!r} has a lone surrogate, which is not valid Unicode; rename it"
-        ) from None
+    except (pa.ArrowTypeError, UnicodeEncodeError) as error:
+        raise ResultError(f"{what}: expected strings of valid Unicode ({error})") from None
 
 
-class _Queries:
-    """Query ids in the order of the rows; equal ids of several records are one object."""
-
-    def __init__(self, ids: tuple[str, ...]) -> None:
-        self.ids = ids
-        self._parts: dict[str, npt.NDArray[np.intp]] = {}
-
-    def of_part(self, part: str) -> npt.NDArray[np.intp]:
-        """Rows of the queries whose id begins with ``part``, by id."""
-        if part not in self._parts:
-            rows = (
-                [row for row in self.of_part("") if self.ids[row].startswith(part)]
-                if part
-                else sorted(range(len(self.ids)), key=self.ids.__getitem__)
-            )
-            self._parts[part] = np.array(rows, np.intp)
-        return self._parts[part]
-
-
-_known: WeakValueDictionary[str, _Queries] = WeakValueDictionary()  # by digest, while in use
+_known: dict[str, tuple[str, ...]] = {}  # query ids by digest: records of a task share one tuple
 
 
 def _digest(ids: Iterable[str]) -> str:
     """SHA-256 of ids, each preceded by its length."""
     text = "".join(f"{len(query)}:{query}" for query in ids)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=_RECENT)
+def _sorted_rows(queries: tuple[str, ...], part: str) -> npt.NDArray[np.intp]:
+    """Rows of the queries whose id begins with ``part``, by id."""
+    own = (row for row, query in enumerate(queries) if query.startswith(part))
+    return np.array(sorted(own, key=queries.__getitem__), np.intp)
 
 
 class QueryScores(Mapping[str, Mapping[str, float]]):
@@ -228,16 +191,18 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     def __init__(self, queries: tuple[str, ...], arrays: Mapping[str, Array]) -> None:
         """Hold arrays of float64, a value per query, NaN for a query without one."""
         self.ids = _digest(queries)
-        self._queries = _known.setdefault(self.ids, _Queries(queries))
+        self._queries = _known.setdefault(self.ids, queries)
         self._arrays = {name: _read_only(array) for name, array in arrays.items()}
-        self.counts = {name: _present(array) for name, array in self._arrays.items()}
+        self.counts = {
+            name: int(np.count_nonzero(~np.isnan(array))) for name, array in arrays.items()
+        }
 
     @classmethod
     def of(cls, scores: Mapping[str, Mapping[str, float]]) -> QueryScores:
         """Return the scores of ``scores``, itself if it is one already.
 
         Raises:
-            ResultError: an id that is not a string, or a value that no finite 64-bit float equals.
+            ResultError: an id that is not a string, or a value that is not a finite number.
         """
         if isinstance(scores, QueryScores):
             return scores
@@ -247,18 +212,23 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         rows = {query: row for row, query in enumerate(queries)}
         arrays = {name: np.full(len(queries), np.nan) for name in scores}
         for name, column in scores.items():
-            arrays[name][[rows[query] for query in column]] = _numbers(name, column)
+            try:
+                values = np.array(list(column.values()), dtype=np.float64)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ResultError(f"column {name!r}: expected numbers ({error})") from None
+            if len(bad := np.flatnonzero(~np.isfinite(values))):
+                query = list(column)[bad[0]]
+                raise ResultError(
+                    f"column {name!r}: query {query!r} has the value {shortened(column[query])}; "
+                    "expected a finite 64-bit float"
+                )
+            arrays[name][[rows[query] for query in column]] = values
         return cls(queries, arrays)
 
     @property
     def queries(self) -> tuple[str, ...]:
         """All query ids, in the order of the arrays."""
-        return self._queries.ids
-
-    @property
-    def size(self) -> int:
-        """Number of queries."""
-        return len(self.queries)
+        return self._queries
 
     def array(self, column: str) -> Array:
         """Return a column in the order of `queries`, read-only; NaN for a query without a score.
@@ -275,16 +245,15 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             KeyError: there is no such column.
             ValueError: columns that do not cover the same queries, or a value that is not finite.
         """
-        rows = self._queries.of_part(part)
+        queries, rows = self.queries, _sorted_rows(self.queries, part)
         values = np.stack([self.array(column)[rows] for column in columns], axis=1)
         absent = np.isnan(values)
         for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):
             if differs:
                 raise ValueError(f"columns {columns[0]!r} and {name!r} cover different queries")
-        if absent.any():
-            rows, values = rows[~absent[:, 0]], values[~absent[:, 0]]
+        rows, values = rows[~absent[:, 0]], values[~absent[:, 0]]
         if not np.isfinite(values).all():
-            query = self.queries[rows[np.argwhere(~np.isfinite(values))[0, 0]]]
+            query = queries[rows[np.argwhere(~np.isfinite(values))[0, 0]]]
             raise ValueError(f"query {query!r} has a value that is not finite")
         return values
 
@@ -303,14 +272,14 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         return len(self.counts)
 
     def __array__(self, *_: Any, **__: Any) -> Array:
-        # pandas would take any mapping but a dict for the list of its keys.
+        # pandas would mistake any mapping but a dict for the list of its keys.
         raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
 
     def __repr__(self) -> str:
         """Number of queries, and the columns."""
         if not self:
             return "<QueryScores: none>"
-        return f"<QueryScores: {self.size} queries; columns {', '.join(self)}>"
+        return f"<QueryScores: {len(self.queries)} queries; columns {', '.join(self)}>"
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row per query, by its id, and a column per metric."""
@@ -318,10 +287,6 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
         columns = {name: self.array(name) for name in self}
         return pd.DataFrame(columns, index=list(self.queries))
-
-    def plain(self) -> dict[str, dict[str, float]]:
-        """Return everything as dictionaries."""
-        return dict(self)
 
     def encoded(self) -> bytes:
         """Return the scores as the bytes of a Parquet file.
@@ -333,100 +298,57 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         import pyarrow as pa
 
         if _QUERY_ID in self:
-            raise ResultError(
-                f"a column of scores is called {_QUERY_ID!r}, as is that of the query ids"
-            )
+            raise ResultError(f"a column of scores is called {_QUERY_ID!r}, as is that of the ids")
         _texts(self, what="column")
         columns = {name: pa.array(self.array(name), from_pandas=True) for name in self}
         return _encoded({_QUERY_ID: _texts(self.queries, what="query id")} | columns)
 
 
-def _numbers(name: str, column: Mapping[str, float]) -> list[float]:
-    """Return the values of a column, which are finite 64-bit floats."""
-    values = []
-    for query, value in column.items():
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if number != value or not math.isfinite(number):
-            raise ResultError(
-                f"column {name!r}: query {query!r} has the value {shortened(value)}; "
-                "expected a finite 64-bit float"
-            )
-        values.append(number)
-    return values
-
-
 class StoredScores(QueryScores):
-    """The scores in the file beside a record, read on first use."""
+    """The scores in the file beside a record, read when they are needed."""
 
     def __init__(self, file: SideFile, entry: ScoresEntry) -> None:
         """Name the file and what the record says of it; nothing is read."""
-        self.file, self.stated = file, entry
-        self.ids, self.counts = entry.ids, entry.columns
-
-    @cached_property
-    def _queries(self) -> _Queries:  # type: ignore[override]  # read on first use
-        if known := _known.get(self.ids):
-            return known
-        (ids,) = self.file.columns((_QUERY_ID,))
-        return self._named(tuple(ids.to_pylist()))
-
-    def _named(self, ids: tuple[str, ...]) -> _Queries:
-        if _digest(ids) != self.ids:
-            raise ResultError(
-                f"{self.file.shown}: its query ids are not those that its record names: one of "
-                "them was changed after it was written. Restore both, or run the task again with "
-                "--fresh"
-            )
-        return _known.setdefault(self.ids, _Queries(ids))
+        self.file, self.ids, self.counts = file, entry.ids, entry.columns
 
     @property
-    def size(self) -> int:
-        """Number of queries."""
-        return self.stated.queries
+    def queries(self) -> tuple[str, ...]:
+        """All query ids, in the order of the arrays.
+
+        Raises:
+            ResultError: as `check`.
+        """
+        return _known.get(self.ids) or self.check()
+
+    def check(self) -> tuple[str, ...]:
+        """Return the query ids in the file, which are those that its record names.
+
+        Raises:
+            ResultError: as `read_table`, or they are others.
+        """
+        ids = tuple(read_table(self.file)[_QUERY_ID].to_pylist())
+        if _digest(ids) != self.ids:
+            raise ResultError(
+                f"{paths.shown(self.file.path)}: its query ids are not those that its record "
+                "names: one of them was changed after it was written. Restore both, or run the "
+                "task again with --fresh"
+            )
+        return _known.setdefault(self.ids, ids)
 
     def array(self, column: str) -> Array:
         """Return a column in the order of `queries`, read-only; NaN for a query without a score.
 
         Raises:
             KeyError: there is no such column.
-            ResultError: the file is missing, or not the one that the record was written with.
+            ResultError: as `read_table`.
         """
-        return _stored_column(self.file, column, rows=self.size, count=self.counts[column])
-
-    def loaded(self) -> QueryScores:
-        """Return all scores, held in memory, from one reading of the file.
-
-        Raises:
-            ResultError: as `array`, or the query ids are not those of the record.
-        """
-        ids, *columns = self.file.columns((_QUERY_ID, *self.counts))
-        arrays = {
-            name: _as_stated(self.file, name, column.to_numpy(), rows=self.size, count=count)
-            for (name, count), column in zip(self.counts.items(), columns, strict=True)
-        }
-        return QueryScores(self._named(tuple(ids.to_pylist())).ids, arrays)
+        if column not in self.counts:
+            raise KeyError(column)
+        return _read_only(read_table(self.file)[column].to_numpy())
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
         return self.file.read()
-
-
-@lru_cache(maxsize=_RECENT)
-def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Array:
-    (values,) = file.columns((column,))
-    return _as_stated(file, column, values.to_numpy(), rows=rows, count=count)
-
-
-def _as_stated(file: SideFile, column: str, values: Array, *, rows: int, count: int) -> Array:
-    if (len(values), _present(values)) != (rows, count):
-        raise ResultError(
-            f"{file.shown}: column {column!r} has {_present(values)} scores in {len(values)} rows; "
-            f"its record says {count} in {rows}"
-        )
-    return _read_only(values)
 
 
 def _read_only(array: Array) -> Array:
@@ -435,16 +357,16 @@ def _read_only(array: Array) -> Array:
     return view
 
 
-def _present(array: Array) -> int:
-    return int(len(array) - np.isnan(array).sum())
-
-
 class StoredTop(Mapping[str, list[str]]):
     """Query id to the ids of its best documents, in the file beside a record."""
 
-    def __init__(self, file: SideFile, entry: SideEntry) -> None:
-        """Name the file and what the record says of it; nothing is read."""
-        self.file, self.stated = file, entry
+    def __init__(self, file: SideFile) -> None:
+        """Name the file; nothing is read."""
+        self.file = file
+
+    def check(self) -> None:
+        """Read the file; raises as `read_table`."""
+        read_table(self.file)
 
     def __getitem__(self, query: str) -> list[str]:
         return list(_stored_lists(self.file)[query])
@@ -453,15 +375,15 @@ class StoredTop(Mapping[str, list[str]]):
         return iter(_stored_lists(self.file))
 
     def __len__(self) -> int:
-        return self.stated.queries
+        return self.file.rows
 
     def __repr__(self) -> str:
         return f"<StoredTop: {len(self)} queries>"
 
 
-@lru_cache(maxsize=_RECENT_TOP)
+@lru_cache(maxsize=_RECENT)
 def _stored_lists(file: SideFile) -> dict[str, list[str]]:
-    queries, documents = (each.to_pylist() for each in file.columns((_QUERY_ID, _DOCUMENTS)))
+    queries, documents = (each.to_pylist() for each in read_table(file).columns)
     return dict(zip(queries, documents, strict=True))
 
 
@@ -475,14 +397,33 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
 
     if isinstance(top, StoredTop):
         return top.file.read()
-    lists = [list(each) for each in top.values()]
-    ends = pa.array(np.cumsum([0, *map(len, lists)]), pa.int64())
-    documents = _texts(chain.from_iterable(lists), what="document id")
+    ends = pa.array(np.cumsum([0, *map(len, top.values())]), pa.int64())
+    documents = _texts((each for own in top.values() for each in own), what="document id")
     columns = {
         _QUERY_ID: _texts(top, what="query id"),
         _DOCUMENTS: pa.LargeListArray.from_arrays(ends, documents),
     }
     return _encoded(columns)
+
+
+def write_tables(
+    record: Path, scores: QueryScores, top: Mapping[str, Sequence[str]] | None
+) -> dict[str, Any]:
+    """Write the files beside ``record``, which does not name them yet; return what names them."""
+
+    def write(kind: str, data: bytes) -> tuple[str, str]:
+        digest = hashlib.sha256(data).hexdigest()
+        file = write_bytes(run_path(record, digest, kind=f"{kind}.parquet"), data)
+        return file.name, digest
+
+    entries: dict[str, Any] = {"scores": None, "top": None}
+    if scores:
+        named = write("scores", scores.encoded())
+        columns = dict(scores.counts)
+        entries["scores"] = asdict(ScoresEntry(*named, len(scores.queries), scores.ids, columns))
+    if top is not None:
+        entries["top"] = asdict(SideEntry(*write("top", encode_top(top)), len(top)))
+    return entries
 
 
 def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
@@ -506,12 +447,6 @@ def reranked_run_file(record: Path, config: Mapping[str, Any]) -> Path:
     return record.with_name(next(iter(config.get("runs") or ("",))) or f"{record.stem}.trec")
 
 
-def write_side_file(record: Path, kind: str, data: bytes) -> tuple[str, str]:
-    """Write a file beside ``record``, which does not name it yet; return its name and digest."""
-    digest = hashlib.sha256(data).hexdigest()
-    return write_bytes(run_path(record, digest, kind=f"{kind}.parquet"), data).name, digest
-
-
 def named_files(record: Path) -> tuple[Path, ...]:
     """Return the files that the record on disk names, in the order in which to copy them.
 
@@ -520,11 +455,10 @@ def named_files(record: Path) -> tuple[Path, ...]:
     """
     try:
         value = read_json(record)
-        entries = [value[kind] for kind in ("scores", "top") if value.get(kind)]
-        tables = [SideFile.of(record, each["file"], each["sha256"]).path for each in entries]
-        runs = [*value["config"].get("runs", ()), *value["config"].get("qrels", ())]
-        named = [record.with_name(name) for name in runs if _RUN.fullmatch(name)]
-        return (*map(Path, tables), *named)
+        names = [value[kind]["file"] for kind in ("scores", "top") if value.get(kind)]
+        names += [*value["config"].get("runs", ()), *value["config"].get("qrels", ())]
+        safe = re.compile(f"{_STEM}({_END}|\\.trec|\\.qrels)")
+        return tuple(record.with_name(name) for name in names if safe.fullmatch(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
 
@@ -545,32 +479,3 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
             with suppress(FileNotFoundError):
                 if file.name in old or time.time() - file.stat().st_mtime > _ABANDONED:
                     file.unlink()
-
-
-def side_file_problems(per_query: object, top: object) -> Iterator[str]:
-    """Yield what is wrong with the files of a record's scores and best documents.
-
-    Missing, changed, or not the table that the record describes; rows are not read.
-    """
-    for stored in (per_query, top):
-        if not isinstance(stored, StoredScores | StoredTop):
-            continue
-        try:
-            table, shown = stored.file.open(), stored.file.shown
-        except ResultError as error:
-            yield str(error)
-            continue
-        others = {_DOCUMENTS: "list"}
-        if isinstance(stored, StoredScores):
-            others = dict.fromkeys(stored.counts, "double")
-        expected = {_QUERY_ID: "string", **others}
-        columns = {
-            field.name: str(field.type).removeprefix("large_").partition("<")[0]
-            for field in table.schema_arrow
-        }
-        if columns != expected:
-            ours, theirs = shortened(columns), shortened(expected)
-            yield f"{shown}: its columns are {ours}; its record expects {theirs}"
-        rows, stated = table.metadata.num_rows, stored.stated.queries
-        if rows != stated:
-            yield f"{shown}: it has {rows} rows; its record says {stated}"

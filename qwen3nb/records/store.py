@@ -1,22 +1,12 @@
-"""Find, load and verify the records on disk.
-
-Many records are verified on all cores, by processes that are started as commands rather than
-forked: a kernel that verifies has threads and libraries that a fork would break, and a script needs
-no ``if __name__ == "__main__"``. This module, run as a command, reads a list of files and writes a
-line of JSON for each: what is wrong with it.
-"""
+"""Find, load and verify the records on disk; many are verified on all cores."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.errors import ResultError
@@ -35,7 +25,7 @@ from qwen3nb.utils.hardware import cores
 # Seconds after which records are verified on all cores, if the rest would take this long on one.
 _PATIENCE = 1.0
 _START_UP = 3.0
-_CHECKSUMS_ONLY = "--checksums"
+_PART = 32  # records that a process verifies at a time
 
 # Settings by which one model gets several rows if its records differ in them, each with the
 # value that an older record without the setting implies.
@@ -157,57 +147,27 @@ def _checks(files: Sequence[Path], *, checksums_only: bool) -> Generator[list[st
         spent = time.monotonic() - started
         left = spent / done * (len(files) - done)
         if spent > _PATIENCE and left > _START_UP and cores() > 1:
-            rest = files[done:]
-            yield from checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
+            yield from _checks_of_processes(files[done:], checksums_only=checksums_only)
             return
 
 
-def checks_of_processes(
-    files: Sequence[Path], *, checksums_only: bool, processes: int
-) -> Generator[list[str]]:
-    """Yield what is found in each file, in their order; no process is left when it ends.
+def _checks_of_processes(files: Sequence[Path], *, checksums_only: bool) -> Iterator[list[str]]:
+    """Yield what is found in each file, in their order.
 
-    Raises:
-        ChildProcessError: a process ended early, such as one killed for lack of memory.
+    joblib's processes are not forked: a kernel that verifies has threads and libraries that a fork
+    would break, and a script needs no ``if __name__ == "__main__"``.
     """
-    command = [sys.executable, "-m", "qwen3nb.records.store", *[_CHECKSUMS_ONLY] * checksums_only]
-    pipe, workers = subprocess.PIPE, list[subprocess.Popen[str]]()
-    try:
-        for _ in range(min(processes, len(files))):
-            # In a session of its own: Ctrl-C ends this process, which ends it.
-            worker = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
-            )
-            workers.append(worker)
-        for number, worker in enumerate(workers):
-            own = [str(file) for file in files[number :: len(workers)]]
-            with suppress(BrokenPipeError):
-                cast(IO[str], worker.stdin).write(json.dumps(own) + "\n")
-                cast(IO[str], worker.stdin).flush()
-        for number, file in enumerate(files):
-            worker = workers[number % len(workers)]
-            answer = cast(IO[str], worker.stdout).readline()
-            if not answer:
-                raise ChildProcessError(
-                    f"a process that verifies records ended with status {worker.wait()} before its "
-                    f"answer on {file}; verify that by itself"
-                )
-            yield json.loads(answer)
-    finally:
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
-            with suppress(BrokenPipeError):
-                worker.communicate()
+    from joblib import Parallel, delayed
+
+    parts = [list(files[start : start + _PART]) for start in range(0, len(files), _PART)]
+    run = Parallel(n_jobs=cores(), return_as="generator")
+    for checked in run(delayed(_check_part)(each, checksums_only) for each in parts):
+        yield from checked
 
 
-def _serve(*, checksums_only: bool) -> None:
+def _check_part(files: Sequence[Path], checksums_only: bool) -> list[list[str]]:
     verifier = Verifier(checksums_only=checksums_only)
-    for file in json.loads(sys.stdin.readline()):
-        try:
-            print(json.dumps(verifier.check(Path(file))), flush=True)
-        except BrokenPipeError:  # the command was killed
-            os._exit(1)
+    return [verifier.check(file) for file in files]
 
 
 def latest(results: Iterable[Result]) -> list[Result]:
@@ -229,7 +189,3 @@ def model_use(result: Result) -> tuple[Any, ...]:
     settings = result.model.settings
     use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
     return result.model.label, use, result.seed
-
-
-if __name__ == "__main__":
-    _serve(checksums_only=_CHECKSUMS_ONLY in sys.argv[1:])

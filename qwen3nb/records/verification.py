@@ -9,13 +9,9 @@ every checksum is in the help of ``qwen3nb verify``.
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -28,9 +24,9 @@ from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import CHECKSUMS, Result, read_record
 from qwen3nb.records.side_files import (
     StoredScores,
+    StoredTop,
     first_run_file,
     reranked_run_file,
-    side_file_problems,
 )
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.files.journal import Journal
@@ -40,8 +36,6 @@ _ROUNDING = 1e-9  # between two computations of one number
 _SCORE_ROUNDING = 1e-6  # between a score that is stored and one computed from its run
 _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
-_DAY = 86_400.0  # seconds: clocks of other machines differ by less
-_ROUND_TIME = 60.0  # seconds between two notes of one moment
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"
 _THEIRS = {
@@ -54,7 +48,6 @@ _THEIRS = {
     "Pearson": "cosine_pearson",
     "V-measure": "v_measure",
 }
-_VERSION = re.compile(r"not installed|\d+(\.\w+)*(\+[\w.]+)?")
 
 
 class Verifier:
@@ -85,7 +78,7 @@ class Verifier:
                 wrong = [
                     f"{CHECKSUMS} does not list it as it is: it was changed after it was written"
                 ]
-            lost = list(side_file_problems(result.per_query, result.config.get("top")))
+            lost = side_file_problems(result)
             wrong += lost
             if not (lost or self._checksums_only):
                 wrong += [*problems(result), *_location_problems(file, result)]
@@ -136,12 +129,12 @@ def problems(result: Result) -> list[str]:
     Aggregates follow from the per-query scores, the identity from the settings, and a reported
     main score is MTEB's.
     """
-    if isinstance(result.per_query, StoredScores):
-        try:
-            result = replace(result, per_query=result.per_query.loaded())
-        except ResultError as error:  # nothing can be recomputed
-            return [str(error)]
     wrong = []
+    try:
+        for each in _stored(result):
+            each.check()
+    except ResultError as error:  # nothing can be recomputed
+        return [str(error)]
     task, main = result.task, result.metrics.get(result.task.main_metric)
     if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
         wrong.append("its identity does not follow from the model's settings")
@@ -152,7 +145,6 @@ def problems(result: Result) -> list[str]:
     for name, ours, theirs in pairs:
         if ours.value is None or not abs(ours.value - theirs) <= _TOLERANCE:
             wrong.append(f"{name}: value is {ours.value}, MTEB reported {theirs}")
-    wrong += _implausible(result)
     stored = dict(result.metrics) | {
         f"{task.main_metric} on {part.split}/{part.subset}": part.score for part in result.parts
     }
@@ -170,25 +162,10 @@ def problems(result: Result) -> list[str]:
             continue
         for field in ("value", "low", "high", "n"):
             given, theirs = getattr(again, field), getattr(aggregate, field)
-            if None in (given, theirs):
-                same = given is theirs
-            else:
-                same = math.isclose(given, theirs, rel_tol=0, abs_tol=_ROUNDING)
-            if not same:
+            undefined = None in (given, theirs)
+            if given is not theirs if undefined else not abs(given - theirs) <= _ROUNDING:
                 wrong.append(f"{name}: {field} is {theirs}, per-query scores give {given}")
     return wrong
-
-
-def _implausible(result: Result) -> Iterator[str]:
-    """Yield what cannot be, whoever made the record."""
-    if result.finished and _since_epoch(result.finished) > time.time() + _DAY:
-        yield f"it was finished {result.finished}, which is still to come"
-    for name, version in result.environment.versions.items():
-        if not _VERSION.fullmatch(version):
-            yield f"version of {name}: expected numbers such as 2.13.0, got {version!r}"
-    size, main = result.task.size.get(result.task.unit), result.metrics.get(result.task.main_metric)
-    if size is not None and main and main.n > size:
-        yield f"{result.task.main_metric}: n is {main.n} of {size} {result.task.unit}"
 
 
 def _location_problems(file: Path, result: Result) -> Iterator[str]:
@@ -263,18 +240,28 @@ def unchanged_record(file: Path, *, alone: bool = False) -> Result:
         ResultError: it cannot be read, or it or a file beside it was changed; names the file.
     """
     result, raw = read_record(file)
-    lost: list[str] = []
-    if not alone:
-        lost += side_file_problems(result.per_query, result.config.get("top"))
-        try:
-            _ = result.scores.queries
-        except ResultError as error:
-            lost.append(str(error))
+    lost = [] if alone else side_file_problems(result)
     if lost and read_json(file) != raw:  # replaced meanwhile, with the files that it named
         return unchanged_record(file)
     for problem in (*(f"{file}: {each}" for each in _own_problems(raw)), *lost):
         raise ResultError(problem)
     return result
+
+
+def side_file_problems(result: Result) -> list[str]:
+    """Return which files of a record's scores and best documents are missing or were changed."""
+    wrong = []
+    for stored in _stored(result):
+        try:
+            stored.file.read()
+        except ResultError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def _stored(result: Result) -> list[StoredScores | StoredTop]:
+    both = (result.per_query, result.config.get("top"))
+    return [each for each in both if isinstance(each, StoredScores | StoredTop)]
 
 
 def _own_problems(raw: dict[str, Any]) -> list[str]:
@@ -390,29 +377,12 @@ def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str
             "revision": (task.revision, outcome.get("dataset_revision")),
             "splits": (sorted(task.splits), sorted(outcome["scores"])),
             "subsets": (sorted(task.subsets), sorted(subsets)),
-            "version of mteb": (
-                result.environment.versions.get("mteb"),
-                outcome.get("mteb_version"),
-            ),
         }
         for name, (our, their) in facts.items():
             if our and their and our != their:
                 yield f"its {name} is {our}, in {where} it is {their}"
-        took, ended = outcome.get("evaluation_time") or 0.0, outcome.get("date")
-        if took > result.cost.seconds + _ROUND_TIME:
-            yield f"it took {result.cost.seconds:.1f} s, MTEB alone {took:.1f} s ({where})"
-        if ended and result.finished:
-            before = _since_epoch(result.finished) - ended
-            if not -_ROUND_TIME <= before <= result.cost.seconds + _ROUND_TIME:
-                at = datetime.fromtimestamp(ended, UTC).isoformat(timespec="seconds")
-                yield f"it was finished {result.finished}, MTEB's part {at} ({where})"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"MTEB's result {where} cannot be read ({error!r})"
-
-
-def _since_epoch(moment: str) -> float:
-    then = datetime.fromisoformat(moment)
-    return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
 
 
 def _their_name(result: Result, metric: str) -> str:

@@ -199,7 +199,7 @@ def until(condition, *, seconds):
 
 
 def scores(result):
-    per_query = {metric: list(own.items()) for metric, own in result.scores.plain().items()}
+    per_query = {metric: list(own.items()) for metric, own in result.scores.items()}
     return json.dumps(
         [result.model.identity, result.task.key, per_query, result.metrics], default=asdict
     )

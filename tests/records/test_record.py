@@ -91,7 +91,7 @@ def test_scores_are_read_back_to_the_bit(tmp_path_factory, columns):
     assert again.per_query == columns
     assert columns == again.per_query
     assert again == record
-    assert again.scores.plain() == columns
+    assert dict(again.scores) == columns
 
 
 def test_a_loaded_record_does_all_that_a_record_does(tmp_path):
@@ -167,8 +167,7 @@ def test_scores_that_are_missing_when_they_are_read_are_named(home, kind):
         ({"c": {"a\ud800": 1.0}}, "surrogate"),
         ({"c\udfff": {"a": 1.0}}, "surrogate"),
         ({"c": {3: 1.0}}, "expected strings, got 3"),
-        ({"c": {"a": 2**70 + 1}}, "1180591620717411303425"),
-        ({"c": {"a": 10**400}}, "expected a finite 64-bit float"),
+        ({"c": {"a": 10**400}}, "expected numbers"),
         ({"c": {"a": None}}, "None"),
         ({"c": {"b": 0.5, "a": float("nan")}}, "'a'"),
         ({"c": {"b": 0.5, "a": float("inf")}}, "'a'"),

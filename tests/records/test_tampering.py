@@ -78,9 +78,7 @@ FIELDS = {
     "schema": ("qwen3nb.result/2", ""),
     "seed": (plus(1), ""),
     "run": ("0" * 12, "run id"),
-    "finished": ("2020-01-01T00:00:00+00:00", ""),
-    "finished later": ("2026-12-30T00:00:00+00:00", ""),
-    "finished in the future": ("2126-12-30T00:00:00+00:00", ""),
+    "finished": ("2020-01-01T00:00:00+00:00", "cost, clock"),
     "model.label": ("better", ""),
     "model.identity": (reverse, ""),
     "model.settings.seed": (7, ""),
@@ -92,18 +90,15 @@ FIELDS = {
     "task.group": ("CQADupStack", "group"),
     "task.size.documents": (plus(800), "numbers of documents and queries"),
     "task.size.queries": (plus(9), "numbers of documents and queries"),
-    "task.size.queries fewer": (plus(-99), ""),
     "task.counts": ({"empty texts": 3}, "counts"),
     "task.categories": ({"q1": "easy"}, "categories"),
     "task.mteb.value": (plus(0.1), ""),
     "task.mteb": (None, "MTEB did not make"),
     "task.mteb.file": (reverse, ""),
-    "cost.seconds": (plus(0.01), "cost and clock within MTEB's"),
+    "cost.seconds": (plus(0.01), "cost, clock"),
     "cost.texts": (plus(1), "texts encoded"),
     "cost.encoded": (plus(1), "texts encoded"),
-    "environment.versions.mteb": ("1.0.0", ""),
-    "environment.versions.torch": ("1.0.0", "versions but MTEB's"),
-    "environment.versions.numpy": ("newest", ""),
+    "environment.versions.mteb": ("1.0.0", "versions"),
     "metrics.nDCG@10.value": (plus(0.1), ""),
     "metrics.nDCG@10.low": (plus(1e-4), ""),
     "metrics.nDCG@10.high": (plus(-1e-4), ""),
@@ -142,7 +137,7 @@ def test_a_changed_field_is_seen_or_named_as_beyond(folder, cli, field, agree):
 def resave(file, *, columns, task=None):
     """Write a record with other scores, with which all that this package writes of it agrees."""
     result = Result.load(file)
-    scores = result.scores.plain() | columns
+    scores = dict(result.scores) | columns
     again = {
         name: replace(aggregate(scores, how=each.how, columns=each.columns), interval=each.interval)
         for name, each in result.metrics.items()
@@ -182,7 +177,7 @@ SCORES = [
 @pytest.mark.parametrize(("model", "task", "metric"), SCORES)
 def test_other_scores_are_seen_or_named_as_beyond(folder, cli, way, model, task, metric):
     file = record_of(folder, model, task)
-    before = Result.load(file).scores.plain()[metric]
+    before = dict(Result.load(file).scores)[metric]
     after = way(before)
     assert after != before
     resave(file, columns={metric: after})
@@ -198,7 +193,7 @@ def test_other_scores_are_seen_or_named_as_beyond(folder, cli, way, model, task,
 def test_a_raised_score_beside_mtebs_is_seen_even_if_that_is_raised_too(folder):
     file = record_of(folder)
     result = Result.load(file)
-    columns = {"nDCG@10": raised(result.scores.plain()["nDCG@10"])}
+    columns = {"nDCG@10": raised(result.scores["nDCG@10"])}
     mean = float(np.mean(list(columns["nDCG@10"].values())))
     task = replace(result.task, mteb=replace(result.task.mteb, value=mean))
     resave(file, columns=columns, task=task)
@@ -208,7 +203,7 @@ def test_a_raised_score_beside_mtebs_is_seen_even_if_that_is_raised_too(folder):
 def test_a_file_of_a_later_evaluation_is_not_compared(folder):
     """As of another seed, which differs in nothing that MTEB sees, or if a process was killed."""
     file, mteb = record_of(folder), theirs(folder)
-    later = json.loads(mteb.read_text()) | {"date": 2e9, "dataset_revision": "later"}
+    later = json.loads(mteb.read_text()) | {"dataset_revision": "later"}
     mteb.write_text(json.dumps(later))
     assert any("was changed" in line for line in verify(folder))
     with noted(mteb.with_name("checksums.jsonl"), f"{mteb.name} {sha256_file(mteb)}"):
@@ -216,7 +211,7 @@ def test_a_file_of_a_later_evaluation_is_not_compared(folder):
     value = json.loads(file.read_text())
     value["task"]["mteb"]["file"] = ""  # of an older version: it is taken for its own
     put(file, value, "all")
-    assert len(verify(folder)) == 2
+    assert len(verify(folder)) == 1
 
 
 def edit(file, *keys, to, sign=False):
