@@ -122,7 +122,6 @@ class CandidateReport:
                     self.records[self.current].task.categories,
                     names=(each.first, each.second),
                     n_resamples=how.draws,
-                    alpha=how.alpha,
                     seed=how.seed,
                 )
             )
