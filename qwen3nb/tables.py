@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.book.status": "failed_runs_table runs_table verification_table",
         "qwen3nb.report.comparison.compare": "compared_tables differences_table power_table",
-        "qwen3nb.report.evaluation.by_hand": "disagreement_table query_table",
+        "qwen3nb.report.evaluation.by_hand": "query_table",
         "qwen3nb.report.evaluation.scores": "failures_table scores_table",
         "qwen3nb.report.leaderboard.board": "cost_table headline_table rank_table task_tables",
         "qwen3nb.report.leaderboard.one_model": "checks_table model_and_run_table parts_table "

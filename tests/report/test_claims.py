@@ -386,4 +386,4 @@ def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
         f"On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks {pair.means[0]:.3f} against "
         f"{pair.means[1]:.3f}, a paired difference of {pair.difference:+.3f} ["
     )
-    assert "tasks compared with it" in text
+    assert "tasks compared with bm25" in text

@@ -1,17 +1,15 @@
-"""One query, or a few pairs of sentences, examined by hand: their texts, and what a model does.
+"""One query examined by hand: what a model ranks first for it, and its judged documents.
 
 The texts come from the data of a task that the evaluation has just used, never from the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import load_data, local_data, missing, needs
@@ -19,7 +17,7 @@ from qwen3nb.evaluation.mteb.select import limited, task_key
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.cell import Cell, number
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import number_text
@@ -71,28 +69,19 @@ def _collection(source: Any, result: Result, limit: int) -> TestCollection | Non
     """Return the test collection of a record, if ``source`` has it and its data are here."""
     if isinstance(source, str):
         return next((c for c in find_collections(source) if c.name == result.task.key), None)
-    if task_key(source, limit=limit) != result.task.key or not _here(source):
+    if task_key(source, limit=limit) != result.task.key:
         return None
-    with _loaded(source, limit):
-        named = [replace(each, name=result.task.key) for each in find_collections(source)]
-        return named[0] if len(named) == 1 else None
-
-
-def _here(task: Any) -> bool:
-    """Whether a task is loaded, built in, or its data are on this machine."""
-    built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
-    return bool(task.data_loaded or built_in or not missing(needs([task]), reachable=lambda: False))
-
-
-@contextmanager
-def _loaded(task: Any, limit: int) -> Iterator[None]:
-    if not task.data_loaded:
-        with local_data(task):
-            load_data(task)
-    if hasattr(task, "convert_v1_dataset_format_to_v2"):
-        task.convert_v1_dataset_format_to_v2(num_proc=None)
-    with limited(task, limit):
-        yield
+    if not source.data_loaded:
+        built_in = source.metadata.dataset["path"].startswith("qwen3nb/")
+        if not built_in and missing(needs([source]), reachable=lambda: False):
+            return None
+        with local_data(source):
+            load_data(source)
+    if hasattr(source, "convert_v1_dataset_format_to_v2"):
+        source.convert_v1_dataset_format_to_v2(num_proc=None)
+    with limited(source, limit):
+        found = [*find_collections(source)]
+    return replace(found[0], name=result.task.key) if len(found) == 1 else None
 
 
 def typical_query(values: Mapping[str, float]) -> str:
@@ -121,7 +110,6 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
     if query and query not in values:
         known = ", ".join(sorted(values)[:5])
         raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
-    why = "" if query else "The query whose score is nearest to the mean. "
     query = query or typical_query(values)
     scores = _scores(model, collection, collection.queries[query])
     if collection.skip_self:
@@ -130,7 +118,7 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
     grades = collection.qrels[query]
     relevant = {name for name, grade in grades.items() if grade > 0}
     rest = [name for name in ranked[_TOP:] if name in relevant]
-    words = {None: "not judged", True: "relevant", False: "not relevant"}
+    words = {name: "relevant" if grade > 0 else "not relevant" for name, grade in grades.items()}
     rows = (
         {
             "rank": ranked.index(name) + 1 if name in scores else "not retrieved",
@@ -140,67 +128,19 @@ def _query_table(model: Any, collection: TestCollection, result: Result, query: 
                 strong=name in relevant,
             ),
             "score": f"{scores[name]:.3f}" if name in scores else None,
-            "judged": words[name in relevant if name in grades else None],
+            "judged": words.get(name, "not judged"),
         }
         for name in [*ranked[:_TOP], *rest, *sorted(relevant - {*ranked})]
     )
     return Table.of(
         rows,
-        note=f"{why}Searched again among all {len(collection.documents):,} documents of "
+        note=f"Searched again among all {len(collection.documents):,} documents of "
         f"{short_task(result.task.key)}: the first {_TOP}, then any relevant document below them. "
         "Relevant documents in bold.",
         kind="words",
         name="one-query",
         caption=f"Query {query}: “{shortened(collection.queries[query])}” has {metric} "
         f"{number_text(float(values[query]))} with {result.model.label}.",
-    )
-
-
-def disagreement_table(
-    data: Sequence[Any], results: Iterable[Result], *, most: int = 3, limit: int = 0
-) -> Table | None:
-    """Return the pairs of sentences whose rank by the model is farthest from that by people.
-
-    None without a task of sentence pairs whose data are here; ``data`` and ``limit`` are those of
-    the evaluation.
-    """
-    for result in results:
-        if "gold" not in result.per_query or result.parts:
-            continue
-        for task in data:
-            if isinstance(task, str) or task_key(task, limit=limit) != result.task.key:
-                continue
-            if _here(task):
-                with _loaded(task, limit):
-                    return _pairs(task, result, most)
-    return None
-
-
-def _pairs(task: Any, result: Result, most: int) -> Table:
-    rows = task.dataset
-    for level in (task.hf_subsets[0], task.eval_splits[0]):
-        rows = rows.get(level, rows) if isinstance(rows, Mapping) else rows
-    first, second = (rows[column] for column in task.column_names)
-    gold, cosine = (np.array(list(result.per_query[each].values())) for each in ("gold", "cosine"))
-    ranks = [len(gold) + 1 - rankdata(each) for each in (gold, cosine)]
-    far = np.argsort(-np.abs(ranks[0] - ranks[1]), kind="stable")[:most]
-    return Table.of(
-        (
-            {
-                "sentence": shortened(first[i]),
-                "other sentence": shortened(second[i]),
-                "people": number(float(gold[i]), "g", detail=f"rank {ranks[0][i]:g}"),
-                f"{result.model.label}\ncosine": number(
-                    float(cosine[i]), detail=f"rank {ranks[1][i]:g}"
-                ),
-            }
-            for i in far.tolist()
-        ),
-        note=f"Of {len(gold)} pairs of {short_task(result.task.key)}, those whose two ranks differ "
-        "most; rank 1 is the most similar. They are the worst cases, not typical ones.",
-        kind="words",
-        name="disagreement",
-        caption="Pairs of sentences on which the model and people disagree most.",
     )
 
 

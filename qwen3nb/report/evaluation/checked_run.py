@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline, against_baseline
 from qwen3nb.evaluation.evaluate import evaluate
@@ -25,26 +25,17 @@ _SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "sub
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What an evaluation takes: the loaded model, its data, and what the machine must have."""
-
-    model: Any
-    tasks: list[Any]  # of MTEB; none if there are data
-    data: list[str]  # folders to evaluate on instead
-    preflight: Preflight
-    selection: dict[str, str]  # the options that the tasks were selected by
-    run: Run
-    limit: int  # of queries and rows, or 0
-
-
-@dataclass(frozen=True)
 class CheckedRun:
     """An evaluation with its baseline: the records, and what was reused, skipped or failed."""
 
-    needs: Needs
+    model: Any  # as it was loaded
+    sources: list[Any]  # the folders or tasks that were evaluated
+    requested: list[str]  # names of all tasks that were asked for
     evaluation: EvaluationRun
-    caution: str = ""  # that the model was used without the prompts of its authors, if so
-    baseline: str = ""  # label of the model to compare with; empty for a reference model
+    run: Run
+    baseline: str  # label of the model to compare with; empty for a reference model
+    tier: str  # whose mean is shown; empty if only a part of it was asked for
+    caution: str  # that the model was used without the prompts of its authors, if so
 
     @property
     def results(self) -> Results:
@@ -52,45 +43,41 @@ class CheckedRun:
         return self.evaluation.results
 
     @property
-    def model(self) -> Any:
-        """The loaded model."""
-        return self.needs.model
-
-    @property
     def failures(self) -> Mapping[str, str]:
         """Why tasks failed, by name."""
         return self.evaluation.reasons
 
-    @property
-    def sources(self) -> list[Any]:
-        """The folders or tasks that were evaluated."""
-        return self.needs.data or self.needs.tasks
-
     @cached_property
     def scores(self) -> list[AgainstBaseline]:
         """Each score next to its paired difference from the baseline."""
-        own, run = self.needs.selection, self.needs.run
-        restricted = self.needs.data or any(own[name] for name in own if name != "tier")
         return against_baseline(
             self.results,
-            load_results(run.folder, adapters=False),
+            load_results(self.run.folder, adapters=False),
             baseline=self.baseline,
-            tier="" if restricted else own["tier"],
-            seed=run.seed,
+            tier=self.tier,
+            seed=self.run.seed,
         )
 
     @cached_property
     def summary(self) -> Summary:
         """Means by type or benchmark, with what is missing."""
-        requested = [each.task for each in self.needs.preflight.planned]
         reasons = {**self.evaluation.skipped, **self.evaluation.reasons}
-        return summarise(self.results, requested=requested, reasons=reasons)
+        return summarise(self.results, requested=self.requested, reasons=reasons)
 
     @property
     def trace(self) -> RunTrace:
         """The scores as data, for a page."""
         done = self.evaluation
         return RunTrace(tuple(self.scores), done.reused, done.skipped)
+
+
+class Needs(NamedTuple):
+    """What an evaluation takes: the loaded model, its tasks, and what the machine must have."""
+
+    model: Any
+    tasks: list[Any]  # of MTEB; none if there are data
+    run: Run
+    preflight: Preflight
 
 
 def look(
@@ -100,38 +87,23 @@ def look(
     limit: int = 0,
     runs: bool = False,
     output_dir: str = "",
-    cache: bool = True,
     **options: Any,
 ) -> Needs:
     """Look for data and weights, load the model, encode a few batches and add up the needs.
 
-    Args:
-        checkpoint: a model spec.
-        data: comma-separated folders to evaluate on instead of tasks.
-        limit: as in `evaluate`, like the next.
-        runs: whether searches keep their runs.
-        output_dir: folder of the records; empty for ``results/``.
-        cache: whether vectors are kept.
-        options: those of `choose_tasks`, and of `load_encoder`.
-
-    Raises:
-        ValueError: no such tasks.
-        MirrorError: one list of the data sets and weights that are missing.
-        PreflightError: the weights are larger than the free memory.
-        EncoderError: a batch does not fit into memory, or a vector is not finite.
+    The arguments are those of `check_and_evaluate`, and so are the errors.
     """
     selection = {name: options.pop(name, "") for name in _SELECTION}
     tasks = [] if data else choose_tasks(**selection)
     how = {name: options[name] for name in ("seed", "batch_size") if name in options}
     run = Run(output=output_dir or None, runs=runs, **how)
-    own: dict[str, Any] = {"tier": selection["tier"], "limit": limit, "cache": cache, **options}
-    model = load_checked(checkpoint, tasks, run, **own)
-    ready = preflight(model, tasks, run, limit=limit)
-    return Needs(model, tasks, split_names(data), ready, selection, run, limit)
+    options = {"cache": True, "tier": selection["tier"], **options}
+    model = load_checked(checkpoint, tasks, run, limit=limit, **options)
+    return Needs(model, tasks, run, preflight(model, tasks, run, limit=limit))
 
 
 def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -> CheckedRun:
-    """Evaluate a model as ``eval.ipynb`` does: after a look at its needs, beside a baseline.
+    """Evaluate a model as ``eval.ipynb`` does: after a look at its needs, next to a baseline.
 
     The parameters are stored in each record. A task that fails does not stop the others; see
     `EvaluationRun.raise_failures`.
@@ -140,13 +112,15 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         checkpoint: a model spec; empty for the study's only export, else bm25.
         baseline: label of a model to compare with; empty for a reference model.
         options: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
-            ``subsets`` (see `choose_tasks`); ``data``, ``limit``, ``runs``, ``output_dir`` and
-            ``cache`` (see `look`); and those of `load_encoder`.
+            ``subsets`` (see `choose_tasks`); ``data``, comma-separated folders to evaluate on
+            instead; ``limit``, ``runs`` and ``cache`` (see `evaluate`); ``output_dir``, the folder
+            of the records; and those of `load_encoder`.
 
     Raises:
         ValueError: no such tasks, or a baseline without a record.
         MirrorError: one list of the data sets and weights that are missing.
         PreflightError: too little memory or disk.
+        EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
     if not checkpoint:  # in a notebook that is run by hand
         checkpoint, taken = default_model()
@@ -154,33 +128,44 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     if baseline:
         known = load_results(options.get("output_dir") or None, adapters=False)
         one_of("baseline", baseline, sorted({result.model.label for result in known}))
-    needs = look(checkpoint, **options)
-    needs.preflight.require()
+    model, tasks, run, ready = look(checkpoint, **options)
+    ready.require()
+    selection = {name: options.get(name, "") for name in _SELECTION}
+    data, limit = options.get("data", ""), options.get("limit", 0)
+    folders = split_names(data)
     # What a record stores is what changes it, not where it is kept.
     apart = {*_SELECTION, "data", "limit", "runs", "output_dir", "cache", "prompts", "base"}
-    config = {
-        "checkpoint": checkpoint,
-        **needs.selection,
-        "data": options.get("data", ""),
-        "limit": needs.limit,
-        **{name: value for name, value in options.items() if name not in apart},
-        **{name: options[name] for name in ("prompts", "base") if options.get(name)},
-        "baseline": baseline,
-    }
     evaluation = evaluate(
-        needs.model,
-        needs.data or None,
-        tier=needs.selection["tier"],
-        tasks=None if needs.data else needs.tasks,
-        limit=needs.limit,
-        output=needs.run.output,
-        seed=needs.run.seed,
-        batch_size=needs.run.batch_size,
-        config=config,
-        runs=needs.run.runs,
+        model,
+        folders or None,
+        tier=selection["tier"],
+        tasks=None if folders else tasks,
+        limit=limit,
+        output=run.output,
+        seed=run.seed,
+        batch_size=run.batch_size,
+        config={
+            "checkpoint": checkpoint,
+            **selection,
+            "data": data,
+            "limit": limit,
+            **{name: value for name, value in options.items() if name not in apart},
+            **{name: options[name] for name in ("prompts", "base") if options.get(name)},
+            "baseline": baseline,
+        },
+        runs=run.runs,
         strict=False,
     )
-    write_all_results(needs.run.output)
+    write_all_results(run.output)
     given = options.get("prompts") or options.get("prefix")
-    caution = "" if given else prompt_warning(needs.model.source)
-    return CheckedRun(needs, evaluation, caution, baseline)
+    part = data or any(value for name, value in selection.items() if name != "tier")
+    return CheckedRun(
+        model=model,
+        sources=[*folders] or tasks,
+        requested=[each.task for each in ready.planned],
+        evaluation=evaluation,
+        run=run,
+        baseline=baseline,
+        tier="" if part else selection["tier"],
+        caution="" if given else prompt_warning(model.source),
+    )

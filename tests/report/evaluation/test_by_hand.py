@@ -1,17 +1,11 @@
-"""One query and a few pairs by hand, with texts from the task that was evaluated."""
+"""One query by hand, with texts from the task that was evaluated."""
 
 import pytest
 
-import qwen3nb as q
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
-from qwen3nb.report.evaluation.by_hand import (
-    disagreement_table,
-    query_table,
-    shortened,
-    typical_query,
-)
+from qwen3nb.report.evaluation.by_hand import query_table, shortened, typical_query
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +46,3 @@ def test_nothing_is_shown_without_a_search_or_its_task(searched):
     assert query_table(model, [task], [], limit=16) is None
     assert query_table(model, [], results, limit=16) is None
     assert query_table(model, [task], results, limit=0) is None  # other data than the record's
-    assert disagreement_table([task], results) is None
-
-
-def test_an_encoder_shows_the_pairs_whose_ranks_differ_most(tmp_path):
-    task = embedded_task("AuthorSTS")
-    results = q.evaluate("random", tasks=[task], output=tmp_path, show_progress=False).results
-    table = disagreement_table([task], results, most=2)
-    ranks = [[float(cell.detail.removeprefix("rank ")) for cell in row[2:]] for row in table.rows]
-    assert len(ranks) == 2
-    assert all(abs(ours - theirs) > 60 for ours, theirs in ranks)  # of 120
-    assert all(row[0].text and 0 <= row[2].value <= 5 for row in table.rows)
