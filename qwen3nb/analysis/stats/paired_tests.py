@@ -30,6 +30,7 @@ import numpy as np
 import scipy  # loads scipy.stats when it is used, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
+from qwen3nb.analysis.stats.clusters import cluster_numbers, cluster_values
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_p_values
 from qwen3nb.metrics.intervals import (
     Array,
@@ -118,7 +119,9 @@ class EquivalenceResult:
     undefined: str = ""  # why there is no interval, or empty
 
 
-def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> MeanDifference:
+def mean_difference(
+    a: ArrayLike, b: ArrayLike, *, level: float = LEVEL, cluster: ArrayLike | None = None
+) -> MeanDifference:
     """The mean of a − b over queries, with the interval that every page shows.
 
     It is Student's, widened where the differences are skewed or hardly spread
@@ -126,18 +129,30 @@ def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Mean
     coverages, and for those of Student's and of bootstrap intervals, which are too narrow where few
     queries differ.
 
+    Args:
+        a: scores of one system.
+        b: scores of the other, in the same order of queries.
+        level: nominal coverage of the interval.
+        cluster: of each query; queries of one cluster are sampled together (see
+            `qwen3nb.analysis.stats.clusters`). By default, each is its own.
+
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, or a level
             outside 0 to 1.
     """
     differences = _differences(a, b, level=level)
-    ends = difference_interval(differences, level=level)
+    ends = difference_interval(_units(differences, cluster), level=level)
     undefined = "" if ends else SINGLE
     return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
 
 
 def permutation_test(
-    a: ArrayLike, b: ArrayLike, *, n_resamples: int = DRAWS, seed: Seed
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    n_resamples: int = DRAWS,
+    seed: Seed,
+    cluster: ArrayLike | None = None,
 ) -> PermutationResult:
     """Two-sided paired permutation test of the mean of a − b (sign flips).
 
@@ -146,18 +161,22 @@ def permutation_test(
         b: scores of the other, in the same order of queries.
         n_resamples: number of random sign flips.
         seed: of the sign flips.
+        cluster: as in `mean_difference`: the signs of a cluster flip together.
 
     Raises:
         ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
-    columns = np.stack([differences, np.zeros(len(differences))], axis=1)
+    flipped = _units(differences, cluster, centred=False)
+    columns = np.stack([flipped, np.zeros(len(flipped))], axis=1)
     (p,) = sign_flip_p_values(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)
     return PermutationResult(float(differences.mean()), p, len(differences))
 
 
-def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
+def t_test(a: ArrayLike, b: ArrayLike, *, cluster: ArrayLike | None = None) -> TestResult:
     """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
+
+    With the cluster-robust standard error, if queries have a ``cluster`` (see `mean_difference`).
 
     Raises:
         ValueError: as in `mean_difference`.
@@ -166,8 +185,9 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
     n = len(differences)
     if not differences.any():
         return TestResult(0.0, 1.0, n)
-    if n == 1 or _constant(differences):
-        return TestResult(None, None, n, SINGLE if n == 1 else CONSTANT)
+    differences = _units(differences, cluster)
+    if len(differences) == 1 or _constant(differences):
+        return TestResult(None, None, n, SINGLE if len(differences) == 1 else CONSTANT)
     result = scipy.stats.ttest_1samp(differences, 0.0)
     return TestResult(float(result.statistic), float(result.pvalue), n)
 
@@ -323,6 +343,14 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     guess = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1) + scipy.stats.t.ppf(wanted, n - 1))
     high = next(top for top in (guess * 2**i for i in itertools.count(1)) if missing(top) > 0)
     return float(scipy.optimize.brentq(missing, 0.0, high, xtol=1e-10))
+
+
+def _units(differences: Array, cluster: ArrayLike | None, *, centred: bool = True) -> Array:
+    """What was sampled: differences of queries, or one value per cluster of them."""
+    if cluster is None:
+        return differences
+    numbers = cluster_numbers(cluster, len(differences))
+    return cluster_values(differences, numbers, centred=centred)
 
 
 def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:

@@ -296,3 +296,40 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
             p_values = max_t_p_values(scores, pairs, n_resamples=400, seed=9)
         result.append((means.tobytes(), p_values))
     assert all(each == result[0] for each in result)
+
+
+CLUSTERS = np.repeat(list("abcdefghijklmno"), [1, 9, 2, 3, 5, 8, 4, 4, 7, 6, 3, 10, 8, 2, 8])
+
+
+def test_clustered_errors_are_those_of_statsmodels():
+    ols = pytest.importorskip("statsmodels.api").OLS
+    shift = dict(zip("abcdefghijklmno", RNG.normal(0, 0.2, 15), strict=True))
+    a = B + [shift[name] for name in CLUSTERS]
+    groups = np.unique(CLUSTERS, return_inverse=True)[1]
+    fit = ols(a - A, np.ones((80, 1))).fit(
+        cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
+    )
+    ours = t_test(a, A, cluster=CLUSTERS)
+    assert (ours.statistic, ours.p_value) == pytest.approx((fit.tvalues[0], fit.pvalues[0]))
+    low, high = mean_difference(a, A, cluster=CLUSTERS).interval
+    theirs = fit.conf_int()[0]
+    # Student's, widened for skewness
+    assert low <= theirs[0] + 1e-9
+    assert high >= theirs[1] - 1e-9
+    alone = mean_difference(a, A).interval
+    assert high - low > 1.3 * (alone[1] - alone[0])
+
+
+def test_signs_of_a_cluster_flip_together_and_clusters_of_one_change_nothing():
+    a, b = np.array([0.9, 0.8, 0.2, 0.5, 0.4]), np.array([0.1, 0.6, 0.3, 0.5, 0.1])
+    sums = [0.8 + 0.2, -0.1, 0.3]  # of the clusters x, y and z
+    total = abs(sum(sums))
+    flips = list(itertools.product([1, -1], repeat=3))
+    extreme = sum(abs(np.dot(each, sums)) >= total - 1e-9 for each in flips) / len(flips)
+    done = permutation_test(a, b, seed=0, n_resamples=40_000, cluster=list("xxyyz"))
+    assert done.p_value == pytest.approx(extreme, abs=0.01)
+    assert permutation_test(A, B, seed=4, cluster=range(80)) == permutation_test(A, B, seed=4)
+    ends = mean_difference(A, B, cluster=range(80)).interval
+    assert ends == pytest.approx(mean_difference(A, B).interval)
+    with pytest.raises(ValueError, match="a cluster for each of 80 queries"):
+        t_test(A, B, cluster=["x"])
