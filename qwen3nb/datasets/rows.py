@@ -18,6 +18,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ LINE = 16 << 20  # bytes of a line
 RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
 _FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
-_BLOCK = 1 << 18  # bytes read at once
 _LISTED = 30
 _BOM = b"\xef\xbb\xbf"
 # Control characters, line and paragraph separators, and lone surrogates.
@@ -89,10 +89,10 @@ def raised_limit(limit: int) -> str:
     return f"{f'{limit >> 20} MiB' if limit >> 20 else f'{limit:,} bytes'}; {_RAISED}"
 
 
-def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
-    """Yield whole lines of UTF-8 text, many at once, with the number of the first of them.
+def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line of UTF-8, with its end.
 
-    A byte order mark is skipped. The last line gets an end if it has none.
+    A byte order mark is skipped.
 
     Args:
         file: a regular file, decompressed if its name ends in ``.gz``.
@@ -104,47 +104,30 @@ def line_blocks(file: Path, *, most: int | None = None) -> Iterator[tuple[int, s
     """
     if file.exists() and not file.is_file():
         raise DataError(f"{file}: not a regular file")
-    number, size = 1, 0
+    number = size = 0
     try:
-        packed = file.stat().st_size if file.suffix == ".gz" else None
-        if packed is not None:
-            unpacked = max(_FREE, RATIO * packed)
+        how, packed = "", file.suffix == ".gz"
+        if packed:
+            how = f" unpacked from {file.stat().st_size:,} bytes"
+            unpacked = max(_FREE, RATIO * file.stat().st_size)
             most = unpacked if most is None else min(most, unpacked)
-        limit, longest = None if most is None else size_limit(most), size_limit(LINE)
-        with gzip.open(file) if packed is not None else file.open("rb") as raw:
-            while data := raw.read(_BLOCK):
-                data += raw.readline(longest + 1)  # the rest of the last line
-                size, data = size + len(data), data if size else data.removeprefix(_BOM)
-                if data and not data.endswith(b"\n"):
-                    data += b"\n"
-                line = number + data.count(b"\n") - 1
-                if len(data) - data.rfind(b"\n", 0, -1) - 2 > longest:
-                    raise DataError(
-                        f"{file}:{line}: the line is longer than {raised_limit(longest)}"
-                    )
-                if limit is not None and size > limit:
-                    how = "" if packed is None else f" unpacked from {packed:,} bytes"
-                    raise DataError(f"{file}:{line}: more than {limit >> 20} MiB{how}; {_RAISED}")
-                if data:
-                    yield number, _decoded(file, number, data)
-                number = line + 1
+        limit, longest = math.inf if most is None else size_limit(most), size_limit(LINE)
+        with gzip.open(file) if packed else file.open("rb") as raw:
+            for number, line in enumerate(iter(partial(raw.readline, longest + 2), b""), start=1):
+                size += len(line)
+                if len(line) > longest + 1:
+                    too_long = f"the line is longer than {raised_limit(longest)}"
+                    raise DataError(f"{file}:{number}: {too_long}")
+                if size > limit:
+                    much = f"more than {int(limit) >> 20} MiB{how}"
+                    raise DataError(f"{file}:{number}: {much}; {_RAISED}")
+                text = (line.removeprefix(_BOM) if number == 1 else line).decode("utf-8")
+                yield number, text if text.endswith("\n") else f"{text}\n"
+    except UnicodeDecodeError as error:
+        where = f"{file}:{number}"
+        raise DataError(f"{where}: cannot be read (not UTF-8: {error.reason})") from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
-
-
-def _decoded(file: Path, number: int, data: bytes) -> str:
-    """Return the text of lines, of which the first has the given number."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = number + data.count(b"\n", 0, error.start)
-        raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
-
-
-def numbered_lines(file: Path, *, most: int | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the number and the text of each line, with its end; see `line_blocks`."""
-    for first, text in line_blocks(file, most=most):
-        yield from enumerate((f"{line}\n" for line in text[:-1].split("\n")), start=first)
 
 
 def read_text(file: Path, *, most: int) -> str:
@@ -157,8 +140,13 @@ def read_text(file: Path, *, most: int) -> str:
         raise DataError(f"{file}: no such file, or not a regular file")
     if file.stat().st_size > (limit := size_limit(most)):
         raise DataError(f"{file}: expected at most {raised_limit(limit)}")
+    data = b""
     try:
-        return _decoded(file, 1, file.read_bytes().removeprefix(_BOM))
+        data = file.read_bytes().removeprefix(_BOM)
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{file}:{line}: cannot be read (not UTF-8: {error.reason})") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
 

@@ -5,31 +5,26 @@ trec_eval (32-bit scores, ties by id, descending), whatever the order of the lin
 ranks say otherwise is refused: one of its columns is not what it should be. Scores keep all
 their digits, so that a run survives a round trip. Programs differ in how they order equal scores;
 a run for others is therefore written with ``distinct=True``, which all of them rank alike.
-
-The reader of ir_measures is not used: it accepts NaN and duplicate documents, and its
-errors name neither file nor line.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.datasets.rows import DataError, checked_id, line_blocks, stated_number
+from qwen3nb.datasets.rows import DataError, checked_id, numbered_lines, stated_number
 from qwen3nb.metrics.retrieval import Qrels, Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
 
-Columns = tuple[tuple[str, ...], tuple[str, ...], Iterable[int], tuple[float, ...]]
+_AT_ONCE = 100_000  # lines
 _BLANK = re.compile(r"\s")
 _RANK = re.compile(r"-?[0-9]{1,9}")
 
@@ -134,9 +129,9 @@ def load_run(file: Path) -> RunArrays:
             characters, or ranks that contradict the scores.
     """
     builder, ranks = RunBuilder(), array("i")
-    known: dict[str, int] = {}
-    for first, text in line_blocks(file):
-        queries, documents, ranked, scores = _columns(file, first, text, known=known)
+    lines = _rows(file)
+    while block := list(islice(lines, _AT_ONCE)):
+        queries, documents, ranked, scores = zip(*block, strict=True)
         builder.add_rows(queries, documents, scores)
         ranks.extend(ranked)
     run = builder.run()
@@ -174,36 +169,12 @@ def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
         )
 
 
-def _columns(file: Path, first: int, text: str, *, known: dict[str, int]) -> Columns:
-    """Return queries, documents, ranks and scores; the first line has the number ``first``.
-
-    ``known`` has the ranks that were parsed before. Lines that are as they should be are read at
-    once, all others one by one.
-    """
-    fields = text.split()
-    columns = [tuple(fields[each::6]) for each in range(6)]
-    if "\n".join(map(" ".join, zip(*columns, strict=False))) + "\n" == text:
-        numbers = "".join(columns[4])
-        unknown = set(columns[3]).difference(known)
-        with suppress(ValueError):  # the line of the bad number is named below
-            scores = tuple(map(float, columns[4]))
-            if (
-                all(map(_RANK.fullmatch, unknown))
-                and all(map(math.isfinite, scores))
-                and numbers.isascii()
-                and "_" not in numbers
-            ):
-                known.update((rank, int(rank)) for rank in unknown)
-                return columns[0], columns[2], map(known.__getitem__, columns[3]), scores
-    return tuple(zip(*(row for _, row in _rows(file, first, text)), strict=True)) or ((),) * 4  # type: ignore[return-value]
-
-
-def _rows(file: Path, first: int, text: str) -> Iterator[tuple[int, tuple[str, str, int, float]]]:
-    """Yield number, query, document, rank and score of each line that is not blank.
+def _rows(file: Path) -> Iterator[tuple[str, str, int, float]]:
+    """Yield query, document, rank and score of each line that is not blank.
 
     Three fields are query, document and rank.
     """
-    for number, line in enumerate(text.split("\n"), start=first):
+    for number, line in numbered_lines(file):
         fields = line.split()
         if not fields:
             continue
@@ -212,13 +183,11 @@ def _rows(file: Path, first: int, text: str) -> Iterator[tuple[int, tuple[str, s
                 f"{file}:{number}: {len(fields)} fields, expected 6 (query Q0 document rank score "
                 "tag) or 3 (query document rank)"
             )
-        rank = fields[-1] if len(fields) == 3 else fields[3]
+        short = len(fields) == 3
+        rank = fields[2] if short else fields[3]
         if not _RANK.fullmatch(rank):
             raise DataError(f"{file}:{number}: expected a whole number as rank; got {rank!r:.60}")
-        if len(fields) == 3:
-            yield number, (fields[0], fields[1], int(rank), -float(rank))
-            continue
-        score = stated_number(fields[4])
+        score = -float(rank) if short else stated_number(fields[4])
         if score is None:
             raise DataError(f"{file}:{number}: expected a finite number; got {fields[4]!r:.60}")
-        yield number, (fields[0], fields[2], int(rank), score)
+        yield fields[0], fields[1] if short else fields[2], int(rank), score

@@ -109,19 +109,3 @@ def test_a_journal_survives_a_torn_line(tmp_path):
     file.write_bytes(whole.replace(b"2.5", b"2.6"))
     assert Journal(file).get("a") is None
     assert Journal(file).get("b") == {"x": 1}
-
-
-def test_values_are_read_when_needed(tmp_path):
-    file = tmp_path / "j.jsonl"
-    journal = Journal(file)
-    for number in range(5):
-        journal.add(f"key {number}", {"values": [number] * 100})
-    journal.add("key 1", "the last one counts")
-    for each in (journal, Journal(file)):
-        assert each.get("key 3") == {"values": [3] * 100}
-        assert each.get("key 1") == "the last one counts"
-        assert each.get("key 9") is None
-    file.write_bytes(file.read_bytes().replace(b"3,3", b"3,4", 1))
-    assert journal.get("key 3") is None  # garbled since: to be done again
-    file.unlink()
-    assert journal.get("key 1") is None
