@@ -1,6 +1,6 @@
 """Benchmark encoding against sentence-transformers at its best batch size, and in 16 bits.
 
-All methods take turns in one process (`qwen3nb.bench.harness`); times include tokenizing. A ratio
+The methods take turns in one process (`qwen3nb.bench.harness`); times include tokenising. A ratio
 is the median time of sentence-transformers over that of a method. The vectors are compared in the
 same run. The limit is the matrix peak (`qwen3nb.bench.machine_limits`), measured once in every
 round.
@@ -9,16 +9,16 @@ The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed len
 summaries as documents) and long documents (neighbours joined, about 200 to 256 tokens). All texts
 are distinct, so that encoding duplicates only once does not count as speed.
 
-Of precisions, ours and sentence-transformers take turns in each dtype. The vectors are compared
-with ours in float32, and both search PyDocs: the paired difference of nDCG@10 counts as smaller
-than a margin if its interval lies within it. The sample of PyDocs has too few queries to show a
-small margin; all of it takes minutes.
+In each precision, ours and sentence-transformers take turns. The vectors are compared with ours in
+float32, and both search PyDocs: the paired difference of nDCG@10 counts as smaller than a margin if
+its interval lies within it. The sample of PyDocs has too few queries to show a small margin; all of
+it takes minutes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,19 +29,11 @@ from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.harness import at_least_one, in_turn, table, timed
-from qwen3nb.bench.machine_limits import (
-    MatrixPeak,
-    MatrixWork,
-    encoder_limit,
-    limit_text,
-    shares_table,
-    time_shares,
-)
+from qwen3nb.bench.machine_limits import MatrixPeak, MatrixWork, encoder_limit
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
+from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.encoders.transformer import TransformerEncoder
-from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.runtime import pick_device
@@ -54,14 +46,7 @@ if TYPE_CHECKING:
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
-YES = {True: "yes", False: "no"}
 _LONG = 1000  # characters of a long document: about 200 to 256 tokens
-# Intermediate methods: name, options of the engine.
-_STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("padded, sorted, by tokens", {"packed": False, "linear": "torch"}),
-    ("packed", {"linear": "torch"}),
-    ("packed, oneDNN", {"linear": "onednn"}),
-)
 MARGIN = 0.005  # differences of nDCG@10 below this do not matter
 # Instructions of processors that compute in 16 bits, as PyTorch names them.
 _FEATURES = ("amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16", "bf16", "fp16_arith")
@@ -85,30 +70,29 @@ class EncodeBench:
     tokens: int  # number of tokens
     rounds: int
     batch_size: int  # the best batch size of sentence-transformers
-    onednn: bool  # whether `load_encoder` chooses oneDNN on this machine, as in the last method
     timings: tuple[dict[str, Any], ...]
     work: MatrixWork  # operations that the vectors need
     # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
     # the shapes and the precision of the last method
     peak_gflops: float
-    # share of the last method's time by part; empty on a GPU
-    time_shares: dict[str, float] = field(default_factory=dict)
 
     def table(self) -> str:
         """The timings as plain text."""
         return table(
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
-            f"{self.rounds} rounds; a load chooses {'oneDNN' if self.onednn else 'PyTorch'}",
-            limit_text(self.work, self.peak_gflops),
+            f"{self.rounds} rounds; {self.work.gflop:.3g} GFLOP, matrix peak "
+            f"{self.peak_gflops:.0f} GFLOP/s",
             rows=[
-                {**each, "speed": self.count / each["seconds"], "same": YES[each["equal"]]}
+                {
+                    **each,
+                    "speed": self.count / each["seconds"],
+                    "same": "yes" if each["equal"] else "no",
+                }
                 for each in self.timings
             ],
             shown="method: {name} | s: {seconds:.2f} | texts/s: {speed:.0f} | "
             "faster: {ratio:.2f}x | CPU s: {cpu:.2f} | less CPU: {cpu_ratio:.2f}x | "
-            "min cosine: {cosine:.6f} | max difference: {difference:.0e} | equal: {same} | "
-            "of peak: {peak_share:.0%}",
-            notes=shares_table(self.time_shares, of=self.timings[-1]["name"]),
+            "max difference: {difference:.0e} | equal: {same} | of peak: {peak_share:.0%}",
         )
 
 
@@ -172,26 +156,19 @@ def bench_encode(
     where = {"device": pick_device(device), "dtype": dtype}
     with model_folder(model, [text for each in texts.values() for text in each]) as folder:
         peer = load_peer(folder, **where)
-        pooling = known_pooling(peer)
-        if pooling is None:
-            raise ValueError(f"{model}: only sentence-transformers can run this model")
-        how: dict[str, Any] = {"pooling": pooling, "normalize": True}
-        runners = {
-            step: Runner(load_peer(folder, **where)[0].model, **how, **options)
-            for step, options in _STEPS
-        }
         ours = neural_encoder(folder if model == QWEN3 else model, **where)
-        for named in texts.items():
-            yield _measured(model, named, peer, runners, ours, rounds=rounds, dtype=dtype)
+        for name, each in texts.items():
+            yield _measured(model, name, each, peer, ours, rounds=rounds, dtype=dtype)
 
 
 def neural_encoder(
     spec: str | Path, *, device: str, dtype: str
 ) -> SentenceTransformerEncoder | TransformerEncoder:
-    """Load with this package a model whose forward passes can be compared; nothing is cached."""
+    """Load with this package a model whose forward passes it runs itself; nothing is cached."""
     ours = load_encoder(spec, device=device, dtype=dtype, cache=False, show_progress=False)
-    if not isinstance(ours, SentenceTransformerEncoder | TransformerEncoder):
-        raise ValueError(f"{spec}: expected a neural encoder to compare")
+    known = SentenceTransformerEncoder | TransformerEncoder
+    if not isinstance(ours, known) or ours.runner is None:
+        raise ValueError(f"{spec}: expected an encoder that this package runs itself")
     return ours
 
 
@@ -208,33 +185,24 @@ def best_batch_size(peer: Any, texts: list[str]) -> int:
 
 def _measured(
     model: str,
-    named: tuple[str, list[str]],
+    name: str,
+    texts: list[str],
     peer: Any,
-    runners: dict[str, Runner],
     ours: SentenceTransformerEncoder | TransformerEncoder,
     *,
     rounds: int,
     dtype: str,
 ) -> EncodeBench:
     """Compare times and vectors of each method with those of sentence-transformers."""
-    name, texts = named
-
-    def tokenised() -> list[list[int]]:
-        features = peer.preprocess(texts)
-        mask = features["attention_mask"].bool()
-        return [row[real].tolist() for row, real in zip(features["input_ids"], mask, strict=True)]
-
-    best, rows, runner = best_batch_size(peer, texts), tokenised(), ours.runner
-    work, peak = encoder_limit(runner or runners["packed"], rows, dtype=dtype)
+    best, rows = best_batch_size(peer, texts), ours._tokenise(texts)
+    work, peak = encoder_limit(ours.runner, rows, dtype=dtype)
+    first = f"sentence-transformers, batch {best}"
     methods: dict[str, Callable[[], Vectors]] = {
-        f"sentence-transformers, batch {size}": partial(peer_vectors, peer, texts, batch_size=size)
-        for size in dict.fromkeys((best, 32))
+        first: partial(peer_vectors, peer, texts, batch_size=best),
+        "load_encoder(...).encode": partial(ours.encode, texts),
     }
-    for step, each in runners.items():
-        methods[step] = lambda each=each: each.vectors(tokenised())  # type: ignore[misc]
-    methods["load_encoder(...).encode"] = partial(ours.encode, texts)
     medians, vectors = in_turn(methods, rounds=rounds, after=peak.sample)
-    first, timings = next(iter(methods)), []
+    timings = []
     for way, took in medians.items():
         pair = unit(vectors[way]), unit(vectors[first])
         cosine = float(np.multiply(*pair).sum(axis=1).min())
@@ -251,7 +219,6 @@ def _measured(
                 "peak_share": peak.share(work, took.seconds),
             }
         )
-    on_cpu = runner is not None and runner.model.device.type == "cpu"
     return EncodeBench(
         model=model,
         texts=name,
@@ -259,13 +226,9 @@ def _measured(
         tokens=sum(map(len, rows)),
         rounds=rounds,
         batch_size=best,
-        onednn=runner is not None and runner.onednn,
         timings=tuple(timings),
         work=work,
         peak_gflops=peak.gflops,
-        time_shares=time_shares(lambda: ours._tokenise(texts), lambda: runner.vectors(rows))
-        if runner is not None and on_cpu
-        else {},
     )
 
 
@@ -312,8 +275,7 @@ class PrecisionBench:
             ],
             shown="dtype: {dtype} | texts/s: {texts_per_second:.0f} | "
             "x float32: {float32_ratio:.2f} | x s.-t.: {peer_ratio:.2f} | "
-            "of peak: {peak_share:.0%} | GFLOP/s: {peak_gflops:.0f} | "
-            "min cosine: {cosine_min:.6f} | mean cosine: {cosine_mean:.6f} | "
+            "of peak: {peak_share:.0%} | min cosine: {cosine_min:.6f} | "
             "nDCG@10: {ndcg:.4f} | difference: {ndcg_difference:+.4f} | "
             "95 % interval: {ends} | equivalent: {words}",
         )
@@ -365,8 +327,6 @@ def bench_precision(
         spec = folder if model == QWEN3 else model
         for dtype in names:
             ours = neural_encoder(spec, device="cpu", dtype=dtype)
-            if ours.runner is None:
-                raise ValueError(f"{spec}: expected an encoder that this package runs itself")
             peer = load_peer(folder, device="cpu", dtype=dtype)
             size, rows = best_batch_size(peer, encoded), ours._tokenise(encoded)
             limits[dtype] = (size, *encoder_limit(ours.runner, rows, dtype=dtype))
@@ -389,7 +349,6 @@ def bench_precision(
                 "float32_ratio": exact / own,
                 "peer_ratio": theirs / own,
                 "batch_size": size,
-                "peak_gflops": peak.gflops,
                 "peak_share": peak.share(work, own),
                 "cosine_min": float(cosines.min()),
                 "cosine_mean": float(cosines.mean()),

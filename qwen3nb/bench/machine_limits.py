@@ -1,17 +1,14 @@
-"""The limits of a machine, and where the time of a forward pass goes.
+"""The matrix peak: the limit of a machine for encoding and exact search.
 
-The limit of encoding, reranking and exact search is the matrix peak: the rate at which the same
-matrix products run alone, in the same shapes and precision, with the same threads. It is
-measured in the same run, in turn with what it is compared to, so that other work on the machine
-slows both. The share of the peak is the time of the products alone over the time taken; it
-counts the work that the result needs, so padding and logits that nobody reads lower it.
+It is the rate at which the same matrix products run alone, in the same shapes and precision, with
+the same threads, measured in turn with what it is compared to, so that other work on the machine
+slows both. The share of the peak counts the work that the result needs, so padding lowers it.
 
 Shapes of a product: (rows, inputs, outputs), 2 · rows · inputs · outputs operations.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,24 +26,8 @@ from qwen3nb.models.inference.token_budget import in_order
 from qwen3nb.models.modeling.dtypes import torch_dtype
 
 Shape = tuple[int, int, int]
-_LOGGED = "KINETO_LOG_LEVEL"
 _REPEATS = 3  # of each product per sample; the best counts
 _BESIDE = 8  # of each product on each thread, which takes a moment to start
-_OTHER, _PYTHON = "other operators", "Python"
-_PARTS = {
-    "linear layers": "addmm mm linear mkldnn_linear _linear_pointwise _addmm_activation",
-    "attention": (
-        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math "
-        "scaled_dot_product_attention bmm baddbmm baddbmm_ _softmax _safe_softmax softmax "
-        "exp2_ sum aminmax"
-    ),
-    "activations and norms": (
-        "gelu gelu_ silu silu_ sigmoid tanh relu add add_ sub mul mul_ div div_ pow mean rsqrt neg "
-        "native_layer_norm layer_norm rms_norm _fused_rms_norm linalg_vector_norm"
-    ),
-    "copies": "copy_ cat clone index index_select embedding index_put_ masked_fill_ fill_ gather",
-}
-_PART_OF = {name: part for part, names in _PARTS.items() for name in names.split()}
 
 
 @dataclass(frozen=True)
@@ -78,33 +59,6 @@ def encoder_work(model: Any, lengths: Sequence[int]) -> MatrixWork:
         2 * sum(lengths) * _weights(model) / 1e9,
         4 * pairs * _attention_width(config) * int(config.num_hidden_layers) / 1e9,
     )
-
-
-def reranker_work(
-    reranker: Any, shared: Sequence[int], rests: Sequence[Sequence[int]]
-) -> MatrixWork:
-    """Return the work for the documents of one query, as a warm reranker has to do it.
-
-    The first part of the prefix is the same for all queries and not counted; the rest of it is
-    computed once. The last layer computes keys and values for every token, and everything else
-    once per document.
-    """
-    from qwen3nb.models.rerankers.prompt_template import common_start
-
-    known = common_start(reranker._system.ids, shared)
-    model, last = reranker._model.model, reranker._model._last.layer
-    keys = _weights(last.self_attn.k_proj) + _weights(last.self_attn.v_proj)
-    tokens = len(shared) - known + sum(map(len, rests))
-    pairs = _causal_pairs(known, len(shared) - known)
-    pairs += sum(_causal_pairs(len(shared), len(rest)) for rest in rests)
-    linear = tokens * (_weights(model) + keys) + len(rests) * (_weights(last) - keys)
-    attended = pairs * len(model.layers) + sum(len(shared) + len(rest) for rest in rests)
-    return MatrixWork(2 * linear / 1e9, 4 * attended * _attention_width(model.config) / 1e9)
-
-
-def _causal_pairs(before: int, tokens: int) -> int:
-    """Pairs of each of ``tokens`` and one up to itself, after ``before`` others."""
-    return tokens * before + tokens * (tokens + 1) // 2
 
 
 def _linear_layers(module: Any) -> list[Any]:
@@ -240,42 +194,3 @@ def limit_text(work: MatrixWork, gflops: float) -> str:
         f"{work.linear_gflop:.3g} GFLOP in linear layers, {work.attention_gflop:.3g} in attention; "
         f"matrix peak {gflops:.0f} GFLOP/s"
     )
-
-
-def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -> dict[str, float]:
-    """Return which share of the time tokenising takes, and each part of the forward passes.
-
-    Operators on the CPU are timed by PyTorch's profiler, which makes the many small ones a
-    little slower than they are; what is left of the wall-clock time is Python's. One thread does
-    all, because the profiler sees no other.
-    """
-    from torch.profiler import ProfilerActivity, profile
-
-    first = timed(tokenise)[1].seconds
-    seconds = {"tokenising": first, **dict.fromkeys((*_PARTS, _OTHER, _PYTHON), 0.0)}
-    threads, logged = torch.get_num_threads(), os.environ.get(_LOGGED)
-    torch.set_num_threads(1)
-    os.environ[_LOGGED] = logged or "99"  # else the profiler prints lines about itself
-    try:
-        with profile(activities=[ProfilerActivity.CPU]) as trace:
-            whole = timed(forward)[1].seconds
-    finally:
-        torch.set_num_threads(threads)
-        if logged is None:
-            del os.environ[_LOGGED]
-    for event in trace.key_averages():
-        part = _PART_OF.get(event.key.rpartition("::")[2], _OTHER)
-        seconds[part] += event.self_cpu_time_total / 1e6
-    operators = sum(seconds.values()) - seconds["tokenising"]
-    seconds[_PYTHON] = max(0.0, whole - operators)
-    total = sum(seconds.values())
-    return {part: each / total for part, each in seconds.items()}
-
-
-def shares_table(shares: Mapping[str, float], *, of: str) -> list[str]:
-    """Return the shares as a plain table; nothing if there are none."""
-    if not shares:
-        return []
-    width = max(map(len, shares))
-    rows = [f"  {name:<{width}} {share:5.0%}" for name, share in shares.items()]
-    return [f"where the time of {of} goes:", *rows]

@@ -1,11 +1,10 @@
-"""Benchmark reranking against three other implementations on the same weights.
+"""Benchmark reranking against two other implementations on the same weights.
 
-The peers are left-padded batches with the logits of every position (the code in the model
-card of Qwen3-Reranker), the same with ``logits_to_keep=1``, and the CrossEncoder of
-sentence-transformers. All take turns in one process. A ratio is the median of the peer's
-CPU seconds over the median of ours, because load on the machine inflates wall time. Scores
-are compared in the same run. Peak memory is measured in a separate process per method. The
-limit is the matrix peak (`qwen3nb.bench.machine_limits`), measured once in every round.
+The reference is left-padded batches with the logits of every position, as in the model card of
+Qwen3-Reranker; the peer is the CrossEncoder of sentence-transformers. All take turns in one
+process. A ratio is the median of the reference's CPU seconds over that of a method, because load on
+the machine inflates wall time. Scores are compared in the same run. Peak memory is measured in a
+separate process per method.
 
 The weights are random, the output matrix has as many rows as Qwen3's real vocabulary, and
 the passages are docstrings, truncated to the requested lengths.
@@ -19,20 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
-from qwen3nb.bench.machine_limits import (
-    MatrixPeak,
-    MatrixWork,
-    limit_text,
-    product_shapes,
-    reranker_work,
-    shares_table,
-    time_shares,
-)
 from qwen3nb.bench.random_models import (
     QUERY,
     VOCABULARY,
@@ -40,10 +30,9 @@ from qwen3nb.bench.random_models import (
     predict,
     write_random_reranker,
 )
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.rerankers.yes_no import Floats, Reranker
 from qwen3nb.utils.choices import one_of
-
-if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import Floats
 
 PASSAGES = {"60-80": (60, 80), "250": (240, 260)}  # tokens, from and to
 # hidden, intermediate, layers, heads, key-value heads, head size
@@ -52,46 +41,38 @@ SHAPES = {
     "100M": (512, 1536, 8, 8, 4, 64),
     "0.6B": (1024, 3072, 28, 16, 8, 128),
 }
-_BATCH = 16  # batch size of the two references
-_ALL, _LAST = "reference, all logits", "reference, logits_to_keep=1"
-_PEER, _PLAIN, _OURS = "sentence-transformers CrossEncoder", "qwen3nb, PyTorch's linears", "qwen3nb"
+_BATCH = 16  # batch size of the reference
+_REFERENCE, _PEER, _OURS = "reference", "sentence-transformers CrossEncoder", "qwen3nb"
 
 
 @dataclass(frozen=True)
 class RerankBench:
     """Results for one size of model and one length of passages.
 
-    A timing has, of each method, the references first and ours last: median seconds and CPU
-    seconds, the ratio of the first reference's CPU seconds to them, the largest difference in
-    P(yes) from it, the share of the matrix peak by wall-clock time, peak memory in bytes of a
-    process that only does this, and the part of it above the memory after loading, or None.
+    A timing has, of each method, the reference first and ours last: median seconds and CPU
+    seconds, the ratio of the reference's CPU seconds to them, the largest difference in P(yes)
+    from it, peak memory in bytes of a process that only does this, and the part of it above
+    the memory after loading, or None.
     """
 
     size: str  # key of `SHAPES`
     passages: str  # key of `PASSAGES`
     documents: int
     rounds: int
-    prefix: int  # tokens before the document
     timings: tuple[dict[str, Any], ...]
-    work: MatrixWork  # operations that the scores need, the prefix computed once
-    peak_gflops: float  # of the linear layers alone, in our shapes and the same rounds
-    time_shares: dict[str, float]  # of our time by part
 
     def table(self) -> str:
-        """The timings as a plain table, and the shares of our time."""
+        """The timings as plain text."""
         return table(
             f"{self.size} parameters, passages of {self.passages} tokens: {self.documents} "
-            f"documents, {self.prefix} tokens before each, medians of {self.rounds} rounds in turn",
-            limit_text(self.work, self.peak_gflops),
+            f"documents, medians of {self.rounds} rounds in turn",
             rows=[
                 {**each, "mb": each["peak"] and each["peak"] / 1e6}
                 | {"more": each["above"] and each["above"] / 1e6}
                 for each in self.timings
             ],
             shown=": {name} | CPU s: {cpu:.2f} | s: {seconds:.2f} | faster: {ratio:.2f}x | "
-            "max dP: {difference:.0e} | of peak: {peak_share:.0%} | peak MB: {mb:.0f} | "
-            "+MB: {more:.0f}",
-            notes=shares_table(self.time_shares, of="qwen3nb"),
+            "max dP: {difference:.0e} | peak MB: {mb:.0f} | +MB: {more:.0f}",
         )
 
 
@@ -108,7 +89,7 @@ def bench_rerank(
     """Measure, print a table per length of passages, and return what was measured.
 
     Args:
-        size: one of `SHAPES`; ``0.6B`` is the shape of Qwen3-0.6B (the references need 8 GB
+        size: one of `SHAPES`; ``0.6B`` is the shape of Qwen3-0.6B (the reference needs 8 GB
             of memory).
         passages: keys of `PASSAGES`.
         documents: documents per query.
@@ -138,24 +119,14 @@ def bench_rerank(
 def _measured(
     folder: Path, size: str, passages: str, documents: int, rounds: int, *, memory: bool
 ) -> RerankBench:
-    best, fused = _ours(folder, onednn=True)
     texts = _passages(folder, *PASSAGES[passages], documents)
     (folder / f"{passages}.json").write_text(json.dumps(texts))
-    padded = _padded(folder)
-    methods: dict[str, Callable[[list[str]], Floats]] = {
-        _ALL: partial(padded, keep=0),
-        _LAST: partial(padded, keep=1),
-        **{name: _method(name, folder) for name in (_PEER, *[_PLAIN] * fused)},
-        _OURS: _scores(best),
-    }
-    rows = best._pairs.rows(QUERY, texts)
-    peak = MatrixPeak(product_shapes(best._model.model, lambda: best.score(QUERY, texts)))
-    work = reranker_work(best, rows.shared, rows.rests)
+    methods = {name: _method(name, folder) for name in (_REFERENCE, _PEER, _OURS)}
     calls = {name: partial(method, texts) for name, method in methods.items()}
-    medians, scores = in_turn(calls, rounds=rounds, after=peak.sample)
+    medians, scores = in_turn(calls, rounds=rounds)
     timings = []
     for name, each in medians.items():
-        difference = float(abs(scores[name] - scores[_ALL]).max())
+        difference = float(abs(scores[name] - scores[_REFERENCE]).max())
         if difference > 1e-4:
             raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
         child = in_child(_prepared, name, str(folder), passages) if memory else None
@@ -163,27 +134,13 @@ def _measured(
             {
                 "name": name,
                 **vars(each),
-                "ratio": medians[_ALL].cpu / each.cpu,
+                "ratio": medians[_REFERENCE].cpu / each.cpu,
                 "difference": difference,
-                "peak_share": peak.share(work, each.seconds),
                 "peak": child.peak if child else None,
                 "above": child.grown if child else None,
             }
         )
-    return RerankBench(
-        size,
-        passages,
-        len(texts),
-        rounds,
-        len(rows.shared),
-        timings=tuple(timings),
-        work=work,
-        peak_gflops=peak.gflops,
-        time_shares=time_shares(
-            lambda: best._pairs.rows(QUERY, texts),
-            lambda: best._log_odds(rows.shared, rows.rests),
-        ),
-    )
+    return RerankBench(size, passages, len(texts), rounds, tuple(timings))
 
 
 def _prepared(name: str, folder: str, passages: str) -> Callable[[], None]:
@@ -200,39 +157,20 @@ def _prepared(name: str, folder: str, passages: str) -> Callable[[], None]:
 def _method(name: str, folder: Path) -> Callable[[list[str]], Floats]:
     if name == _PEER:
         return partial(predict, cross_encoder(folder))
-    if name in (_ALL, _LAST):
-        return partial(_padded(folder), keep=int(name == _LAST))
-    return _scores(_ours(folder, onednn=name == _OURS)[0])
+    ours = load_reranker(folder, device="cpu")
+    return _reference(folder, ours) if name == _REFERENCE else lambda t: ours.score(QUERY, t).p_yes
 
 
-def _ours(folder: Path, *, onednn: bool) -> tuple[Any, bool]:
-    """Our reranker, and whether it runs in oneDNN, which not every PyTorch has."""
-    from qwen3nb.models.inference.fused_layers import fuse_layers
-    from qwen3nb.models.kinds.resolve import find_source
-    from qwen3nb.models.rerankers import load as yes_no
-    from qwen3nb.models.rerankers.yes_no import Reranker
-
-    source = find_source(str(folder))
-    model = yes_no.load_yes_no(source, device="cpu", linears="torch")
-    fused = onednn and bool(fuse_layers(model.backbone, force=True))
-    return Reranker(source, model), fused
-
-
-def _scores(reranker: Any) -> Callable[[list[str]], Floats]:
-    return lambda texts: reranker.score(QUERY, texts).p_yes
-
-
-def _padded(folder: Path) -> Callable[..., Floats]:
-    """What scores in left-padded batches, with logits of the last ``keep`` positions, 0 for all."""
+def _reference(folder: Path, reranker: Reranker) -> Callable[[list[str]], Floats]:
+    """Return what scores in left-padded batches, and computes the logits of every token."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    pairs = _ours(folder, onednn=False)[0]._pairs
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     words = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(["no", "yes"])
 
-    def scores(texts: list[str], *, keep: int) -> Floats:
-        tokens, p_yes = pairs.rows(QUERY, texts), []
+    def scores(texts: list[str]) -> Floats:
+        tokens, p_yes = reranker._pairs.rows(QUERY, texts), []
         rows = [[*tokens.shared, *rest] for rest in tokens.rests]
         for start in range(0, len(rows), _BATCH):
             batch = rows[start : start + _BATCH]
@@ -240,10 +178,8 @@ def _padded(folder: Path) -> Callable[..., Floats]:
             ids = torch.tensor([[0] * (width - len(row)) + row for row in batch])
             mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in batch])
             with torch.inference_mode():
-                logits = model(
-                    input_ids=ids, attention_mask=mask, logits_to_keep=keep, use_cache=False
-                ).logits[:, -1]
-                p_yes.append(logits[:, words].log_softmax(-1)[:, 1].exp())
+                logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits[:, -1]
+            p_yes.append(logits[:, words].log_softmax(-1)[:, 1].exp())
         return torch.cat(p_yes).double().numpy()
 
     return scores

@@ -11,9 +11,6 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
 from qwen3nb.models.modeling.dtypes import DTYPES
 
-# What the shares that a benchmark prints are of.
-_LAYERS = "the matrix peak: the model's linear layers alone, in the shapes that it runs"
-
 _MODELS = opt.model_option(
     "models",
     several=True,
@@ -28,7 +25,7 @@ def _count(name: str, default: int, least: int = 1) -> Callable[[Any], Any]:
 
 @click.group(cls=CommandGroup)
 def bench() -> None:
-    """Measure speed and memory on this machine, beside other libraries in the same run."""
+    """Measure speed and memory on this machine, next to other libraries in the same run."""
 
 
 @bench.command("encode")
@@ -39,6 +36,8 @@ def bench() -> None:
 @opt.DTYPE
 def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
+
+    The peak is the rate of the model's matrix products alone, in the same shapes and rounds.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
@@ -51,7 +50,6 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     for model in models:
         for result in run(model, texts=sets, **options):
             click.echo(f"{machine()}\n{result.table()}\n")
-    click.echo(f"limit: {_LAYERS}")
 
 
 @bench.command("precision")
@@ -67,7 +65,7 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
 @_count("rounds", 3)
 @opt.flag("--whole", help="Search all of PyDocs instead of its sample; minutes.")
 def bench_precision(models: tuple[str, ...], whole: bool, **options: Any) -> None:
-    """Encode in several precisions: speed, cosine and nDCG@10 beside float32.
+    """Encode in several precisions: speed, cosine and nDCG@10 next to float32.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision --model all-MiniLM-L6-v2
@@ -107,4 +105,3 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
 
     opt.hide_library_bars()
     run(memory=not no_memory, say=click.echo, **options)
-    click.echo(f"limit: {_LAYERS}")

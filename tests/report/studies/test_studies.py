@@ -94,7 +94,7 @@ def bench(ratio, *, texts="short sentences", difference=2e-7, equal=True, label=
     ours |= {"difference": difference, "equal": equal, "peak_share": 0.4 * ratio}
     timings = (peer, {**peer, **ours})
     work = MatrixWork(75, 5)
-    return EncodeBench(label, texts, 64, 1000, 3, 16, True, timings, work, 200.0)
+    return EncodeBench(label, texts, 64, 1000, 3, 16, timings, work, 200.0)
 
 
 EXACT = {"dtype": "float32", "float32_ratio": 1.0, "peer_ratio": 2.4, "peak_share": 0.75}
