@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.checkpoints.checkpoint": "list_checkpoints",
         "qwen3nb.datasets.custom.documents": "find_layout",
         "qwen3nb.datasets.custom.queries": "read_queries",
-        "qwen3nb.demo.lesson_training": "lesson_training",
+        "qwen3nb.demo.pipeline": "lesson_training",
         "qwen3nb.evaluation.embeddings.probes": "analogies clusters linear_probe "
         "probe word_similarity",
         "qwen3nb.evaluation.mteb.select": "choose_tasks split_names",

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,8 @@ from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.sweep import Job, failures_text, sweep
+from qwen3nb.models.kinds.resolve import find_training
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.terminal import say
 
@@ -102,6 +105,24 @@ def _jobs(demo: Path) -> list[Job]:
         jobs.append(Job("reproduce", {}))
     jobs.append(Job("rerank", {"checkpoint": paths.shown(joint_adapter(demo)), **RERANKED}))
     return jobs
+
+
+def lesson_training() -> Path:
+    """Return the folder of the demo's training, or of one of 20 steps, kept in the cache.
+
+    The short training writes the same files in seconds; scores of its checkpoints mean nothing.
+    """
+    for training in (str(paths.runs() / "demo" / "contrastive"), "demo"):
+        with suppress(SpecError):  # the demo has not been run here
+            return find_training(training)
+    folder = paths.cache() / "lesson" / "train"
+    if not folder.is_dir():
+        from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
+
+        short = Ul2Settings(steps=20, save_every=10, batch=4, vocabulary=1000, hidden=64)
+        with new_folder(folder) as work:
+            train_seq2seq(work, short)
+    return folder
 
 
 def _say(what: str) -> None:

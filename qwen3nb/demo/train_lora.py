@@ -1,7 +1,7 @@
 """Train LoRA adapters on PyDocs, for ranking, for embedding, and for both; and their base model.
 
     base/                                            the base model
-    outputs/<mode>_r<rank>/seed_<n>/checkpoints/final    its adapter, as PEFT writes it
+    outputs/<mode>_r<rank>/seed_<n>/checkpoints/final    an adapter, as PEFT writes it
                                     config.yaml, train_log.jsonl
                                     gradient_conflicts.jsonl   of the joint ones
 
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from qwen3nb import paths
-from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
-from qwen3nb.demo.train_ul2 import training_texts
+from qwen3nb.demo.train_ul2 import training_texts, unmeasured
 from qwen3nb.demo.trainer import faster_linear_layers, padded, quietly, toy_qwen3, toy_sizes
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers.prompt_template import (
@@ -53,11 +51,11 @@ from qwen3nb.models.rerankers.prompt_template import (
 from qwen3nb.utils.atomic_files import read_json, write_json, write_text
 from qwen3nb.utils.progress import tqdm
 
-# The task in a log, and the losses, of each mode.
+# The losses of each mode.
 _MODES = {
-    "rank_only": ("reranking", ("loss_rerank",)),
-    "emb_only": ("embedding", ("loss_emb",)),
-    "joint": ("joint", ("loss_emb", "loss_rerank")),
+    "rank_only": ("loss_rerank",),
+    "emb_only": ("loss_emb",),
+    "joint": ("loss_emb", "loss_rerank"),
 }
 _TEMPLATE = TEMPLATES["double-newline"]
 _WORDS = ["no", "yes"]
@@ -65,41 +63,42 @@ _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 
 
 @dataclass(frozen=True)
-class BaseSettings:
-    """Size and training of the base model."""
+class PairSettings:
+    """What the trainings on pairs have in common."""
 
-    steps: int = 340  # optimisation steps
-    batch: int = 16  # queries per step
+    steps: int  # optimisation steps
+    batch: int  # queries per step
     learning_rate: float = 3e-3  # peak of the learning rate; linear warm-up, then cosine
     temperature: float = 0.05  # temperature of the contrastive loss
     window: int = 128  # maximum tokens of a pair
     length: int = 64  # maximum tokens of an embedded text
+
+
+@dataclass(frozen=True)
+class BaseSettings(PairSettings):
+    """Size and training of the base model."""
+
+    steps: int = 340
+    batch: int = 16
     vocabulary: int = 4000  # size of the vocabulary without special tokens
     hidden: int = 64  # hidden size
     layers: int = 2  # number of layers
     seed: int = 0  # seed of everything random
 
 
-BASE = BaseSettings()
-
-
 @dataclass(frozen=True)
-class LoraSettings:
-    """Training of the demo's adapters."""
+class LoraSettings(PairSettings):
+    """Training of the demo's adapters; all modes have the same steps."""
 
-    steps: int = 30  # optimisation steps, for every mode
-    batch: int = 8  # queries per step
+    steps: int = 30
+    batch: int = 8
     rank: int = 8  # rank of the adapters
     alpha: int = 16  # scale of the adapters, multiplied by 1/rank
-    # peak of the learning rate; linear warm-up over a tenth, then cosine
-    learning_rate: float = 3e-3
-    temperature: float = 0.05  # temperature of the contrastive loss
-    window: int = 128  # maximum tokens of a pair
-    length: int = 64  # maximum tokens of an embedded text
     log_every: int = 5  # steps between entries of the log and of the gradient conflicts
     seeds: tuple[int, ...] = (42, 123)  # one adapter is trained per mode and seed
 
 
+BASE = BaseSettings()
 LORA = LoraSettings()
 
 
@@ -113,7 +112,7 @@ class Batch:
     documents: list[list[int]]
 
 
-def _batches(folder: Path, settings: BaseSettings | LoraSettings, *, seed: int) -> list[Batch]:
+def _batches(folder: Path, settings: PairSettings, *, seed: int) -> list[Batch]:
     """Draw the batches of a training, none of them from the sample of the smoke tier."""
     from transformers import AutoTokenizer
 
@@ -121,13 +120,8 @@ def _batches(folder: Path, settings: BaseSettings | LoraSettings, *, seed: int) 
     pairs = PairTokens(
         tokenizer, template=_TEMPLATE, instruction=INSTRUCTION, max_length=settings.window
     )
-    measured = {entry.name for entry in pydocs_sample().entries}
-    seen = {text for entry in pydocs_sample().entries for text in (entry.summary, entry.text)}
-    entries = [
-        entry
-        for entry in load_pydocs().entries
-        if entry.name not in measured and not {entry.summary, entry.text} & seen
-    ]
+    others, seen = unmeasured()
+    entries = [entry for entry in others if not {entry.summary, entry.text} & seen]
     generator = np.random.default_rng(seed)
     return [
         _batch(tokenizer, pairs, [entries[i] for i in picks], settings.length)
@@ -152,20 +146,28 @@ def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Any], length: in
     return Batch(rows, labels, texts(queries), texts([entry.text for entry in entries]))
 
 
-def _ranking_loss(backbone: Any, rows: Tensor, batch: Batch) -> Tensor:
-    """Cross-entropy of no and yes; ``rows`` (2, H) are their rows of the output matrix."""
-    logits = last_states(backbone, batch.pairs) @ rows.T
-    return F.cross_entropy(logits, torch.tensor(batch.labels))
+def _losses(
+    model: Any, words: list[int], batch: Batch, temperature: float
+) -> dict[str, Callable[[], Tensor]]:
+    """Return what computes each loss of a language model on a batch.
 
+    Ranking: cross-entropy of the logits of the two ``words``. Embedding: InfoNCE over the batch.
+    """
 
-def _embedding_loss(backbone: Any, batch: Batch, *, temperature: float) -> Tensor:
-    """InfoNCE over the batch."""
-    queries, documents = (
-        F.normalize(last_states(backbone, rows), dim=-1)
-        for rows in (batch.queries, batch.documents)
-    )
-    scores = queries @ documents.T / temperature
-    return F.cross_entropy(scores, torch.arange(len(scores)))
+    def ranking() -> Tensor:
+        rows = model.get_output_embeddings().weight[words]
+        logits = last_states(model.model, batch.pairs) @ rows.T
+        return F.cross_entropy(logits, torch.tensor(batch.labels))
+
+    def embedding() -> Tensor:
+        queries, documents = (
+            F.normalize(last_states(model.model, rows), dim=-1)
+            for rows in (batch.queries, batch.documents)
+        )
+        scores = queries @ documents.T / temperature
+        return F.cross_entropy(scores, torch.arange(len(scores)))
+
+    return {"loss_rerank": ranking, "loss_emb": embedding}
 
 
 def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -189,19 +191,34 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     return last
 
 
-def _optimiser(
-    parameters: Iterable[Tensor], settings: BaseSettings | LoraSettings, **options: Any
-) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LambdaLR]:
-    """Return AdamW, and its learning rate: linear over a tenth of the steps, then cosine."""
-    steps, warm = settings.steps, max(1, settings.steps // 10)
+def _train(
+    weights: Iterable[Tensor],
+    training: Iterable[Batch],
+    settings: PairSettings,
+    backward: Callable[[Batch], dict[str, float]],
+) -> Iterator[tuple[float, dict[str, float]]]:
+    """Take a step of AdamW per batch, and yield its learning rate and losses.
+
+    ``backward`` returns the losses, and leaves the gradients in the weights. The learning rate is
+    linear over a tenth of the steps, then a cosine.
+    """
+    weights, steps = list(weights), settings.steps
+    warm = max(1, steps // 10)
 
     def share(step: int) -> float:
         if step < warm:
             return (step + 1) / warm
         return 0.5 * (1 + float(np.cos(np.pi * (step - warm) / max(1, steps - warm))))
 
-    optimiser = torch.optim.AdamW(parameters, lr=settings.learning_rate, **options)
-    return optimiser, torch.optim.lr_scheduler.LambdaLR(optimiser, share)
+    optimiser = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, share)
+    with faster_linear_layers():
+        for batch in training:
+            losses = backward(batch)
+            torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            optimiser.step()
+            yield float(schedule.get_last_lr()[0]), losses
+            schedule.step()
 
 
 def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
@@ -213,47 +230,36 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     write_tokenizer([*texts, *[prompt, "yes", "no"] * 50], folder, vocabulary=settings.vocabulary)
     training = _batches(folder, settings, seed=settings.seed)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    rows, end = len(tokenizer), tokenizer.convert_tokens_to_ids(END)
-    sizes = toy_sizes(rows, settings.hidden, settings.layers, settings.hidden**-0.5, end)
+    words, end = tokenizer.convert_tokens_to_ids(_WORDS), tokenizer.convert_tokens_to_ids(END)
+    spread = settings.hidden**-0.5
+    sizes = toy_sizes(len(tokenizer), settings.hidden, settings.layers, spread, end)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = toy_qwen3(sizes)
-    with faster_linear_layers():
-        losses = _train_all(model, tokenizer.convert_tokens_to_ids(_WORDS), training, settings)
+
+    def backward(batch: Batch) -> dict[str, float]:
+        losses = {
+            name: loss()
+            for name, loss in _losses(model, words, batch, settings.temperature).items()
+        }
+        model.zero_grad()
+        sum(losses.values()).backward()  # type: ignore[union-attr]
+        return {name: float(loss.detach()) for name, loss in losses.items()}
+
+    bar = tqdm(training, desc="training: base model of the adapters", unit="step")
+    seen = [losses for _, losses in _train(model.parameters(), bar, settings, backward)]
     with quietly():
         model.save_pretrained(folder)
     about = {
         "objective": "yes or no about a pair, and InfoNCE, added",
         "data": "PyDocs without the functions of the smoke tier's sample",
         "settings": asdict(settings),
-        "last losses": losses,
+        "last losses": _means(seen[-max(1, len(seen) // 10) :]),
         "hardware": "CPU",
         "toy": True,
     }
     write_json(folder / "training.json", about, indent=2)
     return folder
-
-
-def _train_all(
-    model: Any, ids: list[int], training: Sequence[Batch], settings: BaseSettings
-) -> dict[str, float]:
-    """Train all weights; return the mean losses of the last tenth of the steps."""
-    optimiser, schedule = _optimiser(model.parameters(), settings, weight_decay=0.01)
-    seen: list[tuple[float, float]] = []
-    bar = tqdm(training, desc="training: base model of the adapters", unit="step")
-    for batch in bar:
-        rows = model.get_output_embeddings().weight[ids]
-        ranked = _ranking_loss(model.model, rows, batch)
-        embedded = _embedding_loss(model.model, batch, temperature=settings.temperature)
-        optimiser.zero_grad()
-        (ranked + embedded).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        schedule.step()
-        seen.append((float(ranked.detach()), float(embedded.detach())))
-        last = np.mean(seen[-max(1, len(training) // 10) :], axis=0).tolist()
-        bar.set_postfix(yes_no=f"{last[0]:.2f}", embedding=f"{last[1]:.2f}", refresh=False)
-    return dict(zip(("ranking", "embedding"), last, strict=True))
 
 
 def train_adapters(
@@ -266,9 +272,7 @@ def train_adapters(
         for mode in _MODES:
             started = time.perf_counter()
             folder = outputs / f"{mode}_r{settings.rank}" / f"seed_{seed}"
-            folder.mkdir(parents=True, exist_ok=True)
-            with faster_linear_layers():
-                losses = _train_adapter(base, folder, mode, seed, settings, training)
+            losses = _train_adapter(base, folder, mode, seed, settings, training)
             shown = ", ".join(f"{name} {value:.2f}" for name, value in losses.items())
             say(f"{folder.parent.name} seed {seed}: {shown}, {time.perf_counter() - started:.0f} s")
             folders.append(folder / "checkpoints" / "final")
@@ -286,59 +290,50 @@ def _train_adapter(
     """Train, write all files, and return the mean losses of the last steps."""
     import yaml
 
-    model, ids = _with_adapter(base, seed, settings)
-    weights = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    backbone = model.get_base_model().model
-    objectives = {
-        "loss_emb": lambda b: _embedding_loss(backbone, b, temperature=settings.temperature),
-        "loss_rerank": lambda b: _ranking_loss(
-            backbone, model.get_output_embeddings().weight[ids], b
-        ),
-    }
-    task, named = _MODES[mode]
-    optimiser, schedule = _optimiser(weights.values(), settings)
-    log, conflicts, recent = [], [], []
-    for step, batch in enumerate(training, start=1):
-        started = time.perf_counter()
-        losses, gradients = {}, []
-        for name in named:
-            loss = objectives[name](batch)
-            gradients.append(torch.autograd.grad(loss, list(weights.values())))
-            losses[name] = float(loss.detach())
-        recent.append(losses)
-        logged = step % settings.log_every == 0
-        if logged and len(gradients) == 2:
-            conflicts.append(_conflict(step, list(weights), *gradients))
-        for weight, *parts in zip(weights.values(), *gradients, strict=True):
+    adapter, words = _with_adapter(base, seed, settings)
+    model = adapter.get_base_model()
+    weights = {name: each for name, each in adapter.named_parameters() if each.requires_grad}
+    gradients: dict[str, Sequence[Tensor]] = {}
+
+    def backward(batch: Batch) -> dict[str, float]:
+        values, losses = {}, _losses(model, words, batch, settings.temperature)
+        for name in _MODES[mode]:
+            loss = losses[name]()
+            gradients[name] = torch.autograd.grad(loss, list(weights.values()))
+            values[name] = float(loss.detach())
+        for weight, *parts in zip(weights.values(), *gradients.values(), strict=True):
             weight.grad = torch.stack(parts).sum(dim=0)
-        norm = torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
-        optimiser.step()
-        if logged:
+        return values
+
+    log, conflicts, recent = [], [], []
+    steps = _train(weights.values(), training, settings, backward)
+    for step, (rate, losses) in enumerate(steps, start=1):
+        recent.append(losses)
+        if step % settings.log_every == 0:
             means = _means(recent[-50:])
-            line = {
-                "step": step,
-                "loss": sum(means.values()),
-                "lr": float(schedule.get_last_lr()[0]),
-                "epoch": 0,
-                "task": task,
-                "grad_norm": float(norm),
-                "step_time_sec": time.perf_counter() - started,
-                "timestamp": time.time(),
-            }
-            log.append({**line, **means})
-        schedule.step()
-    log.append(_summary(len(training), recent))
-    config, final = _config(base, mode, seed, settings), folder / "checkpoints" / "final"
+            log.append({"step": step, "loss": sum(means.values()), "lr": rate, **means})
+            if len(gradients) == 2:
+                conflicts.append(
+                    {"step": step, "per_layer": _cosines(weights, *gradients.values())}
+                )
+    final, name = folder / "checkpoints" / "final", paths.shown(base)
     with quietly():
-        model.save_pretrained(str(final))
+        adapter.save_pretrained(str(final))
     # The path of the base model relative to the root, so that a checkout can be moved.
-    adapter, name = final / "adapter_config.json", config["model"]["base_model_name"]
-    write_json(adapter, {**read_json(adapter), "base_model_name_or_path": name}, indent=2)
+    file = final / "adapter_config.json"
+    write_json(file, {**read_json(file), "base_model_name_or_path": name}, indent=2)
+    config = {
+        "model": {"base_model_name": name, "torch_dtype": "float32"},
+        "lora": {"rank": settings.rank, "alpha": settings.alpha, "target_modules": _TARGETS},
+        "data": {"dataset_name": "PyDocs", "instruction_prefix": INSTRUCTION, "seed": seed},
+        "training": {"mode": mode, **asdict(settings), "seeds": list(settings.seeds)},
+        "seed": seed,
+    }
     write_text(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    for file, rows in (("train_log", log), ("gradient_conflicts", conflicts)):
+    for kind, rows in (("train_log", log), ("gradient_conflicts", conflicts)):
         if rows:
             lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
-            write_text(folder / f"{file}.jsonl", "".join(lines))
+            write_text(folder / f"{kind}.jsonl", "".join(lines))
     return _means(recent[-50:])
 
 
@@ -352,64 +347,16 @@ def _with_adapter(base: Path, seed: int, settings: LoraSettings) -> tuple[Any, l
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_pretrained(base)
         sizes = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": 0.0}
-        lora = LoraConfig(**sizes, target_modules=_TARGETS)
-        return get_peft_model(model, lora), ids
+        return get_peft_model(model, LoraConfig(**sizes, target_modules=_TARGETS)), ids
 
 
-def _conflict(
-    step: int, names: Sequence[str], first: Sequence[Tensor], second: Sequence[Tensor]
-) -> dict[str, Any]:
-    """Cosine of the two gradients, per parameter and on average."""
-    cosines = {
+def _cosines(
+    names: Iterable[str], first: Sequence[Tensor], second: Sequence[Tensor]
+) -> dict[str, float]:
+    """Return the cosine of two gradients per parameter."""
+    return {
         f"model.{name}": float(F.cosine_similarity(a.flatten(), b.flatten(), dim=0))
         for name, a, b in zip(names, first, second, strict=True)
-    }
-    return {
-        "step": step,
-        "mean_cosine_similarity": sum(cosines.values()) / len(cosines),
-        "per_layer": cosines,
-        "timestamp": time.time(),
-    }
-
-
-def _summary(steps: int, losses: list[dict[str, float]]) -> dict[str, Any]:
-    means = {name.removeprefix("loss_"): value for name, value in _means(losses).items()}
-    return {
-        "type": "epoch_summary",
-        "epoch": 0,
-        "global_step": steps,
-        "epoch_loss_mean": sum(means.values()),
-        "epoch_steps": steps,
-        "timestamp": time.time(),
-        **{f"epoch_loss_{name}_mean": value for name, value in means.items()},
-        **{f"epoch_{name}_steps": steps for name in means},
-    }
-
-
-def _config(base: Path, mode: str, seed: int, settings: LoraSettings) -> dict[str, Any]:
-    """The content of ``config.yaml``, in the layout of the real adapter training."""
-    return {
-        "model": {"base_model_name": paths.shown(base), "torch_dtype": "float32", "device": "cpu"},
-        "lora": {
-            "rank": settings.rank,
-            "alpha": settings.alpha,
-            "dropout": 0.0,
-            "target_modules": _TARGETS,
-            "bias": "none",
-        },
-        "data": {"dataset_name": "PyDocs", "instruction_prefix": INSTRUCTION, "seed": seed},
-        "training": {
-            "mode": mode,
-            "lr": settings.learning_rate,
-            "steps": settings.steps,
-            "batch_size_embedding": settings.batch,
-            "batch_size_reranking": settings.batch * 2,
-            "temperature": settings.temperature,
-            "scoring_mode": "yes_no_logits",
-            "gradient_conflict_every_n_steps": settings.log_every,
-        },
-        "demo": {**asdict(settings), "seeds": list(settings.seeds)},
-        "seed": seed,
     }
 
 

@@ -28,7 +28,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import Trainer, set_seed
 
-from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.datasets.pydocs.build import Entry, load_pydocs
 from qwen3nb.demo.trainer import (
     Schedule,
     copy_files,
@@ -91,20 +91,23 @@ UL2 = Ul2Settings()
 DECODER = Ul2Settings(steps=120, save_every=60)
 
 
-def training_texts() -> tuple[list[str], list[str]]:
-    """Return the texts for training and those for the evaluation loss."""
+def unmeasured() -> tuple[list[Entry], set[str]]:
+    """Return the entries of PyDocs outside the smoke tier's sample, and the texts of the sample.
+
+    A text of the sample may occur in another entry as well.
+    """
     from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 
-    measured = {entry.name for entry in pydocs_sample().entries}
-    # A text that also occurs in the sample under another name is measured as well.
-    seen = {text for entry in pydocs_sample().entries for text in (entry.summary, entry.text)}
-    texts = [
-        text
-        for entry in load_pydocs().entries
-        if entry.name not in measured
-        for text in (entry.summary, entry.text)
-        if text not in seen
-    ]
+    sample = pydocs_sample().entries
+    measured = {entry.name for entry in sample}
+    texts = {text for entry in sample for text in (entry.summary, entry.text)}
+    return [each for each in load_pydocs().entries if each.name not in measured], texts
+
+
+def training_texts() -> tuple[list[str], list[str]]:
+    """Return the texts for training and those for the evaluation loss."""
+    entries, seen = unmeasured()
+    texts = [text for each in entries for text in (each.summary, each.text) if text not in seen]
     return [t for i, t in enumerate(texts) if i % 20], texts[::20]
 
 

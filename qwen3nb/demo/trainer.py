@@ -83,24 +83,17 @@ def make_trainer(
 
 
 class _TrainingBar(TrainerCallback):
-    """A progress bar with loss and evaluation loss."""
+    """A progress bar."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._bar: Any = None
-        self._shown: dict[str, str] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar = tqdm(total=state.max_steps, desc=f"training: {self._name}", unit="step")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar.update(1)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
-        for key in ("loss", "eval_loss"):
-            if key in logs:
-                self._shown[key] = f"{float(logs[key]):.2f}"
-        self._bar.set_postfix(self._shown)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar.close()

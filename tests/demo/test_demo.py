@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.folder import open_checkpoint
-from qwen3nb.demo.lesson_training import lesson_training
+from qwen3nb.demo.pipeline import lesson_training
 from qwen3nb.demo.train_ul2 import (
     Ul2Settings,
     hide_spans,

@@ -31,10 +31,8 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
     assert len(messages) == 3
     for each in adapters:
         log = (each.seed_folder / "train_log.jsonl").read_text()
-        *lines, last = [json.loads(line) for line in log.splitlines()]
-        assert [line["step"] for line in lines] == [2, 4]
-        assert last["type"] == "epoch_summary"
-        assert last["epoch_steps"] == 4  # the same for every mode
+        lines = [json.loads(line) for line in log.splitlines()]
+        assert [line["step"] for line in lines] == [2, 4]  # the same for every mode
         assert ("loss_emb" in lines[0]) == each.embeds
         assert ("loss_rerank" in lines[0]) == (each.mode != "emb_only")
         conflicts = each.seed_folder / "gradient_conflicts.jsonl"
@@ -44,8 +42,6 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
             assert [row["step"] for row in rows] == [2, 4]
             name = "model.base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight"
             assert -1 <= rows[0]["per_layer"][name] <= 1
-            values = rows[0]["per_layer"].values()
-            assert rows[0]["mean_cosine_similarity"] == pytest.approx(sum(values) / len(values))
 
 
 @pytest.mark.integration
