@@ -63,8 +63,7 @@ def select_checkpoints(
     """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
     If there are fewer than N, all of them are selected; checkpoints without
-    ``trainer_state.json`` have no metric and are left out (best-N). `Selection.note` says so,
-    and that N is all there are.
+    ``trainer_state.json`` have no metric and are left out (best-N). `Selection.note` says so.
 
     Raises:
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
@@ -90,13 +89,10 @@ def select_checkpoints(
         checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
         direction = "lower" if lower_is_better else "higher"
         rule = f"best {count} by {metric} ({direction} is better)"
-    note = f"left out, as they have no trainer_state.json: {', '.join(unknown)}" if unknown else ""
+    notes = [f"{each}: left out, as it has no trainer_state.json" for each in unknown]
     if len(checkpoints) < count:
-        few = f"{count} checkpoints requested, {folder} has {len(checkpoints)}: all were averaged"
-        note = f"{note}; {few}" if note else few
-    elif best == len(checkpoints) and not unknown:
-        note = f"{folder} has no checkpoint but these {count}: {metric} left out none"
-    return Selection(tuple(checkpoints[-count:]), rule, metrics, note)
+        notes.append(f"{count} checkpoints requested, {len(checkpoints)} averaged: all there are")
+    return Selection(tuple(checkpoints[-count:]), rule, metrics, "; ".join(notes))
 
 
 def averaged(selection: Selection) -> Path:

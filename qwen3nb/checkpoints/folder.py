@@ -11,9 +11,7 @@ refused, because reading one may never end. The folder itself may be a link: its
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-import math
 import os
 import shutil
 import stat
@@ -31,22 +29,13 @@ from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 SINGLE = "model.safetensors"
 _FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
-# What else may hold weights, by the end of a file's name.
-_UNREAD = {
-    ".pt": "a pickle, never loaded",
-    ".pth": "a pickle, never loaded",
-    ".gguf": "GGUF, which is not read; expected the model it was made from",
-    ".onnx": "ONNX, which is not read; expected the model it was made from",
-    ".xml": "OpenVINO, which is not read; expected the model it was made from",
-    ".h5": "TensorFlow, which is not read; save it in PyTorch",
-    ".msgpack": "Flax, which is not read; save it in PyTorch",
-}
+# Weights in formats that are not read.
+_UNREAD = {".pt", ".pth", ".gguf", ".onnx", ".xml", ".h5", ".msgpack"}
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 # Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
 # a file that means harm grows twentyfold.
 JSON_LIMIT = 50_000_000
-_DEPTH = 32  # levels of JSON
 _KEPT = 1_000_000  # bytes of a JSON file that is kept after it was parsed
 # Files that a library may read: configurations, tokenizers, weights, the card.
 _READ = {
@@ -118,9 +107,8 @@ class ModelFolder(os.PathLike[str]):
         """Return the JSON value in a file, unless two libraries may differ on it.
 
         Raises:
-            CheckpointError: see `check_inside`; or more than `JSON_LIMIT` bytes; not UTF-8, or with
-                a byte order mark; not JSON; a key that appears twice, a number that is not finite
-                (also as ``1e999``), or more than 32 levels.
+            CheckpointError: see `check_inside`; or more than `JSON_LIMIT` bytes, not JSON in UTF-8,
+                or a key that appears twice.
         """
         if name in self._parsed:
             return self._parsed[name]
@@ -131,7 +119,10 @@ class ModelFolder(os.PathLike[str]):
         self.stamps.setdefault(file, file_stamp(file))
         raw = file.read_bytes()
         self._digests[name] = hashlib.sha256(raw).hexdigest()
-        value = _parsed(file, raw)
+        try:
+            value = parse_json(raw.decode("utf-8"))
+        except ValueError as error:
+            raise CheckpointError(f"{file}: invalid JSON ({error})") from None
         if len(raw) <= _KEPT:
             self._parsed[name] = value
         return value
@@ -275,7 +266,7 @@ class ModelFolder(os.PathLike[str]):
     def unread_weights(self) -> str:
         """Return a remark on weights in formats that are not read, if there are any."""
         files = sorted(path for path in self.path.rglob("*") if path.suffix in _UNREAD)
-        return f" ({files[0].relative_to(self.path)}: {_UNREAD[files[0].suffix]})" if files else ""
+        return f" ({files[0].relative_to(self.path)} is in a format not read)" if files else ""
 
     def configured_inside(self) -> str:
         """Return a sentence that names the folders in this one with a ``config.json``, if any."""
@@ -369,15 +360,14 @@ def strip_wrappers(name: str) -> str:
 
 
 def check_inside(file: Path, folder: Path | None = None) -> None:
-    """Check that ``file`` is a regular file that lies in ``folder`` and may be read.
+    """Check that ``file`` is a regular file that lies in ``folder``.
 
     Args:
         file: the file; there must be one.
         folder: the model's folder; by default the one that ``file`` is in.
 
     Raises:
-        CheckpointError: a link out of the folder or to nothing, not a regular file, or one that
-            may not be read.
+        CheckpointError: a link out of the folder or to nothing, or not a regular file.
     """
     _check_target(file, folder or file.parent)
     try:
@@ -387,8 +377,6 @@ def check_inside(file: Path, folder: Path | None = None) -> None:
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
         raise CheckpointError(f"{file}: not a regular file but {what}; remove or replace it")
-    if not os.access(file, os.R_OK):
-        raise CheckpointError(f"{file}: no permission to read it; `chmod u+r` gives it")
 
 
 def _check_target(path: Path, folder: Path) -> None:
@@ -413,28 +401,3 @@ def copy_present(names: Iterable[str], source: ModelFolder, target: Path) -> Non
         if os.path.lexists(source.path / name):
             check_inside(source.path / name)
             shutil.copyfile(source.path / name, target / name)
-
-
-def _parsed(file: Path, raw: bytes) -> Any:
-    if raw.startswith(codecs.BOM_UTF8):
-        raise CheckpointError(
-            f"{file}: starts with a byte order mark, which JSON does not allow and libraries "
-            "refuse; save the file as UTF-8 without one"
-        )
-    try:
-        value = parse_json(raw.decode("utf-8"))
-        _check_values(value, _DEPTH)
-    except ValueError as error:
-        raise CheckpointError(f"{file}: invalid JSON ({error})") from None
-    return value
-
-
-def _check_values(value: Any, levels: int) -> None:
-    if isinstance(value, float) and not math.isfinite(value):  # written as 1e999
-        raise ValueError("a number is not finite")
-    if not isinstance(value, dict | list):
-        return
-    if levels == 0:
-        raise ValueError(f"nested in more than {_DEPTH} levels")
-    for each in value.values() if isinstance(value, dict) else value:
-        _check_values(each, levels - 1)

@@ -7,13 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
-ITEM_SIZES = {
-    **FLOATS,
-    **dict.fromkeys(("F64", "I64", "U64", "C64"), 8),
-    **dict.fromkeys(("I32", "U32"), 4),
-    **dict.fromkeys(("I16", "U16"), 2),
-    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2"), 1),
-}
 
 
 class CheckpointError(ValueError):

@@ -53,7 +53,6 @@ class Extraction:
     parameters: int  # number of parameters, including embeddings
     verification: Verification  # the comparison with the source
     warnings: tuple[str, ...] = ()  # warnings about the source
-    replaced: str = ""  # what the export that it replaces had otherwise; empty if there was none
 
     @property
     def max_difference(self) -> float:
@@ -143,16 +142,9 @@ def extract_encoder(
         )
         parts = [part for part in source.path.resolve().parts[-2:] if part != "/"]
         same = earlier.get("source", {}).get("digest") == source.weights.digest
-        changed = [
-            f"{name} {earlier.get(name)!r} → {value!r}"
-            for name, value in asdict(export).items()
-            if earlier.get(name) != value
-        ]
-        changed += [] if same else ["another checkpoint"]
         extraction = Extraction(
             folder=output,
             label=label or (same and earlier.get("label")) or "-".join(parts),
-            replaced=", ".join(changed) or "the same settings" if earlier else "",
             parameters=sum(tensors[name].count for name in used.values()),
             verification=verification,
             warnings=tuple(warnings),

@@ -7,9 +7,6 @@ upload. Messages name the file, never its content.
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,8 @@ from typing import Any
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import PROVENANCE, published, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.weights import check_float
 from qwen3nb.hub.errors import hub_error
 from qwen3nb.hub.session import hub_session
-from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.utils.secrets import Secrets, known_secrets
@@ -31,19 +26,10 @@ _SECRET_NAMES = """
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 _PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
 _TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(frozen=True)
-class Upload:
-    """A file to upload."""
-
-    path: str  # path relative to the folder, with forward slashes
-    size: int  # size in bytes
-
-
-def plan_push(folder: Path | str) -> list[Upload]:
-    """Return the files of an export that would be uploaded.
+def plan_push(folder: Path | str) -> dict[str, int]:
+    """Return the files of an export that would be uploaded: size in bytes by path in the folder.
 
     Raises:
         CheckpointError: the folder is not an export, or contains something that must not leave
@@ -56,22 +42,15 @@ def plan_push(folder: Path | str) -> list[Upload]:
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
     fingerprint(find_source(str(folder)))  # refuses what changed since it was verified
-    for entry in opened.weights.tensors.values():
-        check_float(entry)
-    embedding = opened.weights.tensors.get("embed_tokens.weight")
-    tokenizer, _ = check_tokenizer(opened)
-    check_loaded(tokenizer, rows=embedding.shape[0] if embedding else 0, folder=opened)
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     secrets = known_secrets()
     problems = [
         f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, secrets))
     ]
-    names = Counter(path.relative_to(folder).as_posix().lower() for path in files)
-    problems += [f"{name}: names that differ by case only" for name, n in names.items() if n > 1]
     if problems:
         shown = "\n  ".join(problems)
         raise CheckpointError(f"{folder}: nothing was uploaded; remove these files\n  {shown}")
-    return [Upload(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
 
 def _refusal(path: Path, secrets: Secrets) -> str | None:
@@ -97,7 +76,6 @@ def push(
     *,
     private: bool = False,
     revision: str | None = None,
-    message: str | None = None,
 ) -> str:
     """Upload an export to the hub and return the URL of the commit.
 
@@ -108,19 +86,16 @@ def push(
         repository: ``organisation/name``; created if it does not exist.
         private: whether a newly created repository is private.
         revision: a branch; by default the main branch.
-        message: the commit message; by default it names the model and its source's digest.
 
     Raises:
         CheckpointError: see `plan_push`.
-        ValueError: a malformed repository name, or the hub refuses the upload.
+        ValueError: the hub refuses the upload, or the name of the repository.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
     from huggingface_hub.errors import LocalTokenNotFoundError
 
-    if not _REPOSITORY.fullmatch(repository):
-        raise ValueError(f"expected a repository such as organisation/name; got {repository!r}")
     folder = Path(folder)
-    contents: dict[str, Any] = {file.path: folder / file.path for file in plan_push(folder)}
+    contents: dict[str, Any] = {path: folder / path for path in plan_push(folder)}
     provenance = read_provenance(folder) or {}
     source = provenance.get("source", {}).get("digest", "")[:12]
     contents[PROVENANCE] = (json.dumps(published(provenance), indent=2) + "\n").encode()
@@ -134,7 +109,7 @@ def push(
                 repository,
                 [CommitOperationAdd(path, content) for path, content in contents.items()],
                 revision=revision,
-                commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
+                commit_message=f"{provenance.get('label', folder.name)} from {source}",
             )
     except LocalTokenNotFoundError:
         raise ValueError("not logged in to the hub; run `hf auth login` first") from None

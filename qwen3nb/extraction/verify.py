@@ -9,8 +9,7 @@ batches. Only one of them is in memory at a time. An ONNX graph is compared like
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,17 +47,10 @@ TEXTS = (
 _RANDOM_LENGTHS = (2, 7, 33, 120, 1)
 _SIDES = ("right", "left")
 _TOGETHER = (1, 3)  # texts in a batch of a graph, besides all of them
-
-
-@dataclass(frozen=True)
-class GraphVerification:
-    """Differences between an ONNX graph and the source of the export."""
-
-    # largest absolute difference of hidden states over all real tokens, divided by the largest
-    # state of the source, or by 1 if that is smaller
-    max_difference: float
-    leak: float  # change of the first state when only the last token changes
-    batches: tuple[tuple[int, int], ...]  # texts and tokens (B, T) of each compared batch
+_SETTINGS = """
+vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
+num_key_value_heads max_position_embeddings
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 
 
 @dataclass(frozen=True)
@@ -75,8 +67,9 @@ class Verification:
     leak: float  # change of the first state when only the last token changes
     lengths: tuple[int, ...]  # number of tokens of each compared input
     probe: dict[str, Any]  # a fixed input and its vector, for ``check_encoder.py``
-    # the comparison of the ONNX graph with the source; None without one
-    graph: GraphVerification | None = None
+    # of the ONNX graph, if there is one: the ``max_difference`` as a part of the largest state of
+    # the source, or of 1 if that is smaller, the ``leak``, and texts and tokens of the ``batches``
+    graph: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verification as stored in the provenance."""
@@ -89,7 +82,7 @@ class Verification:
             "texts": len(self.lengths),
             "tokens": list(self.lengths),
             "padding": list(_SIDES),
-            **({"onnx": {**asdict(self.graph), "bound": MAX_PART}} if self.graph else {}),
+            **({"onnx": {**self.graph, "bound": MAX_PART}} if self.graph else {}),
         }
 
 
@@ -117,8 +110,6 @@ def verify_export(
             float32, or states of an ONNX graph by more than `MAX_PART`; transformers loads the
             tokenizer with different tokens; or the export or its graph runs causally.
     """
-    from transformers import AutoModel
-
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = theirs = _source_states(source, embedding, rows, config, dtype=torch.float32)
     if options.dtype != "float32":
@@ -127,13 +118,9 @@ def verify_export(
     both = zip(exact["right"], theirs["right"], strict=True)
     rounding = max(float((a - b).abs().max()) for a, b in both)
     del exact
-    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
-    run = partial(_stock_states, model)
-    difference, leak, _ = _compare(
-        run, rows, theirs, what=f"{source}: the export", vocabulary=config.vocab_size
+    difference, leak, probe = _compare_export(
+        export, rows, theirs, origin=source, vocabulary=config.vocab_size
     )
-    probe = _probe(model)
-    del model, run
     other = _compare_vectors(export, theirs["right"], options, origin=source)
     graph = None
     if (file := export / GRAPH).is_file():
@@ -192,18 +179,13 @@ def _source_model(
     source: ModelFolder, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
     """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
-    settings = """
-    vocab_size hidden_size intermediate_size num_hidden_layers rms_norm_eps num_attention_heads
-    num_key_value_heads max_position_embeddings
-    """.split()  # noqa: SIM905 - a list of words reads better as lines
-    fields = {key: getattr(config, key) for key in settings}
+    fields = {key: getattr(config, key) for key in _SETTINGS}
     fields |= {"_head_dim": config.head_dim, "rope_theta": config.rope_parameters["rope_theta"]}
     with torch.device("meta"):
         model = Qwen3ForSeq2SeqLM(Qwen3Seq2SeqConfig(**fields))
     encoder, prefix = model.model.encoder, "model.encoder."
-    kept = ("layers.", "norm.weight")
-    names = {n: n.removeprefix(prefix) for n in source.weights.tensors if n.startswith(prefix)}
-    names = {n: new for n, new in names.items() if new.startswith(kept)}
+    kept = (f"{prefix}layers.", f"{prefix}norm.weight")
+    names = {n: n.removeprefix(prefix) for n in source.weights.tensors if n.startswith(kept)}
     names[embedding] = "embed_tokens.weight"
     state = {
         names[name]: weight.to(dtype).float() for name, weight in source.weights.read_each(names)
@@ -213,9 +195,26 @@ def _source_model(
     return model.eval()
 
 
-def _stock_states(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
-    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
-    return states
+def _compare_export(
+    export: Path,
+    rows: Sequence[Sequence[int]],
+    theirs: Mapping[str, Sequence[Tensor]],
+    *,
+    origin: object,
+    vocabulary: int,
+) -> tuple[float, float, dict[str, Any]]:
+    """Return the largest difference of the export's states, the leak, and the probe."""
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
+
+    def run(ids: Tensor, mask: Tensor) -> Tensor:
+        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+
+    what = f"{origin}: the export"
+    difference, leak, _ = _compare(run, rows, theirs, what=what, vocabulary=vocabulary)
+    return difference, leak, _probe(model)
 
 
 def verify_graph(
@@ -225,7 +224,7 @@ def verify_graph(
     *,
     vocabulary: int,
     origin: object,
-) -> GraphVerification:
+) -> dict[str, Any]:
     """Compare the graph in ``file`` with the source's states (T, H) per padding side and row.
 
     Raises:
@@ -233,7 +232,7 @@ def verify_graph(
     """
     what = f"{origin}: the ONNX graph"
     compared = _compare(OnnxGraph(file), rows, theirs, what=what, vocabulary=vocabulary, graph=True)
-    return GraphVerification(*compared)
+    return dict(zip(("max_difference", "leak", "batches"), compared, strict=True))
 
 
 @torch.inference_mode()

@@ -32,12 +32,10 @@ def refusal(call, *arguments):
 JSON = {
     "twice": (b'{"a": {"b": 1, "b": 1}}', "the key 'b' occurs twice"),
     "NaN": (b'{"a": NaN}', "NaN is not JSON"),
-    "infinite": (b'{"a": [1e999]}', "a number is not finite"),
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "invalid JSON"),
-    "mark": (b"\xef\xbb\xbf{}", "byte order mark"),
+    "mark": (b"\xef\xbb\xbf{}", "invalid JSON"),
     "UTF-16": ("{}".encode("utf-16"), "invalid JSON"),
-    "deep": (b"[" * 40 + b"]" * 40, "nested in more than 32 levels"),
-    "deeper": (b"[" * 100_000 + b"]" * 100_000, "invalid JSON"),
+    "deep": (b"[" * 100_000 + b"]" * 100_000, "invalid JSON"),
     "empty": (b"", "invalid JSON"),
     "a list": (b"[1]", "expected an object"),
 }
@@ -157,15 +155,12 @@ def test_links_inside_hard_links_and_a_folder_that_is_a_link_are_fine(tmp_path):
     assert not (tmp_path / "config.json").is_symlink()
 
 
-def test_other_folders_are_no_checkpoints(tmp_path, monkeypatch):
+def test_other_folders_are_no_checkpoints(tmp_path):
     assert "no such folder" in refusal(open_checkpoint, tmp_path / "nope")
     assert "no config.json" in refusal(open_checkpoint, tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "access", lambda path, mode: False)
-        assert "no permission to read it" in refusal(open_checkpoint, tmp_path)
     (tmp_path / "training_state.pt").write_bytes(b"pickle")
-    assert "training_state.pt: a pickle" in refusal(open_checkpoint, tmp_path)
+    assert "training_state.pt is in a format not read" in refusal(open_checkpoint, tmp_path)
     (tmp_path / "adapter_config.json").write_text("{}")
     assert "contains adapter_config.json" in refusal(open_checkpoint, tmp_path)
     (tmp_path / "adapter_config.json").unlink()

@@ -29,37 +29,23 @@ def entry(**changes):
     return raw({"a": {**F4, **changes}})
 
 
+BAD = "not a safetensors file, or truncated"
 SAFETENSORS = {
-    "empty": (b"", "truncated"),
-    "truncated": (raw({"a": F4}, b"\0\0"), "tensors end at byte"),
-    "trailing bytes": (raw({"a": F4}, bytes(9)), "tensors end at byte"),
-    "length 0": (bytes(8) + b"{}", "truncated"),
-    "length 30 MB": (raw(b" " * 30_000_000), "the header has 30,000,000 bytes"),
-    "not JSON": (raw(b"{nope"), "invalid safetensors header"),
-    "a list": (raw([1, 2]), "not an object"),
-    "a huge number": (
-        raw(json.dumps({"a": F4}).encode().replace(b"[0,", b"[" + b"9" * 9000 + b",")),
-        "invalid safetensors header",
-    ),
+    "empty": (b"", BAD),
+    "truncated": (raw({"a": F4}, b"\0\0"), BAD),
+    "trailing bytes": (raw({"a": F4}, bytes(9)), BAD),
+    "not JSON": (raw(b"{nope"), BAD),
+    "a list": (raw([1, 2]), BAD),
     "a name twice": (  # which the safetensors library accepts
         raw(f'{{"a":{json.dumps(F4)},"a":{json.dumps(F4)}}}'.encode()),
         "occurs twice",
     ),
     "git-LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git-LFS pointer"),
     "a page": (b"<!DOCTYPE html><html>not found</html>", "an HTML page"),
-    "an overlap": (
-        raw({"a": F4, "b": {**F4, "data_offsets": [2, 6]}}, bytes(6)),
-        "b overlaps the tensor before it",
-    ),
-    "a gap": (raw({"a": F4, "b": {**F4, "data_offsets": [8, 12]}}, bytes(12)), "b follows a gap"),
-    "another size": (entry(shape=[7]), "needs 28 bytes, got 4"),
-    "offsets that run back": (entry(data_offsets=[4, 0]), "got -4"),
-    "a million axes": (entry(shape=[1 << 62] * 500_000), "malformed header entry for a"),
-    "a large product": (entry(shape=[1 << 62, 1 << 62, 0]), "needs 0 bytes"),
-    "a negative shape": (entry(shape=[-1, -1]), "malformed header entry for a"),
-    "no shape": (raw({"a": {"dtype": "F32"}}), "malformed header entry for a"),
-    "an unknown dtype": (entry(dtype="F31"), "a has dtype F31"),
-    "metadata of numbers": (raw({"a": F4, "__metadata__": {"format": 1}}), "__metadata__"),
+    "an overlap": (raw({"a": F4, "b": {**F4, "data_offsets": [2, 6]}}, bytes(6)), "`b`"),
+    "another size": (entry(shape=[7]), BAD),
+    "a large product": (entry(shape=[1 << 62, 1 << 62, 0]), BAD),
+    "an unknown dtype": (entry(dtype="F31"), "F31"),
     "a name in colour": (raw({"\x1b[31mred": F4}), "not the name of a tensor"),
     "no name": (raw({"": F4}), "not the name of a tensor"),
 }
@@ -104,14 +90,6 @@ def with_member(end, content, **options):
     return zipped([(n, content if n.endswith(end) else c) for n, c in HELD], **options)
 
 
-def directory_lie(offset, size, value):
-    """Change a number in the directory's first entry."""
-    content = bytearray(zipped(HELD))
-    at = content.index(b"PK\1\2") + offset
-    content[at : at + size] = value.to_bytes(size, "little")
-    return bytes(content)
-
-
 class Runs:
     """Unpickling it runs a command."""
 
@@ -123,38 +101,24 @@ BOMB = bytes(60 << 20)
 ALLOCATE = b"\x80\x02cbuiltins\nbytearray\n\x8a\x05\0\0\0\0\x20\x85R."  # bytearray(2 ** 37)
 OTHER = "not written by torch"
 TORCH = {
-    "compressed byteorder": (lambda: with_member("byteorder", BOMB, compressed="byteorder"), OTHER),
     "compressed storage": (lambda: with_member("data/0", BOMB, compressed="data/0"), OTHER),
-    "a member twice": (lambda: zipped([*HELD, HELD[-1]]), OTHER),
-    "two folders": (lambda: zipped([(f"x{n}", c) for n, c in HELD[:2]] + HELD), OTHER),
-    "no pickle": (lambda: zipped(HELD[1:]), "TorchScript"),
+    "no pickle": (lambda: zipped(HELD[1:]), OTHER),
     "no storage": (lambda: zipped([each for each in HELD if "/data/" not in each[0]]), "unread"),
-    "a long directory": (
-        lambda: zipped([*HELD, *((f"archive/{i:060000}", b"") for i in range(200))]),
-        "its list of members has",
-    ),
-    "a size that lies": (lambda: directory_lie(24, 4, 1 << 30), OTHER),
-    "an offset into another member": (lambda: directory_lie(42, 4, 400), OTHER),
-    "an encrypted member": (lambda: directory_lie(8, 2, 1), OTHER),
-    "another method": (lambda: directory_lie(10, 2, 12), OTHER),
+    "a short storage": (lambda: with_member("data/0", b"short"), "claims 256 bytes, the file has"),
     "half of the file": (lambda: saved()[: -(1 << 12)], OTHER),
-    "bytes behind the end": (lambda: saved() + bytes(99), OTHER),
     "bytes in front": (lambda: bytes(99) + saved(), OTHER),
     "git-LFS": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "git-LFS pointer"),
     "code": (lambda: {**STATE, "x": Runs()}, "its pickle contains more than tensors"),
-    "a pickle that allocates": (lambda: with_member("data.pkl", ALLOCATE), "more than tensors"),
-    "a pickle of sets": (lambda: with_member("data.pkl", b"\x80\x02\x8f."), "more than tensors"),
+    "a pickle that allocates": (lambda: with_member("data.pkl", ALLOCATE), "unreadable"),
     "a pickle of 20 MB": (
         lambda: with_member("data.pkl", b"\x80\x02" + b"]" * 20_000_000 + b"."),
         "its pickle has 20,000,003 bytes",
     ),
-    "an empty pickle": (lambda: with_member("data.pkl", b""), "unreadable"),
     "a pickle of text": (lambda: with_member("data.pkl", b"hello"), "model.bin: "),
     "big-endian": (lambda: with_member("byteorder", b"big"), "big-endian"),
     "a list": (lambda: [*STATE.values()], "contains a list, expected a state dict"),
     "a nested state": (lambda: {"model": STATE}, "model is a dict, expected a flat state"),
     "a name that is a number": (lambda: {**STATE, 7: torch.ones(1)}, "not the name"),
-    "a module": (lambda: torch.nn.Linear(2, 2), "more than tensors"),
     "a stride of 0": (
         lambda: {"w": torch.zeros(1).expand(10**6, 10**6)},
         "w claims 4,000,000,000,000",

@@ -55,16 +55,12 @@ def test_a_secret_stops_the_upload_and_is_not_repeated(export, name, monkeypatch
     hub.create_commit.assert_not_called()
 
 
-def test_links_other_folders_and_equal_names_are_refused(export, checkpoint, tmp_path):
+def test_links_and_other_folders_are_refused(export, checkpoint, tmp_path):
     with pytest.raises(CheckpointError, match=r"no qwen3nb\.json, so this is not an export"):
         plan_push(checkpoint)
     (tmp_path / "diary").write_text("private")
     (export / "more.dat").symlink_to(tmp_path / "diary")
     with pytest.raises(CheckpointError, match="a link or a special file"):
-        plan_push(export)
-    (export / "more.dat").unlink()
-    (export / "Readme.md").write_text("another")
-    with pytest.raises(CheckpointError, match=r"readme\.md: names that differ by case only"):
         plan_push(export)
 
 
@@ -105,8 +101,6 @@ def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, hub):
 def test_a_refusal_by_the_hub_names_the_reason(export, hub):
     from huggingface_hub.errors import LocalTokenNotFoundError
 
-    with pytest.raises(ValueError, match="expected a repository such as organisation/name"):
-        push(export, "model")
     hub.create_repo.side_effect = LocalTokenNotFoundError("no")
     with pytest.raises(ValueError, match="`hf auth login` first"):
         push(export, "lab/model")

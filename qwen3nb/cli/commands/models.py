@@ -61,8 +61,6 @@ def extract(
 
     opt.hide_library_bars()
     done = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
-    if done.replaced:
-        say(f"replaced {output} ({done.replaced})", fg="yellow", err=True)
     for warning in done.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
     verified = done.verification.as_dict()
@@ -72,7 +70,7 @@ def extract(
         f"{done.max_difference:.1e}"
     ]
     if graph := done.verification.graph:
-        lines.append(f"ONNX graph: by at most {graph.max_difference:.1e} of the largest state")
+        lines.append(f"ONNX graph: by at most {graph['max_difference']:.1e} of the largest state")
     if verbose:
         lines += [f"  {key}: {value}" for key, value in verified.items()]
     document = {
@@ -148,7 +146,6 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 @opt.flag("--dry-run", help="List the files and upload nothing.")
 @opt.flag("--private", help="Create a private repository.")
 @opt.option("--revision", help="Branch to push to.  [default: main]")
-@opt.option("--message", help="Commit message.")
 def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
     """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
 
@@ -163,6 +160,6 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
         click.echo(run(folder, repository, **options))
         return
     files = plan_push(folder)
-    for file in files:
-        click.echo(f"{file.size:>14,}  {file.path}")
+    for path, size in files.items():
+        click.echo(f"{size:>14,}  {path}")
     click.echo(f"{len(files)} files would be uploaded to {repository}; nothing was uploaded")
