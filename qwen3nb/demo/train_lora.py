@@ -179,14 +179,12 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
     if shared:
         cache = DynamicCache(config=backbone.config)
         prefix = torch.tensor([list(rows[0][:shared])])
-        backbone(input_ids=prefix, past_key_values=cache, use_cache=True)
+        backbone(prefix, None, None, cache, use_cache=True)  # the cache has two names by release
         cache.batch_repeat_interleave(len(rows))
     rests = [list(row[shared:]) for row in rows]
     # Padding on the right: tokens of a causal model do not see later ones.
     ends = torch.tensor([len(rest) for rest in rests]) - 1
-    states = backbone(
-        input_ids=padded(rests, 0), past_key_values=cache, use_cache=cache is not None
-    )
+    states = backbone(padded(rests, 0), None, None, cache, use_cache=cache is not None)
     last: Tensor = states.last_hidden_state[torch.arange(len(rests)), ends]
     return last
 
