@@ -221,7 +221,7 @@ def evaluate(
         return
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.report.evaluation.checked_run import look
-    from qwen3nb.report.leaderboard.preflight import plan_by_type_table, preflight_table
+    from qwen3nb.report.leaderboard.one_model import plan_by_type_table, preflight_table
     from qwen3nb.report.render.console import print_table
 
     opt.hide_library_bars()

@@ -5,7 +5,6 @@ Of a tier with benchmarks, the means over each come first, then the tasks of eac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
@@ -26,16 +25,14 @@ from qwen3nb.analysis.comparison.benchmark_means import (
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.ranking import CategoryBoards, category_leaderboards, rank_systems
-from qwen3nb.analysis.stats.multiple_testing import too_few_draws
-from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.aggregate import Aggregate
-from qwen3nb.metrics.intervals import Interval, interval_words
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, plain
-from qwen3nb.report.render.format import not_shown, short_task
+from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
@@ -57,7 +54,7 @@ _MEANS = (
     "such as CQADupStack counts as one task. Without a metric: the main scores as MTEB defines "
     "them, averaged as on its public leaderboard. 95 % intervals, combined from those of the tasks "
     "and over their queries, the tasks being given. 12 of 15: a mean needs a score on every task; "
-    "what is missing is listed below the tables of tasks. Best of each column in bold, second best "
+    "the tables of tasks show what is missing. Best of each column in bold, second best "
     "underlined."
 )
 
@@ -93,45 +90,46 @@ def leaderboard(
         links: page of each run id.
         name: name of the table, of its files and its link; by default ``comparison-`` and the tier.
     """
-    name, pages = name or f"comparison-{'tasks' if tasks else tier}", links or {}
-    if TIERS[tier].benchmarks and not tasks:
-        return replace(_means_table(_grid(results, tier), tier, pages), name=name)
-    keys, grid = tasks or TIERS[tier].task_keys, _grid(results, tier, tasks)
+    name, models = name or f"comparison-{'tasks' if tasks else tier}", _grid(results, tier, tasks)
+    if models.columns:
+        return replace(_means_table(models, tier, links or {}), name=name)
     tested = comparison or compare(results, tier=tier, tasks=tasks)
-    names, records = grid.names, grid.records
+    near = {
+        key: _systems_compared([own[key] for own in models.records.values() if key in own], tested)
+        for key in tasks or TIERS[tier].task_keys
+    }
+    table = _scores_table(models, near, links or {})
+    legend = (("†", _NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else ()
+    return replace(table, name=name, legend=legend)
+
+
+def _scores_table(
+    models: _Grid, near: Mapping[str, Iterable[str]], links: Mapping[str, str]
+) -> Table:
+    """Return a row per model and a column per task, with marks on ``near`` models, by task."""
+    records = models.records
     examples = {identity: next(iter(own.values())) for identity, own in records.items()}
-    rows = [[Cell(names[each], link=pages.get(examples[each].run, ""))] for each in names]
-    used = [record.main.interval for own in records.values() for record in own.values()]
-    heads, marked = ["model"], False
-    for task in keys:
-        column = [own[task] for own in records.values() if task in own]
-        measure = f"\n{column[0].task.main_metric}, n = {column[0].main.n}" if column else ""
-        heads.append(short_task(task) + measure)
-        near = _systems_compared(column, tested)
-        marked = marked or bool(near)
-        for identity, row in zip(names, rows, strict=True):
-            if record := records[identity].get(task):
-                mark = "†" * (identity in near)
-                row.append(number(record.main, link=score_link(record, pages), mark=mark))
+    heads = ["model"]
+    rows = [[Cell(models.names[i], link=links.get(each.run, ""))] for i, each in examples.items()]
+    for key, marked in near.items():
+        main = next((own[key] for own in records.values() if key in own), None)
+        measure = f"\n{main.task.main_metric}, n = {main.main.n}" if main else ""
+        heads.append(short_task(key) + measure)
+        for (identity, own), row in zip(records.items(), rows, strict=True):
+            if record := own.get(key):
+                mark = "†" * (identity in marked)
+                row.append(number(record.main, link=score_link(record, links), mark=mark))
             else:
-                row.append(Cell(_why_missing(examples[identity], [task])))
-    what = "these tasks" if tasks else f"the tasks of the tier {tier}"
+                row.append(Cell(_why_missing(examples[identity], [key])))
+    used = [record.main.interval for own in records.values() for record in own.values()]
     return Table.of(
         rows,
         heads,
         best=True,
-        note=f"95 % intervals over n ({interval_words(used)}); best of "
-        "each column in bold, second best underlined, whether or not they differ significantly "
-        "(see the paired differences).",
-        name=name,
-        caption=f"Scores of all models on {what}, with 95 % intervals.",
-        legend=(("†", _NEAR + tested.caution.replace(":", ";")),) if marked else (),
+        note=f"95 % intervals over n ({interval_words(used)}); best of each column in bold, second "
+        "best underlined, whether or not they differ significantly (see the paired differences).",
+        caption="Scores of all models, with 95 % intervals.",
     )
-
-
-def _score(result: Result | None) -> float:
-    """Return the main score that rows are sorted by; without one, a row is last."""
-    return float("-inf") if result is None or result.main.value is None else result.main.value
 
 
 def _systems_compared(results: Iterable[Result], comparison: Comparison) -> set[str]:
@@ -140,7 +138,7 @@ def _systems_compared(results: Iterable[Result], comparison: Comparison) -> set[
     Only models that can be paired with the best over queries.
     """
     means = [r for r in results if r.main.how == "mean" and r.main.value is not None]
-    best = max(means, key=_score, default=None)
+    best = max(means, key=lambda each: each.main.value or 0.0, default=None)
     return {
         other.model.identity
         for other in means
@@ -221,19 +219,17 @@ def _means_table(grid: _Grid, tier: str, links: Mapping[str, str], *, types: boo
         newest = max(grid.records[identity].values(), key=lambda each: each.finished)
         cells = [_mean(grid.means[identity][i], newest) for i in columns]
         rows.append((Cell(name, link=links.get(newest.run, "")), *cells))
-    heads = (
-        f"{each.name}\n{', '.join(filter(None, (each.metric, each.over)))}"
-        for each in map(grid.columns.__getitem__, columns)
-    )
-    what = "type of task" if types else "benchmark"
+    shown = [grid.columns[i] for i in columns]
+    heads = (f"{c.name}\n{', '.join(filter(None, (c.metric, c.over)))}" for c in shown)
     return Table.of(
         rows,
         ("model", *heads),
         best=True,
         note="" if types else _MEANS,
         empty=f"No results on the tier {tier}.",
-        name="types" if types else f"comparison-{tier}",
-        caption=f"The mean over each {what} of the tier {tier}, with 95 % intervals.",
+        name="types",
+        caption=f"The mean over each {'type of task' if types else 'benchmark'} of the tier "
+        f"{tier}, with 95 % intervals.",
     )
 
 
@@ -253,7 +249,7 @@ def _mean(mean: BenchmarkMean, example: Result) -> Cell | str:
 def task_tables(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
 ) -> Sections | None:
-    """Return the means by type, tables of tasks by benchmark and type, and what is missing.
+    """Return the means by type, and tables of tasks by benchmark and type.
 
     None for a tier without benchmarks, whose leaderboard shows its tasks.
     """
@@ -278,22 +274,6 @@ def task_tables(
                 "intervals.",
             )
             tables.append((title, transposed(table, first="task") if len(tasks) > 1 else table))
-    whole = {column.benchmark: i for i, column in reversed(list(enumerate(grid.columns)))}
-    missing = [
-        ((name, benchmark), f"{mean.measured} of {mean.column.tasks}", ", ".join(mean.gaps))
-        for identity, name in grid.names.items()
-        for benchmark, index in sorted(whole.items(), key=lambda item: item[1])
-        if (mean := grid.means[identity][index]).gaps
-    ]
-    if missing:
-        table = Table.of(
-            missing,
-            ("model", "tasks with a score", "without"),
-            kind="words",
-            name="missing",
-            caption="Tasks without a score.",
-        )
-        tables.append(("What is missing", table))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
     return Sections(tuple(tables), about, unfolded=1)
 
@@ -302,7 +282,7 @@ def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
     """Return the titles and tasks of a benchmark's types, and those of its groups."""
     for kind, tasks in benchmark.types.items():
         name = benchmark.name if len(benchmark.types) == 1 else f"{benchmark.name}: {kind}"
-        yield f"{name} ({len(tasks)} task{'s' if len(tasks) > 1 else ''})", tasks
+        yield f"{name} ({plural(len(tasks), 'task')})", tasks
         for group in tasks:
             if parts := GROUPS.get(group):
                 yield f"{benchmark.name}: the parts of {group} ({len(parts)})", parts
@@ -343,43 +323,21 @@ def headline_table(
     results: Iterable[Result],
     *,
     tier: str,
+    comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
     most: int | None = None,
 ) -> Table:
-    """Return the scores that the landing page shows, a row per model, best first.
+    """Return the leaderboard of the landing page: of the means, or on `headline_task`.
 
-    For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`. Of
-    more models than ``most``, the best; ``links`` is the page of each run id.
+    Of more models than ``most``, the best; the other arguments are those of `leaderboard`.
     """
-    newest, pages = latest(results), links or {}
-    task = headline_task(newest, tier=tier)
-    on_task = [result for result in newest if result.task.key == task]
-    if TIERS[tier].benchmarks:
-        table = replace(_means_table(_grid(newest, tier), tier, pages), name="headline")
-    elif not on_task:
+    newest = latest(results)
+    tasks = [] if TIERS[tier].benchmarks else [headline_task(newest, tier=tier)]
+    how: dict[str, Any] = {"comparison": comparison, "links": links, "name": "headline"}
+    table = leaderboard(newest, tier=tier, tasks=tasks, **how)
+    if not len(table):
         note = f"No results on the {tier} tier yet: `qwen3nb eval --tier {tier}` makes some."
-        table = Table(("model",), (), note)
-    else:
-        names, what = model_names(on_task), short_task(task)
-        ordered = sorted(newest_records(on_task)[0], key=_score, reverse=True)
-        sizes = {f"{each.main.n} {each.task.unit}" for each in ordered}
-        rows = [
-            (
-                Cell(names[r.model.identity], link=pages.get(r.run, "")),
-                number(r.main, link=score_link(r, pages)),
-                Cell(f"{r.main.n} {r.task.unit}", value=r.main.n),
-            )[: 3 if len(sizes) > 1 else 2]
-            for r in ordered
-        ]
-        over = f"the same {sizes.pop()}" if len(sizes) == 1 else "n"
-        heads = ("model", f"{what}\n{ordered[0].task.main_metric}", "n")
-        table = Table.of(
-            rows,
-            heads[: len(rows[0])],
-            note=f"{what}: the task of the tier with most models, of several the first.",
-            name="headline",
-            caption=f"Scores on {what}, best first, with 95 % intervals over {over}.",
-        )
+        return Table(("model",), (), note)
     if most is None or len(table) <= most:
         return table
     note = f"The best {most} of {len(table)} models. {table.note}"
@@ -429,50 +387,6 @@ def cost_table(results: Iterable[Result]) -> Table:
     )
 
 
-@dataclass(frozen=True)
-class _ScoreGrid:
-    """What the figures show: main scores of models on tasks, or their means over benchmarks."""
-
-    columns: Mapping[str, str]  # metric and n of each task or mean, in the tier's order
-    models: tuple[str, ...]  # the best on the first column first
-    scores: Mapping[tuple[str, str], tuple[float, Interval | None]]  # those defined, with intervals
-    intervals: str  # how they were made, in words
-    what: str  # what a column is
-
-    def __str__(self) -> str:
-        first = next(iter(self.columns))
-        scored = ((name, self.scores.get((name, first))) for name in self.models)
-        values = ", ".join(f"{name} {score[0]:.3f}" for name, score in scored if score)
-        return f"{short_task(first)}: {values or 'no values'}."
-
-
-def _score_grid(results: Iterable[Result], tier: str, tasks: Sequence[str]) -> _ScoreGrid:
-    """Return the scores on the tasks, by default the tier's; its means if it has benchmarks."""
-    grid = _grid(results, tier, tasks)
-    models = tuple(grid.names.values())
-    if grid.columns:
-        means = {
-            (name, mean.column.name): (mean.value, mean.interval)
-            for identity, name in grid.names.items()
-            for mean in grid.means[identity]
-            if mean.value is not None and _of_benchmark(mean.column)
-        }
-        shown = filter(_of_benchmark, grid.columns)
-        columns = {each.name: f"{each.measure}, {each.over}" for each in shown}
-        how = "95 % interval over the queries of the mean's tasks, the tasks being given"
-        return _ScoreGrid(columns, models, means, how, "mean")
-    records = [(grid.names[i], each) for i, own in grid.records.items() for each in own.values()]
-    measures = {r.task.key: f"{r.task.main_metric}, n = {r.main.n}" for _, r in records[::-1]}
-    scores = {
-        (name, r.task.key): (r.main.value, number(r.main).interval)
-        for name, r in records
-        if r.main.value is not None
-    }
-    columns = {task: measures.get(task, "") for task in tasks or TIERS[tier].task_keys}
-    how = f"95 % interval ({interval_words(r.main.interval for _, r in records)}) over the n given "
-    return _ScoreGrid(columns, models, scores, f"{how}with each task", "task")
-
-
 def comparison_figure(
     results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = ()
 ) -> Figure:
@@ -482,37 +396,47 @@ def comparison_figure(
     comma-separated) are shown in place of the tier's. Models keep their row and colour in every
     panel; a missing result leaves its row empty.
     """
-    every = _score_grid(results, tier, split_names(tasks) if isinstance(tasks, str) else tasks)
-    scores = replace(every, models=every.models[:MOST_MODELS])
-    what = "task" if tasks else f"{scores.what} of the tier {tier}"
+    keys = split_names(tasks) if isinstance(tasks, str) else tasks
+    models = _grid(results, tier, keys)
+    if models.columns:
+        table = _means_table(models, tier, {})
+    else:
+        table = _scores_table(models, dict.fromkeys(keys or TIERS[tier].task_keys, ()), {})
+    shown = replace(table, rows=table.rows[:MOST_MODELS])
+    first = ", ".join(f"{row[0].text} {row[1].text}" for row in shown.rows)
     return Figure(
         name="comparison-tasks" if tasks else f"comparison-{tier}",
-        draw=lambda width: _comparison(scores, width),
-        caption=f"Every {what} with its {scores.intervals}. Rows are "
-        "ordered by the first panel; a row without a point was not measured. Overlapping "
-        "intervals say little about a difference: see the paired tests."
-        + not_shown(len(every.models) - len(scores.models)),
-        alt=f"Panels with a point and an interval per model. {scores}",
+        draw=lambda width: _draw_scores(shown, width),
+        caption=f"{table.caption[:-1]} over the n given with each panel. Rows are ordered by the "
+        "first panel; a row without a point was not measured. Overlapping intervals say little "
+        "about a difference: see the paired tests." + not_shown(len(table) - len(shown)),
+        alt=f"Panels with a point and an interval per model. "
+        f"{' '.join(table.columns[1].split())}: {first or 'no values'}.",
     )
 
 
-def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
-    rows, count = scores.models[::-1], len(scores.columns)
-    styles = model_styles(scores.models)
-    figure, axes, first = panels(count, width, height=0.165 * len(rows) + 0.72, sharey=True)
-    for axis, (column, measure) in zip(axes, scores.columns.items(), strict=True):
-        for row, name in enumerate(rows):
-            if score := scores.scores.get((name, column)):
-                draw_estimate(axis, row, *score, **asdict(styles[name]), size=4)
-        axis.set_title("\n".join(wrap(plain(short_task(column), most=44), 24)))
-        axis.set_xlabel(measure)
+def _draw_scores(table: Table, width: float) -> MplFigure:
+    """Draw a panel per column of a table with a row per model."""
+    rows = table.rows[::-1]
+    names = [row[0].text for row in rows]
+    styles, heads = model_styles(names), table.columns[1:]
+    figure, axes, first = panels(len(heads), width, height=0.165 * len(rows) + 0.72, sharey=True)
+    for index, (axis, head) in enumerate(zip(axes, heads, strict=True), start=1):
+        for height, row in enumerate(rows):
+            cell = row[index]
+            if cell.value is not None:
+                look = asdict(styles[row[0].text])
+                draw_estimate(axis, height, cell.value, cell.interval, **look, size=4)
+        title, _, measure = head.partition("\n")
+        axis.set_title("\n".join(wrap(plain(title, most=44), 24)))
+        axis.set_xlabel(plain(measure, most=44))
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
         grid(axis)
     for axis in first:
-        axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in rows])
+        axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in names])
     return figure
 
 
@@ -566,15 +490,16 @@ def _benchmark_boards(results: Sequence[Result], tier: str, *, seed: int) -> Cat
 def rank_table(boards: CategoryBoards | None) -> Table | None:
     """Return a row per model and a column per ranking, best on the first of them first.
 
-    A cell has the rank, its interval and the tie groups. A model that
-    is not ranked keeps its row, with the reason. None
-    without rankings, which need two models with scores per query on the same tasks.
+    A cell has the rank, its interval and the tie groups. A model that is not ranked keeps its row,
+    with the reason. None without rankings, which need two models with scores per query on the same
+    tasks.
     """
     if boards is None:
         return None
-    shown = dict(boards.boards) or {boards.overall.name: boards.overall}
-    if not boards.overall.name and len(boards.overall.tasks) > 1:
-        shown["all tasks"] = boards.overall
+    overall = boards.overall
+    shown = dict(boards.boards) or {overall.name: overall}
+    if not overall.name and len(overall.tasks) > 1:
+        shown["all tasks"] = overall
     systems = dict.fromkeys(each.system for board in shown.values() for each in board.standings)
     rows: list[dict[str, Any]] = [{"model": system} for system in systems]
     for name, board in shown.items():
@@ -587,9 +512,16 @@ def rank_table(boards: CategoryBoards | None) -> Table | None:
         for row in rows:
             cell = _rank(own.get(row["model"]), row["model"], board)
             row[f"{short_task(kind)}\n{size}"] = cell
+    notes = [
+        "Only models with a score on every task are ranked; in a mean over tasks each has the same "
+        "weight, a group that of one task. Intervals leave out the ranks of models that are "
+        "significantly better or worse. Letters and intervals: paired permutation test, Holm over "
+        f"all pairs of a column, alpha {overall.alpha:g}, and the interval of the difference.",
+        *(f"{line}." for line in boards.notes),
+    ]
     return Table.of(
         rows,
-        note=_note(boards),
+        note=" ".join(notes),
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",
@@ -601,43 +533,12 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
     if standing is None:
         start = f"{system} is not ranked: "
         reasons = (line.removeprefix(start) for line in board.left_out if line.startswith(start))
-        return Cell("not ranked", _short(next(reasons, "no score")))
+        return Cell("not ranked", " ".join(map(short_task, next(reasons, "no score").split())))
+    letters = (chr(ord("a") + n - 1) if n <= 26 else str(n) for n in standing.groups)
     return Cell(
         str(standing.rank),
         "{} to {}".format(*standing.rank_interval),
         value=standing.rank,
         interval=standing.rank_interval,
-        mark=" ".join(map(_letter, standing.groups)),
+        mark=" ".join(letters),
     )
-
-
-def _short(line: str) -> str:  # with the names of tasks shortened
-    return " ".join(map(short_task, line.split()))
-
-
-def _letter(number: int) -> str:  # of a tie group: a, b, …, z, then numbers
-    return chr(ord("a") + number - 1) if number <= 26 else str(number)
-
-
-def _note(boards: CategoryBoards) -> str:
-    overall = boards.overall
-    largest = max([overall, *boards.boards.values()], key=lambda each: len(each.standings))
-    means = (
-        "Means over tasks: a group counts as one task, "
-        if overall.name
-        else "Mean over tasks: each has the same weight, "
-    )
-    note = (
-        f"{means}and only models with a score on every task are ranked. Intervals leave out the "
-        "ranks of models that are significantly better or worse. Letters and intervals: paired "
-        f"permutation test, Holm over all pairs of a column, alpha {overall.alpha:g}, and "
-        f"the interval of the difference.{_too_many_models(largest)}"
-    )
-    if not overall.name:
-        note += "".join(f" {_short(line)}." for line in overall.left_out)
-    return note + "".join(f" {line}." for line in boards.notes)
-
-
-def _too_many_models(board: Ranking) -> str:
-    """Say that no two of so many models can be found to differ, if that is so."""
-    return too_few_draws(math.comb(len(board.standings), 2), draws=DRAWS, alpha=board.alpha)

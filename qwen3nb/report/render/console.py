@@ -29,18 +29,12 @@ def print_table(table: Table) -> None:
         shown.add_column(_plain(column), overflow="fold", no_wrap=whole)
     for row in table.rows:
         shown.add_row(*[_cell(cell) for cell in row])
-    console = terminal()
-    console.print(shown)
-    if table.note:
-        console.print(_plain(table.note))
-
-
-def terminal() -> Console:
-    """Return a console that prints colours; what it prints must hold no control characters."""
     console = Console(file=coloured(sys.stdout))
     if not console.is_terminal:
         console.width = max(console.width, _PIPE)
-    return console
+    console.print(shown)
+    if table.note:
+        console.print(_plain(table.note))
 
 
 def _cell(cell: Cell) -> Text:

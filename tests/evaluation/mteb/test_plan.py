@@ -22,7 +22,7 @@ from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import EncoderError
-from qwen3nb.report.leaderboard.preflight import preflight_table
+from qwen3nb.report.leaderboard.one_model import preflight_table
 from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
 from qwen3nb.vectors.encode_file import block_size
