@@ -24,10 +24,9 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.card.facts import (
     HUB_ID,
     details,
-    is_language,
     languages,
-    license_problem,
     origin,
+    read_facts,
     source_folder,
     stated_facts,
     training_facts,
@@ -50,24 +49,10 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
     from qwen3nb.extraction.extract import Extraction
-    from qwen3nb.metrics.aggregate import Aggregate
 
 _TAGS = ("sentence-transformers", "feature-extraction", "sentence-similarity", "qwen3", "encoder")
-# MTEB's names of metrics, those in the first row with a cut-off.
-_AT = {"nDCG": "ndcg", "MRR": "mrr", "Recall": "recall", "MAP": "map", "P": "precision"}
-_NAMES = {"Spearman": "cosine_spearman", "Pearson": "cosine_pearson", "V-measure": "v_measure"}
-# What the hub's widget compares in the browser.
-_WIDGET = {
-    "source_sentence": "How do I sort a list?",
-    "sentences": [
-        "Ordering the items of a list",
-        "Return a new sorted list from the items in an iterable.",
-        "The weather is fine today.",
-    ],
-}
 # What any encoder should beat: random vectors, and lexical search, which is not trained.
 _FLOORS = ("random", "bm25")
-_MANY_TASKS = 4  # more are listed in one sentence, without their numbers
 
 
 def card_text(
@@ -166,7 +151,7 @@ def extract(
     from qwen3nb.extraction.extract import extract_encoder  # loads torch
 
     file = None if facts is None else Path(facts)
-    stated_facts(None, file, license=license)  # refused before anything is written
+    read_facts(file)  # refused before anything is written
     name = loaded_name(Path(output), hub_id)
 
     def described(folder: Path) -> str:
@@ -272,25 +257,24 @@ def front_matter(
 ) -> str:
     """Return the front matter as YAML, with the main score of every task.
 
-    A licence, language, base model or data set that the hub would refuse is left out.
+    A base model or data set that is not on the hub is left out.
     """
     import yaml
     from huggingface_hub import ModelCardData
 
     evaluated = list(_eval_results(results))
     modular = (folder / "modules.json").is_file()
-    base, license = stated.get("base_model") or "", stated.get("license", "")
+    base = stated.get("base_model") or ""
     data = ModelCardData(
         model_name=name,
         library_name="sentence-transformers" if modular else "transformers",
         pipeline_tag="sentence-similarity" if modular else "feature-extraction",
         tags=[*_TAGS, *(["mteb"] if evaluated else [])],
-        license=None if license_problem(license) else license,
-        language=list(filter(is_language, stated.get("language", ()))) or None,
+        license=stated.get("license"),
+        language=stated.get("language") or None,
         datasets=list(filter(HUB_ID.fullmatch, stated.get("datasets", ()))) or None,
         base_model=base if HUB_ID.fullmatch(base) else None,
         eval_results=evaluated or None,
-        widget=[_WIDGET] if modular else None,
         **{key: stated[key] for key in ("license_name", "license_link") if stated.get(key)},
     )
     # A line per innermost list or mapping: a model with 61 tasks has 250 lines, not 1,400.
@@ -303,15 +287,11 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
     from huggingface_hub import EvalResult
 
     for result in results:
-        task, metric = result.task, result.task.main_metric
+        task = result.task
         only = [names[0] if len(names) == 1 else None for names in (task.subsets, task.splits)]
         scores: list[tuple[str | None, str | None, Aggregate]] = [
             (part.subset, part.split, part.score) for part in result.parts
         ]
-        # MTEB's name of a metric; one that MTEB itself has reported stays as it is.
-        own = task.mteb.metric if task.mteb else ""
-        name, _, cut = metric.partition("@")
-        named = f"{_AT[name]}_at_{cut}" if cut.isdecimal() and name in _AT else ""
         for subset, split, score in scores or [(only[0], only[1], result.main)]:
             if score.value is None:
                 continue
@@ -323,7 +303,7 @@ def _eval_results(results: Sequence[Result]) -> Iterator[EvalResult]:
                 dataset_config=subset,
                 dataset_split=split,
                 dataset_revision=task.revision,
-                metric_type=own or named or _NAMES.get(metric, metric),
+                metric_type=task.mteb.metric if task.mteb else task.main_metric,
                 metric_value=round(score.value, 6),
             )
 
@@ -336,37 +316,24 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     """
     if not own:
         return ["Not measured yet: nothing is known about its quality."]
-    against: dict[str, list[tuple[str, str]]] = {}
-    for result in sorted(own, key=lambda each: each.task.key):
-        for floor in _FLOORS:
-            verdict, numbers = _against(floor, result, comparison)
-            if verdict:
-                against.setdefault(f"{verdict} {floor}", []).append((result.task.key, numbers))
     sentences = []
-    for verdict, tasks in against.items():
-        if len(tasks) > _MANY_TASKS:
-            named = ", ".join(task for task, _ in tasks)
-            sentences.append(f"{verdict[0].upper()}{verdict[1:]} on {named}.")
-        else:
-            sentences += [f"{task}: {verdict} ({numbers})." for task, numbers in tasks]
+    for result in sorted(own, key=lambda each: each.task.key):
+        for (task, _), floor in comparison.records.items():
+            known = task == result.task.key and floor.model.label in _FLOORS
+            if not known or not comparable(result, floor):
+                continue
+            difference = comparison.between(result, floor)
+            if difference is None:
+                continue
+            clear = difference.significant(comparison.procedure.alpha)
+            if not clear or difference.difference < 0:
+                verdict = "behind" if clear else "not significantly different from"
+                sentences.append(
+                    f"{task}: {verdict} {floor.model.label} ({difference.metric} {difference})."
+                )
     types = sorted({str(result.task.type) for result in own})
     return [
         *sentences,
         f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
         "known about other tasks, domains or languages.",
     ]
-
-
-def _against(floor: str, result: Result, comparison: Comparison) -> tuple[str, str]:
-    """Return a verdict and its numbers if a record is no better than a floor's, else empty."""
-    for (task, _), each in comparison.records.items():
-        if task == result.task.key and each.model.label == floor and comparable(result, each):
-            difference = comparison.between(result, each)
-            if difference is None:
-                break
-            clear = difference.significant(comparison.procedure.alpha)
-            if clear and difference.difference > 0:
-                break
-            verdict = "behind" if clear else "not significantly different from"
-            return verdict, f"{difference.metric} {difference}"
-    return "", ""

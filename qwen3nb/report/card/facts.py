@@ -1,19 +1,18 @@
 """The facts on a model card, read from the files of the model and its training, never guessed.
 
-The hub checks a card when it is uploaded; its rules that need no network are here. See
-https://huggingface.co/docs/hub/model-cards and https://huggingface.co/docs/hub/repositories-licenses.
+The hub itself checks licence, languages and ids when a card is uploaded. See
+https://huggingface.co/docs/hub/model-cards.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import card_fields
@@ -25,52 +24,10 @@ from qwen3nb.utils.schema import field_problem
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NOT_GIVEN = "not given"
-_LICENSES = frozenset(
-    """
-apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0
-bigcode-openrail-m afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear
-c-uda cc cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0
-cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
-cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0 cdla-permissive-2.0 wtfpl
-ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl
-lgpl-2.1 lgpl-3.0 isc h-research intel-research lppl-1.3c ms-pl apple-ascl apple-amlr mpl-2.0
-odc-by odbl openmdw-1.0 openrail++ osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl lgpl-lr
-deepfloyd-if-license fair-noncommercial-research-license llama2 llama3 llama3.1 llama3.2 llama3.3
-llama4 grok2-community gemma unknown other
-""".split()  # noqa: SIM905 - a list of words reads better as lines
-)
-# ISO 639-1 or 639-3, perhaps with a script or region, or one of the hub's own words.
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*|multilingual|code")
 _LISTS = ("language", "datasets")
 # What the files of a training may state themselves.
 _RECORDED = ("license", "license_name", "license_link", "language", "datasets", "base_model")
 Rows = list[tuple[str, str]]
-
-
-def license_problem(name: str) -> str:
-    """Return why the hub would refuse a licence identifier; empty if it would not.
-
-    >>> license_problem("Apache 2.0")
-    "the hub does not know the licence 'Apache 2.0'; did you mean apache-2.0? Any other licence is \
-'other', with its license_name and license_link"
-    """
-    if name in _LICENSES:
-        return ""
-    near = difflib.get_close_matches(name.lower().replace(" ", "-"), sorted(_LICENSES), n=3)
-    guess = f"; did you mean {' or '.join(near)}?" if near else "."
-    return (
-        f"the hub does not know the licence {name!r}{guess} Any other licence is 'other', with its "
-        "license_name and license_link"
-    )
-
-
-def is_language(code: str) -> bool:
-    """Return whether the hub takes ``code`` as a language.
-
-    >>> is_language("en"), is_language("English")
-    (True, False)
-    """
-    return bool(_LANGUAGE.fullmatch(code))
 
 
 def languages(results: Iterable[Result]) -> list[str]:
@@ -82,20 +39,7 @@ def languages(results: Iterable[Result]) -> list[str]:
     named |= {each for r in results for part in r.parts for each in part.languages}
     codes = (each.partition("-") for each in named)
     short = {"eng": "en"}  # the hub takes other languages with three letters
-    known = {"code" if script == "Code" else short.get(code, code) for code, _, script in codes}
-    return sorted(filter(is_language, known))
-
-
-def _license(name: str) -> str:
-    if problem := license_problem(name):
-        raise ValueError(problem)
-    return name
-
-
-def _language(code: str) -> str:
-    if not is_language(code):
-        raise ValueError("expected a code such as 'en' or 'zh'")
-    return code
+    return sorted({"code" if script == "Code" else short.get(c, c) for c, _, script in codes})
 
 
 class Facts(BaseModel):
@@ -103,10 +47,10 @@ class Facts(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    license: Annotated[str, AfterValidator(_license)] = ""
+    license: str = ""
     license_name: str = ""
     license_link: str = ""
-    language: list[Annotated[str, AfterValidator(_language)]] = []
+    language: list[str] = []
     datasets: list[str] = []
     base_model: str = ""
     objective: str = ""
@@ -123,8 +67,8 @@ def read_facts(file: Path | None) -> dict[str, Any]:
     """Read what the authors say about their model from a TOML file; empty without one.
 
     Raises:
-        ValueError: not TOML, an unknown key (the message lists the known ones), a value of a wrong
-            type, or a licence or language that the hub would refuse.
+        ValueError: not TOML, an unknown key (the message lists the known ones), or a value of a
+            wrong type.
     """
     if file is None:
         return {}
@@ -138,26 +82,22 @@ def read_facts(file: Path | None) -> dict[str, Any]:
         raise ValueError(f"{file}: not TOML: {error}") from None
 
 
-def stated_facts(source: Path | None, file: Path | None, *, license: str = "") -> dict[str, Any]:
+def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
     """Return the facts that are stated anywhere: in a facts file, or in the training's own files.
 
     The facts file wins over ``training.json``, that over the card of the checkpoint, and that over
     the name that its configuration keeps of the model that the training began with.
 
     Args:
-        source: the checkpoint; it may be gone. None for the facts file alone.
+        source: the checkpoint; it may be gone.
         file: a facts file; see `read_facts`.
-        license: the licence where none of these states one; by default that of the book, if the
-            hub knows it.
+        license: the licence where none of these states one; by default that of the book.
 
     Raises:
-        ValueError: as in `read_facts`, or ``license`` is none that the hub knows.
+        ValueError: as in `read_facts`.
     """
-    book = book_settings().license
-    license = _license(license) if license else "" if license_problem(book) else book
+    license = license or book_settings().license
     known: dict[str, Any] = {"license": license} if license else {}
-    if source is None:
-        return known | read_facts(file)
     config = source / "config.json"
     name = read_json(config).get("_name_or_path") if config.is_file() else ""
     if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
