@@ -88,7 +88,7 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
     stats = reranker.stats
     click.echo(
         f"{output}: {count} pairs, {stats.cut} documents and {stats.queries_cut} queries cut to "
-        f"{reranker.max_length} tokens, {stats.saturated} saturated, {stats.tied} tied in P(yes)"
+        f"{reranker.max_length} tokens"
     )
 
 

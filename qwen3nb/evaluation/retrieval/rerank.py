@@ -50,7 +50,7 @@ from qwen3nb.utils.progress import tqdm
 
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
-_COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
+_COUNTS = ("cut", "queries_cut")
 
 
 def rerank(
@@ -287,7 +287,7 @@ class RerankItem:
     def scored(
         self, reranker: Reranker, run: Run
     ) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
-        """Return the run of log-odds, the numbers of pairs, cuts and ties, and the longest query.
+        """Return the run of log-odds, the numbers of pairs and cuts, and the longest query.
 
         Each query is journaled when it is scored: an interrupted run loses one at most, and a
         ``fresh`` run scores all again. Of queries cut to leave room for a document, the longest is

@@ -16,7 +16,6 @@ Shapes: N documents or pairs.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ from numpy.typing import NDArray
 
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.kinds.source import Source, unchanged
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.rerankers.prompt_template import (
     INSTRUCTION,
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
 
 SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
-_logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
 
@@ -60,9 +57,6 @@ class RerankStats(Stats):
 
     tokens: int = 0  # tokens that went through the model
     shared: int = 0  # tokens that did not, because their states were cached
-    saturated: int = 0  # pairs whose P(yes) is exactly 0 or 1 in the model's dtype
-    tied: int = 0  # documents with the same P(yes), in that dtype, as another one of their query
-    equal: int = 0  # documents with the same log-odds as another one of their query
     queries_cut: int = 0  # queries that were truncated because they left no room for a document
 
 
@@ -136,7 +130,7 @@ class Reranker:
         )
         self._model = PrefixModel(model.backbone)
         self._rows = model.rows(self._pairs.yes, self._pairs.no)
-        self.parameters, self._dtype = model.parameters, model.dtype
+        self.parameters = model.parameters
         self._budget = TokenBudget(budget or tokens_per_pass(model.backbone))
         self._system: Prefix | None = None
         self.stats = RerankStats()
@@ -180,13 +174,16 @@ class Reranker:
                 f"{self.label}: the score of document {where.index(int(bad[0]))} is not finite, "
                 f"for the query {query!r:.80}"
             )
-        self._count(log_odds, rows.cut, rows.rests, where)
-        self.stats.queries_cut += rows.query_cut
+        cut, scores, stats = np.array(rows.cut, dtype=bool)[where], log_odds[where], self.stats
+        stats.texts += len(where)
+        stats.encoded += len(distinct)
+        stats.cut += int(cut.sum())
+        stats.queries_cut += rows.query_cut
+        stats.tokens += sum(map(len, rows.rests))
         whole = sum(len(rows.shared) + len(rest) for rest in rows.rests)
-        self.stats.shared += whole - (self.stats.tokens - tokens)
-        self.stats.seconds += time.perf_counter() - started
-        scores = log_odds[where]
-        return RerankScores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
+        stats.shared += whole - (stats.tokens - tokens)
+        stats.seconds += time.perf_counter() - started
+        return RerankScores(scores, sigmoid(scores), cut)
 
     def query_length(self, query: str) -> int:
         """Return the number of tokens of a prompt with the whole ``query`` and no document."""
@@ -253,58 +250,6 @@ class Reranker:
         start = self._system.cut(common_start(self._system.ids, shared))
         self.stats.tokens += len(shared) - len(start.ids)
         return self._model.extend(start, shared[len(start.ids) :])
-
-    def _count(
-        self, log_odds: Floats, cut: list[bool], rests: list[list[int]], where: list[int]
-    ) -> None:
-        stats = self.stats
-        saturated, tied, equal = count_ties(log_odds, rests, dtype=self._dtype)
-        if tied and not stats.tied:
-            _logger.warning(
-                "%s: P(yes) of different documents is equal in %s (%d of the %d documents of one "
-                "query; %d are exactly 0 or 1); ranking uses the log-odds, which differ. "
-                "Logged once; stats.tied counts all",
-                *(self.label, self._dtype, tied, len(log_odds), saturated),
-            )
-        if equal and not stats.equal:
-            _logger.warning(
-                "%s: %d of the %d documents of one query have equal log-odds though their tokens "
-                "differ; they are ordered by id. Logged once; stats.equal counts all",
-                *(self.label, equal, len(log_odds)),
-            )
-        stats.texts += len(where)
-        stats.encoded += len(log_odds)
-        stats.cut += sum(cut[index] for index in where)
-        stats.saturated += saturated
-        stats.tied += tied
-        stats.equal += equal
-        stats.tokens += sum(map(len, rests))
-
-
-def count_ties(
-    log_odds: Floats, rows: Sequence[Sequence[int]], *, dtype: str
-) -> tuple[int, int, int]:
-    """Count the documents of a query that saturate, tie in P(yes), and tie in the log-odds.
-
-    P(yes) is rounded to ``dtype``. Documents with the same tokens (after truncation) must tie
-    and are not counted. Documents that tie in the log-odds are not counted again as tying in
-    P(yes).
-    """
-    import torch
-
-    distinct = {tuple(row): score for row, score in zip(rows, log_odds, strict=True)}
-    scores = np.array(list(distinct.values()))
-    rounded = torch.as_tensor(sigmoid(scores)).to(torch_dtype(dtype)).double().numpy()
-    saturated = int(((rounded == 0) | (rounded == 1)).sum())
-    equal = _repeated(scores)
-    return saturated, int((_repeated(rounded) & ~equal).sum()), int(equal.sum())
-
-
-def _repeated(values: Floats) -> NDArray[np.bool_]:
-    """Return which values occur more than once."""
-    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
-    repeated: NDArray[np.bool_] = counts[where] > 1
-    return repeated
 
 
 def sigmoid(log_odds: Floats) -> Floats:
