@@ -14,7 +14,6 @@ several passes; of random vectors with 384 dimensions. Ratios and ids are to the
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -87,14 +86,13 @@ def bench_search(
     k: int = 100,
     corpora: tuple[int, ...] = (0,),
 ) -> SearchBench:
-    """Measure each installed backend, naive search and encoding to a file; or `_corpora`."""
+    """Measure each backend, naive search and encoding to a file; or `_corpora`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if any(corpora):
             _write(folder / "queries.npy", queries, _DIMENSION, seed=1)
             return _corpora(folder, corpora, f"{queries} queries, dimension {_DIMENSION}, k {k}", k)
         methods = ["naive", "torch", "numpy", "encode_to_file"]
-        methods[2:2] = ["faiss"] if importlib.util.find_spec("faiss") else []
         timings, peak = [], 0.0
         _write(folder / "queries.npy", queries, dimension, seed=1)
         for size in (documents, 2 * documents):
@@ -162,7 +160,7 @@ def prepare(method: str, name: str, k: int, size: int) -> Callable[[], None]:
 
     folder = Path(name)
     queries = np.load(folder / "queries.npy")
-    search(queries[:2], queries, k=1, backend=method if method in ("faiss", "numpy") else "torch")
+    search(queries[:2], queries, k=1, backend="numpy" if method == "numpy" else "torch")
     if method in ("naive", "exact"):
         return lambda: _in_full(folder, k, method)
     if method == "encode_to_file" or method in _ENCODED:

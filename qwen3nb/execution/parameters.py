@@ -69,7 +69,6 @@ MINIMUM: dict[str, int] = {
     "limit": 0,
     "max_length": 0,
     "nprobe": 1,
-    "rescore": 1,
     "rounds": 1,
     "seed": 0,
     "texts": 1,

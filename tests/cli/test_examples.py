@@ -47,7 +47,7 @@ SHORTER = {
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
     "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",
-    "run ann": "--nprobe 1,64 --ef-search 16,512 --rescore 4 --threads 1",
+    "run ann": "--nprobe 1,64 --ef-search 16,512 --threads 1",
     "sweep --model": "--dry-run",
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }

@@ -98,7 +98,7 @@ def ann_suite(
         encoder: from `load_encoder`.
         task: a collection, or anything `find_collections` accepts; its first part is used.
         indexes: names in `FAMILIES`.
-        grids: values to try for each parameter (``nprobe``, ``efSearch``, ``rescore``).
+        grids: values to try for each parameter (``nprobe``, ``efSearch``).
         dimensions: numbers of leading dimensions to keep; values of D or more are ignored.
         k: depth of the recall.
         threads: numbers of threads; 0 for all cores.

@@ -13,7 +13,6 @@ Shapes: Q queries, N documents, D dimensions, K columns of a result.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +26,10 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.vectors.block_file import read_blocks
 from qwen3nb.vectors.shards import shard_blocks
 
-BACKENDS = ("numpy", "torch", "faiss")
+BACKENDS = ("numpy", "torch")
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB
 _RESCORED = 1024  # pairs at once: their products stay in a processor's cache
-_SPARE = 32  # extra neighbours requested from FAISS
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -82,7 +80,7 @@ def search(
         corpus: (N, D) in memory, a .npy file of that shape, a folder of parts as written by
             ``encode --shards``, or blocks (n, D) in order.
         k: hits per query.
-        backend: the library that screens the documents: ``numpy``, ``torch`` or ``faiss``.
+        backend: the library that screens the documents, ``numpy`` or ``torch``.
         block: documents read and compared at once.
         cosine: score by cosine, computed in float64; otherwise by dot product.
         boosts: a positive factor per document (N,), see `boosted`; numpy only.
@@ -95,7 +93,6 @@ def search(
     Raises:
         ValueError: ``k`` or ``block`` below 1, mismatched shapes, or a vector that is
             not finite (or, for cosines, zero without ``zeros``), with its index.
-        ImportError: ``faiss`` is not installed.
     """
     screen = _screen(backend, boosts=boosts is not None)
     for name, value in (("k", k), ("block", block)):
@@ -329,9 +326,7 @@ def _screen(backend: str, *, boosts: bool) -> Screen:
     one_of("backend", backend, BACKENDS)
     if boosts and backend != "numpy":
         raise ValueError(f"expected backend numpy for a search with boosts; got {backend}")
-    if backend == "faiss" and importlib.util.find_spec("faiss") is None:
-        raise ImportError("faiss is not installed: pip install 'qwen3nb[cpu]', or choose torch")
-    return {"torch": _by_torch, "faiss": _by_faiss, "numpy": _by_numpy}[backend]
+    return _by_torch if backend == "torch" else _by_numpy
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block
@@ -369,23 +364,3 @@ def _by_torch(queries: Floats, documents: Floats, k: int, floor: Doubles, error:
         bound = torch.nextafter(least.float(), torch.tensor(-torch.inf))
         rows, ids = (scores >= bound[:, None]).nonzero(as_tuple=True)
     return rows.numpy(), ids.numpy()
-
-
-def _by_faiss(queries: Floats, documents: Floats, k: int, floor: Doubles, error: Doubles) -> Pairs:
-    import faiss
-
-    wanted = k + _SPARE
-    if wanted >= len(documents):
-        return _by_numpy(queries, documents, k, floor, error)
-    scores, ids = faiss.knn(queries, documents, wanted, metric=faiss.METRIC_INNER_PRODUCT)
-    floor = np.maximum(floor, scores[:, k - 1] - error)
-    # If even the last neighbour qualifies, more documents may: search those queries in full.
-    full = np.flatnonzero(scores[:, -1] >= floor)
-    inside = scores >= floor[:, None]
-    inside[full] = False
-    rows = np.nonzero(inside)[0]
-    more_rows, more_ids = _by_numpy(queries[full], documents, k, floor[full], error[full])
-    rows = np.concatenate([rows, full[more_rows]])
-    columns = np.concatenate([ids[inside], more_ids]).astype(np.int64)
-    order = np.lexsort((columns, rows))
-    return rows[order], columns[order]

@@ -2,8 +2,8 @@
 
 Every index is built from the same vectors with one seed and one thread, because several
 threads build a different HNSW graph each time. Vectors are added in blocks of 65,536, so that
-beside the index no more of them are in memory; IVF and PQ are trained on the sample that FAISS
-draws itself from all of them, SQ8 on the extremes of each dimension. Recall compares
+besides the index no more of them are in memory; IVF is trained on the sample that FAISS draws
+itself from all of them, SQ8 on the extremes of each dimension. Recall compares
 similarities, not ids: a document as similar as the k-th true neighbour counts as a neighbour,
 whichever of the tied documents exact search returns. An index's memory is its serialised size.
 
@@ -11,14 +11,14 @@ Shapes: N documents, Q queries, D dimensions.
 
 References:
     Johnson et al., arXiv:1702.08734 (FAISS); Malkov and Yashunin, arXiv:1603.09320 (HNSW);
-    Jégou et al. 2011 (PQ); Aumüller et al., arXiv:1807.05614 (recall by distance).
+    Aumüller et al., arXiv:1807.05614 (recall by distance).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,6 @@ from qwen3nb.vectors.store import VectorStore
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
-Shape = tuple[int, int]  # N, D
 SINGLES = 0.5  # minimum seconds to time single queries, at least 20 of them
 BATCHES = 0.2  # minimum seconds to repeat batches, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
@@ -53,9 +52,7 @@ FAMILIES = {
     "flat": IndexFamily("every vector, exactly"),
     "ivf": IndexFamily("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
     "hnsw": IndexFamily("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
-    "pq": IndexFamily("product quantisation"),
     "sq8": IndexFamily("8 bits per dimension"),
-    "binary": IndexFamily("1 bit per dimension, the best re-scored", "rescore", (1, 4, 16)),
 }
 
 
@@ -143,7 +140,6 @@ def build_index(
     family: str,
     seed: int = 0,
     device: str = "cpu",
-    **options: int,
 ) -> AnnIndex:
     """Build an index of documents (N, D) for inner products.
 
@@ -153,40 +149,35 @@ def build_index(
         seed: seed of the random numbers used in building.
         device: ``cuda`` or ``auto`` puts flat and IVF indexes on the GPU if FAISS supports
             it; the index's ``device`` is the one in use.
-        options: ``nlist`` of IVF (default 4 √N, or less for enough vectors per cell);
-            ``m`` (links, 32) and ``efConstruction`` (200) of HNSW; ``m`` (bytes or half
-            bytes per vector) and ``bits`` (4 or 8) of PQ.
 
     Raises:
-        ValueError: an unknown family or option, or a value out of range.
+        ValueError: an unknown family, or no documents.
         ImportError: FAISS is not installed.
     """
     one_of("index", family, FAMILIES)
     if len(vectors.shape) != 2 or not len(vectors):
         raise ValueError(f"expected documents (N, D), N of 1 or more; got {vectors.shape}")
-    documents = VectorStore.of(vectors)
-    makers = {"ivf": _ivf, "hnsw": _hnsw, "pq": _pq, "binary": _binary}
-    faiss = _faiss()
+    documents, faiss = VectorStore.of(vectors), _faiss()
+    n, dimension = documents.shape
+    cells = max(1, min(4 * math.isqrt(n), n // _TRAINED))
+    made = {"flat": "Flat", "ivf": f"IVF{cells},Flat", "hnsw": "HNSW32", "sq8": "SQ8"}[family]
     with threads_of(1):
         started = time.perf_counter()
-        if family in ("flat", "sq8"):
-            _refuse(options)
-            made, largest = {"flat": "Flat", "sq8": "SQ8"}[family], None
-            index = faiss.index_factory(documents.shape[1], made, faiss.METRIC_INNER_PRODUCT)
-        else:
-            made, index, largest = makers[family](faiss, documents.shape, seed, options)
+        index = faiss.index_factory(dimension, made, faiss.METRIC_INNER_PRODUCT)
         if family == "ivf":
+            index.cp.seed = seed + 1
             index.train(_sample(faiss, documents, index.nlist, index.cp))
-        elif family == "pq":
-            index.train(_sample(faiss, documents, index.pq.ksub, index.pq.cp))
+        elif family == "hnsw":
+            index.hnsw.efConstruction = 200
+            index.hnsw.rng = faiss.RandomGenerator(seed + 1)
+            made += ", efConstruction 200"
         elif family == "sq8":
             index.train(np.stack(extremes(documents)))
         for part in documents.blocks():
-            index.add(_bits(part) if family == "binary" else part)
+            index.add(part)
         seconds = time.perf_counter() - started
     sizes: list[int] = []  # of the parts of the serialised index, which is not held
-    write = faiss.write_index_binary if family == "binary" else faiss.write_index
-    write(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
+    faiss.write_index(index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
     target = "cpu"
     has_gpu = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
     if has_gpu and family in _GPU and device.startswith(("cuda", "auto")):
@@ -194,10 +185,8 @@ def build_index(
         resources = faiss.StandardGpuResources()
         index = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
         index.resources = resources  # must live as long as the index
-    if family == "binary":
-        search = _binary_search(index)
-    else:
-        search = _search(index, family, largest, target)
+    largest = cells if family == "ivf" else None
+    search = _search(index, family, largest, target)
     return AnnIndex(family, made, seconds, sum(sizes), target, largest, search)
 
 
@@ -220,53 +209,6 @@ def _sample(faiss: Any, vectors: VectorStore, centroids: int, settings: Any) -> 
     return vectors.rows(order[:most].astype(np.int64))
 
 
-def _ivf(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
-    n, dimension = shape
-    nlist = options.pop("nlist", max(1, min(4 * math.isqrt(n), n // _TRAINED)))
-    _refuse(options)
-    _within("nlist", nlist, 1, n)
-    made = f"IVF{nlist},Flat"
-    index = faiss.index_factory(dimension, made, faiss.METRIC_INNER_PRODUCT)
-    index.cp.seed = seed + 1
-    return made, index, nlist
-
-
-def _hnsw(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
-    links = options.pop("m", 32)
-    effort = options.pop("efConstruction", 200)
-    _refuse(options)
-    _within("m", links, 2, 512)
-    made = f"HNSW{links}"  # searches with at least k candidates, whatever efSearch
-    index = faiss.index_factory(shape[1], made, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = effort
-    index.hnsw.rng = faiss.RandomGenerator(seed + 1)
-    return f"{made}, efConstruction {effort}", index, 2**31 - 1
-
-
-def _pq(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, None]:
-    n, dimension = shape
-    bits = options.pop("bits", 8 if n >= _TRAINED * 256 else 4)
-    largest = next(m for m in range(max(1, dimension // 4), 0, -1) if dimension % m == 0)
-    parts = options.pop("m", largest)
-    _refuse(options)
-    if bits not in (4, 8) or parts < 1 or dimension % parts or n < 2**bits:
-        raise ValueError(
-            f"PQ{parts}x{bits} of {n} vectors of {dimension} dimensions: expected 4 or 8 bits, "
-            "m that divides the dimension, and at least 2^bits vectors"
-        )
-    # "np": without polysemous training, which a plain search does not use.
-    index = faiss.index_factory(dimension, f"PQ{parts}x{bits}np", faiss.METRIC_INNER_PRODUCT)
-    index.pq.cp.seed = seed + 1
-    index.pq.cp.min_points_per_centroid = 1  # train on however many vectors there are
-    return f"PQ{parts}x{bits}", index, None
-
-
-def _binary(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
-    _refuse(options)
-    n, dimension = shape
-    return f"sign bits {dimension}", faiss.IndexBinaryFlat(-(-dimension // 8) * 8), n
-
-
 def _search(
     index: Any, family: str, largest: int | None, device: str
 ) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
@@ -280,27 +222,10 @@ def _search(
                 f"{family} is searched with {parameter or 'no parameter'}; got {value}"
             )
         if value is not None:
-            _within(parameter, value, 1, largest or value)
+            if not 1 <= value <= (largest or value):
+                raise ValueError(f"{parameter} is {value}; expected 1 to {largest or 'any number'}")
             settings().set_index_parameter(index, parameter, value)
         return index.search(np.ascontiguousarray(queries), min(k, index.ntotal))
-
-    return search
-
-
-def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
-    """Search by Hamming distance; with ``rescore`` r, rank the r·k best by query · signs."""
-    codes = _faiss().vector_to_array(index.xb).reshape(index.ntotal, -1)
-
-    def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
-        _within("rescore", 0 if value is None else value, 1, index.ntotal)
-        k = min(k, index.ntotal)
-        distances, ids = index.search(_bits(queries), min(k * (value or 1), index.ntotal))
-        if value == 1:
-            return -distances.astype(np.float32), ids.astype(np.int64)
-        signs = np.unpackbits(codes[ids], axis=2, count=queries.shape[1]).astype(np.float32) * 2 - 1
-        scores = np.einsum("qd,qnd->qn", queries, signs)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
     return search
 
@@ -350,23 +275,9 @@ def threads_of(count: int) -> Iterator[None]:
             faiss.omp_set_num_threads(before)
 
 
-def _bits(vectors: Vectors) -> NDArray[np.uint8]:
-    return np.packbits(vectors > 0, axis=1)
-
-
 def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
         raise ImportError("faiss is not installed: pip install 'qwen3nb[cpu]', or [gpu]") from error
     return faiss
-
-
-def _refuse(options: Mapping[str, int]) -> None:
-    if options:
-        raise ValueError(f"unknown option for this index: {', '.join(options)}")
-
-
-def _within(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ValueError(f"{name} is {value}; expected {low} to {high}")
