@@ -6,7 +6,8 @@ encoded once. Neither changes a vector; results are in input order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 
 def batches_by_tokens(
@@ -62,3 +63,11 @@ def deduplicate(texts: Sequence[str]) -> tuple[list[str], list[int]]:
     positions: dict[str, int] = {}
     where = [positions.setdefault(text, len(positions)) for text in texts]
     return list(positions), where
+
+
+def texts_of(inputs: Iterable[Any]) -> list[Any]:
+    """Return the texts of a list, or of MTEB's batches."""
+    texts: list[Any] = []
+    for item in inputs:
+        texts.extend(item["text"] if isinstance(item, dict) else [item])
+    return texts

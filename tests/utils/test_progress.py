@@ -10,12 +10,11 @@ from nbclient import NotebookClient
 from qwen3nb.utils.progress import TEXT, seconds_between, tqdm
 
 BARS = """
-from qwen3nb.models.encoders.base import EncodingProgress
 from qwen3nb.utils.progress import tqdm
 for _ in tqdm(range(3), desc="tasks"):
     pass
-with EncodingProgress("tiny", [5, 3], show=True, delay=0, mininterval=0) as bar:
-    bar.advance(2)
+with tqdm(total=8, mininterval=0) as bar:
+    bar.update(8)
 """
 
 

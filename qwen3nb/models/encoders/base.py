@@ -21,9 +21,6 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
-import copy
-import inspect
-import logging
 import re
 import time
 from abc import ABC, abstractmethod
@@ -34,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.models.batching import deduplicate
+from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.prompts import FILE, ROLES, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
@@ -49,18 +46,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-
-log = logging.getLogger(__name__)
 ENCODING = 4  # increase when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
 _GPU_CHUNK = 16_384  # the same on a GPU, where they take as long
 ADDED = 8  # tokens that a tokenizer may add to a text
-_LONG = 2.0  # seconds above which an encoding is logged
-_DELAY = 2.0  # seconds until the bar appears
-_FORMAT = (
-    "{desc}: {percentage:3.0f}%|{bar}| {texts:,}/{of:,} texts "
-    "[{elapsed}<{remaining}, {speed:,.1f} texts/s]"
-)
+_DELAY = 2.0  # seconds until a progress bar appears
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
@@ -89,7 +79,6 @@ class Encoder(ABC):
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text
-    _scales = False  # whether its last step, which can be left out, divides vectors by their length
 
     def __init__(self, source: Source, given: Settings, *, settings: dict[str, Any]) -> None:
         """Set what all encoders share.
@@ -119,37 +108,17 @@ class Encoder(ABC):
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
         }
-        self._identify(whole, cache=given.cache)
+        self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
+        self._cache: EmbeddingCache | None = None
+        if given.cache:  # of whole vectors
+            key = sha256_json(whole)
+            about = {"label": source.label, "identity": key, "settings": whole}
+            self._cache = EmbeddingCache(paths.cache() / "embeddings" / key[:32], about=about)
         self.stats = Stats()
         self.batch_size = given.batch_size
         self.show_progress = given.show_progress
         # Called with the number of texts done within a chunk.
         self._tick: Callable[[int], None] | None = None
-
-    def _identify(self, whole: dict[str, Any], *, cache: bool) -> None:
-        """Set the settings, and open the cache of whole vectors, which ``whole`` identifies."""
-        self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
-        self._cache: EmbeddingCache | None = None
-        if cache:
-            key = sha256_json(whole)
-            about = {"label": self.source.label, "identity": key, "settings": whole}
-            self._cache = EmbeddingCache(paths.cache() / "embeddings" / key[:32], about=about)
-
-    def _unscaled(self) -> Encoder:
-        """This model with vectors of their own lengths, as ``normalize=False`` loads it."""
-        if not self._scales:
-            raise ValueError(
-                f"{self.label} gives vectors of length 1, and has no normalisation of which that "
-                "is the last step, so normalize_embeddings=False cannot leave it out"
-            )
-        other = copy.copy(self)
-        other.normalize, other.runner = False, copy.copy(self.runner)
-        if other.runner is not None:
-            other.runner.normalize = False
-        left_out = ("dimensions", "similarity")
-        whole = {name: each for name, each in self.settings.items() if name not in left_out}
-        other._identify({**whole, "normalize": False}, cache=self._cache is not None)
-        return other
 
     def __repr__(self) -> str:
         return (
@@ -198,7 +167,6 @@ class Encoder(ABC):
         show_progress_bar: bool | None = None,
         convert_to_numpy: bool = True,
         normalize_embeddings: bool | None = None,
-        **unknown: Any,
     ) -> Any:
         """Encode ``inputs`` into vectors (N, D), float32, in input order; (D,) for one string.
 
@@ -214,26 +182,21 @@ class Encoder(ABC):
             show_progress_bar: whether a long encoding shows a progress bar; None, and every
                 call of an MTEB task, for the value given to `load_encoder`.
             convert_to_numpy: whether to return an array; otherwise a tensor on the CPU.
-            normalize_embeddings: True for vectors of length 1, False for those of their own
-                lengths, whatever the model's setting; None for that setting.
-            unknown: refused.
+            normalize_embeddings: True for vectors of length 1 whatever the model's setting.
 
         Raises:
             EncoderError: an input that is not a string, a vector that is not finite, or a zero
                 vector of a text that is not blank.
-            TypeError: an unknown option.
             ValueError: an unknown role, a ``batch_size`` below 1, or ``normalize_embeddings=False``
-                for vectors that have length 1 without a last step that could be left out.
+                for a model that normalises.
         """
-        if unknown:
-            known = list(inspect.signature(Encoder.encode).parameters)[1:-1]
-            raise TypeError(
-                f"encode() has no option {', '.join(map(repr, unknown))}; it has: "
-                f"{', '.join(known)}. Pooling, maximum length, dtype and prompts are options of "
-                "load_encoder"
-            )
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
+        if normalize_embeddings is False and self.normalizes:
+            raise ValueError(
+                f"{self.label} gives vectors of length 1; load_encoder(..., normalize=False) gives "
+                "those of their own lengths, which are cached apart"
+            )
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
         if role is not None:
@@ -242,18 +205,20 @@ class Encoder(ABC):
             self.prompts, role=role, task=task_metadata, instruction=self.source.instruction
         )
         bar = show_progress_bar if task_metadata is None else None
-        texts = [inputs] if isinstance(inputs, str) else _texts(inputs)
+        texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
         self.stats.empty += sum(not text.strip() for text in texts)
         if self._special is not None:
             self.stats.special += sum(self._special.search(text) is not None for text in texts)
-        used = self._unscaled() if normalize_embeddings is False and self.normalizes else self
-        before = used.batch_size, used.show_progress
-        used.batch_size = self.batch_size if batch_size is None else batch_size
-        used.show_progress = self.show_progress if bar is None else bar
+        before = self.batch_size, self.show_progress
+        self.batch_size = self.batch_size if batch_size is None else batch_size
+        self.show_progress = self.show_progress if bar is None else bar
         try:
-            vectors = used._encode([prompt + text for text in texts])
+            vectors = self._encode([prompt + text for text in texts])
         finally:
-            used.batch_size, used.show_progress = before
+            self.batch_size, self.show_progress = before
         if normalize_embeddings and not self.normalizes:
             vectors = truncate_dimensions(vectors, self.dimension)
         result: Any = vectors[0] if isinstance(inputs, str) else vectors
@@ -270,14 +235,9 @@ class Encoder(ABC):
             except UnicodeEncodeError:
                 raise EncoderError(f"text {index} is not valid Unicode: {text!r:.80}") from None
         distinct, where = deduplicate(texts)
-        started, hits = time.perf_counter(), self.stats.cached
         self.stats.texts += len(texts)
         with self._cache if self._cache is not None else nullcontext():
             vectors = self._cached_or_computed(distinct, where)
-        if time.perf_counter() - started > _LONG:
-            hits = self.stats.cached - hits
-            misses = len(distinct) - hits
-            log.info("%s: %d vectors from the cache, %d computed", self.label, hits, misses)
         if self._tokenless is not None:
             filled = np.array([bool(text.strip()) for text in distinct], dtype=bool)
             self.stats.empty += int((filled & _zero(vectors))[where].sum())
@@ -307,15 +267,30 @@ class Encoder(ABC):
         # Texts of similar length share a chunk, and so a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
         sizes = [len(texts[index]) for index in missing]
-        with EncodingProgress(self.label, sizes, show=self.show_progress) as bar:
-            self._tick = bar.advance
+        with tqdm(
+            total=sum(sizes),
+            desc=f"{self.label}: encoding",
+            unit=" characters",  # texts per second would rise, since the longest go first
+            unit_scale=True,
+            delay=_DELAY,
+            leave=False,
+            disable=not self.show_progress,
+        ) as bar:
+            done = 0
+
+            def tick(texts: int) -> None:
+                nonlocal done
+                bar.update(sum(sizes[done : done + texts]))
+                done += texts
+
+            self._tick = tick
             size = _GPU_CHUNK if self.device.startswith("cuda") else _CHUNK
             for start in range(0, len(missing), size):
                 chunk = missing[start : start + size]
                 vectors[chunk] = self._checked(chunk, texts, where)
                 if self._cache is not None:
                     self._cache.put({keys[index]: vectors[index] for index in chunk})
-                bar.advance(start + len(chunk) - bar.texts)
+                tick(start + len(chunk) - done)
         return vectors
 
     def _maybe_cut(self, text: str) -> bool:
@@ -395,56 +370,9 @@ class Encoder(ABC):
         )
 
 
-class EncodingProgress(tqdm):
-    """Texts per second and remaining time, after two seconds, unless ``show`` is off.
-
-    The longest texts are encoded first, so texts per second rise over time. The remaining time is
-    therefore estimated from characters: ``sizes`` are those of each text, in the order of encoding.
-
-    Attributes:
-        texts: number of texts done.
-    """
-
-    def __init__(self, label: str, sizes: Sequence[int], *, show: bool, **options: Any) -> None:
-        self._sizes = [size + 1 for size in sizes]  # an empty text is work too
-        self.texts = 0
-        super().__init__(
-            total=sum(self._sizes),
-            desc=f"{label}: encoding",
-            bar_format=_FORMAT,
-            leave=False,
-            disable=not show,
-            **{"delay": _DELAY, **options},
-        )
-
-    def advance(self, texts: int) -> None:
-        """Count the next ``texts`` texts as done."""
-        done = self._sizes[self.texts : self.texts + texts]
-        self.texts += len(done)
-        self.update(sum(done))
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        """The fields that the format may use: tqdm's and ours."""
-        fields = dict(super().format_dict)
-        speed = self.texts / fields["elapsed"] if fields["elapsed"] else 0.0
-        return {**fields, "texts": self.texts, "of": len(self._sizes), "speed": speed}
-
-
 def _zero(vectors: Vectors) -> NDArray[np.bool_]:
     """Return which rows are zero, (N,)."""
     return np.logical_not(vectors.any(axis=1))
-
-
-def _texts(inputs: Any) -> list[str]:
-    """Return the strings of a list or of MTEB's batches; refuse anything else."""
-    texts: list[str] = []
-    for item in inputs:
-        texts.extend(item["text"] if isinstance(item, dict) else [item])
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
-    return texts
 
 
 def unit_and_similarity(source: Source, *, given: bool | None, unit: bool) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class SentenceTransformerEncoder(Encoder):
                 f"{source.label} normalises its vectors (modules.json); normalize=False is for "
                 "Qwen3 encoders and language models"
             )
-        self.normalize, self._scales = own or bool(given.normalize), not own
+        self.normalize = own or bool(given.normalize)
         self.runner = _runner(self._model, batch_size=given.batch_size, normalize=self.normalize)
         version = importlib.metadata.version("sentence-transformers").split(".")[0]
         super().__init__(

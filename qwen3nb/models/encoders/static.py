@@ -40,8 +40,6 @@ class StaticEncoder(Encoder):
         parameters: number of values in the table.
     """
 
-    _scales = True
-
     def __init__(self, source: Source, given: Settings) -> None:
         if given.pooling not in (None, "mean") or given.prefix or given.append_eos:
             raise SpecError(

@@ -37,8 +37,6 @@ class TransformerEncoder(Encoder):
         parameters: number of parameters, embeddings included.
     """
 
-    _scales = True
-
     def __init__(self, source: Source, given: Settings) -> None:
         self.device = pick_device(given.device)
         stored = source.kind.stored(source.own_folder)

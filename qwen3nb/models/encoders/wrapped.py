@@ -95,37 +95,18 @@ class WrappedEncoder(Encoder):
         return beside_blanks(self._embed_any, texts)
 
     def _embed_any(self, texts: Sequence[str]) -> Vectors:
-        name = f"{type(self._model).__name__}.encode of {len(texts)} texts"
         given = self._model.encode(list(texts), **self._options)
-        vectors = _as_array(given, name)
-        if vectors.ndim != 2 or len(vectors) != len(texts):
+        try:  # a tensor of torch, or a row of one, may be on a GPU or of a type numpy lacks
+            rows = [
+                each.detach().float().cpu() if hasattr(each, "detach") else each for each in given
+            ]
+            vectors = np.asarray(rows)
+        except (TypeError, ValueError):
+            vectors = np.empty(0)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype.kind not in "biuf":
             raise EncoderError(
-                f"{name}: expected an array ({len(texts)}, D), got "
-                f"{getattr(given, 'shape', type(given).__name__)}: {given!r:.60}"
+                f"{type(self._model).__name__}.encode of {len(texts)} texts: expected real numbers "
+                f"({len(texts)}, D), got {getattr(given, 'shape', type(given).__name__)}: "
+                f"{given!r:.60}"
             )
-        return vectors
-
-
-def _as_array(given: Any, name: str) -> Vectors:
-    """Return what ``encode`` gave as float32; refuse what would lose a part of its numbers."""
-    try:
-        array = np.asarray(
-            [_of_torch(row) for row in given]
-            if isinstance(given, list | tuple)
-            else _of_torch(given)
-        )
-    except (TypeError, ValueError):
-        return np.empty(0, dtype=np.float32)
-    if array.dtype.kind not in "biuf" and array.ndim:
-        raise EncoderError(
-            f"{name}: expected real numbers, got an array of {array.dtype} ({type(given).__name__})"
-        )
-    return array.astype(np.float32) if array.ndim else np.empty(0, dtype=np.float32)
-
-
-def _of_torch(value: Any) -> Any:
-    """Return a tensor as one that numpy reads: on the CPU, of a type that numpy has."""
-    if not hasattr(value, "detach"):
-        return value
-    value = value.detach().cpu()
-    return value.float() if value.is_floating_point() else value
+        return vectors.astype(np.float32)

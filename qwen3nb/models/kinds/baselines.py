@@ -14,7 +14,6 @@ class _Random(Kind):
     name = "random"
     library = ""
     weightless = True
-    framework = ("NumPy",)
 
     def named(self, spec: str) -> Source | None:
         if not re.fullmatch(r"random(:[1-9]\d{0,4})?", spec):

@@ -73,8 +73,6 @@ class Kind:
     directed: bool = False  # whether its direction, causal or not, is the user's choice
     adapts: bool = False  # whether it is a LoRA adapter of another model
     adaptable: bool = False  # whether LoRA adapters may have it as their base
-    # MTEB's names of what it is written in, without the format of its weights
-    framework: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return repr(self.name)
@@ -141,8 +139,6 @@ IN_MEMORY = Kind()  # an object of the user's
 
 class FolderKind(Kind):
     """A model in a folder, identified by its weights and by the files that affect its vectors."""
-
-    framework = ("PyTorch", "Transformers")
 
     def content(self, source: Source, folder: ModelFolder) -> dict[str, Any]:
         """Return digests of the weights, the other files and those of modules in their folders."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.models.batching import deduplicate
+from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.source import Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.rerankers.prompt_template import (
@@ -205,7 +205,7 @@ class Reranker:
 
     def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
         """Return log-odds (N,) of two equally long lists of strings, or of MTEB's batches."""
-        pairs = zip(_texts(inputs1), _texts(inputs2), strict=True)
+        pairs = zip(texts_of(inputs1), texts_of(inputs2), strict=True)
         return self.score_pairs(pairs).log_odds
 
     @property
@@ -257,11 +257,3 @@ def sigmoid(log_odds: Floats) -> Floats:
     half = np.exp(-np.abs(log_odds))
     result: Floats = np.where(log_odds >= 0, 1, half) / (1 + half)
     return result
-
-
-def _texts(inputs: Any) -> list[str]:
-    """Return the strings of a list or of MTEB's batches."""
-    texts: list[str] = []
-    for item in inputs:
-        texts.extend(item["text"] if isinstance(item, dict) else [item])
-    return texts
