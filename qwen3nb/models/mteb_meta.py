@@ -40,7 +40,7 @@ def mteb_meta(
         revision=model.identity[:40],
         release_date=None,
         languages=None,
-        n_parameters=None if None in counts else sum(counts),
+        n_parameters=None if None in counts else sum(filter(None, counts)),
         memory_usage_mb=None,
         max_tokens=getattr(model, "max_length", None),
         embed_dim=dimension,
