@@ -248,10 +248,10 @@ def _peer(run: str, model: str, tasks: list[str]) -> dict[str, Any]:
     from sentence_transformers import SentenceTransformer
 
     from qwen3nb.datasets.mirror import load_data, local_data
-    from qwen3nb.evaluation.mteb.select import select_tasks
+    from qwen3nb.evaluation.mteb.select import choose_tasks
 
     with ExitStack() as stack:
-        loaded = select_tasks(names=tasks)
+        loaded = choose_tasks(tasks=tasks)
         for task in loaded:
             stack.enter_context(local_data(task))
             if run == _PREPARE:

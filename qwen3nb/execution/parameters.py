@@ -177,24 +177,24 @@ def _check_data(names: list[str]) -> None:
 
 
 def _check_selection(name: str, value: str) -> None:
-    from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
+    from qwen3nb.evaluation.mteb.select import ALL, choose_tasks, split_names
 
     listed = split_names(value)
     if name == "tasks":  # data sets of the mirror, with a slash, are resolved later
         _check_tasks([each for each in listed if "/" not in each and each != ALL])
     elif name == "types":
-        select_tasks(types=listed)
+        choose_tasks(types=listed)
     else:
-        select_tasks(benchmark=value)
+        choose_tasks(benchmark=value)
 
 
 def _check_tasks(names: list[str]) -> None:
     """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
     known = {name for tier in TIERS.values() for name in tier.tasks}
     if unknown := [each for each in names if each not in known]:
-        from qwen3nb.evaluation.mteb.select import select_tasks
+        from qwen3nb.evaluation.mteb.select import choose_tasks
 
-        select_tasks(names=unknown)
+        choose_tasks(tasks=unknown)
 
 
 _results: ContextVar[dict[tuple[Any, ...], Any] | None] = ContextVar("results", default=None)

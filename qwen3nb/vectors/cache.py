@@ -38,8 +38,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
@@ -75,7 +75,6 @@ _STEP = 64  # the folder is measured again after 1/64 of the limit
 _RECENT = 60.0  # seconds in which a segment's time of use is not written again
 _BLOCK = 1 << 18  # bytes read at once, at most
 _GAP = 1 << 14  # bytes between two rows above which they are read apart
-_DAY = 24 * 60 * 60
 _ROW = np.dtype([("crc", "<u4"), ("key", "u1", (32,))])
 _NUMBER = np.uint64(MOST_ROWS - 1)  # mask of a row's number in an entry
 _NAME = re.compile(r"[0-9a-f]+-[0-9a-f]+-(?P<dimension>[1-9][0-9]{0,6})\.npy")
@@ -434,7 +433,7 @@ class EmbeddingCache:
         return self.folder / MANIFEST
 
     def touch(self) -> None:
-        """Record that the vectors were used, so that pruning by age keeps them."""
+        """Record that the vectors were used."""
         if self.manifest.is_file():
             self._attempt("store", self._describe, None)
 
@@ -563,50 +562,12 @@ def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     return sum(sound for sound, _ in counts.values()), problems
 
 
-def to_prune(
-    caches: Iterable[ModelVectors],
-    *,
-    older_than: float | None = None,
-    label: str | None = None,
-    everything: bool = False,
-    damaged: bool = False,
-) -> list[ModelVectors]:
-    """Return what meets all given conditions.
-
-    ``damaged`` selects, of each model, the segments with damaged vectors; ``everything`` stands for
-    no condition; ``older_than`` are days since the last use.
-
-    Raises:
-        ValueError: no condition, or ``everything`` combined with a condition.
-    """
-    if everything == (damaged or older_than is not None or label is not None):
-        raise ValueError(
-            "expected --all, or one or more of --older-than DAYS, --model LABEL and --damaged; "
-            "or --to SIZE"
-        )
-    oldest = time.time() - (older_than or 0) * _DAY
-    selected = []
-    for cache in caches:
-        if label not in (None, cache.label) or (older_than is not None and cache.used >= oldest):
-            continue
-        if damaged:
-            bad = {s.file.stem for s in find_segments(cache.path) if s.sound() < len(s)}
-            files = tuple(file for file in cache.files if file.stem in bad)
-            cache = replace(cache, files=files, bytes=sum(file.stat().st_size for file in files))
-        if cache.files:
-            selected.append(cache)
-    return selected
-
-
-def prune(caches: Iterable[ModelVectors]) -> int:
-    """Remove files and return the bytes freed; a process that uses them continues without."""
-    freed = 0
-    for cache in caches:
-        for file in cache.files:
-            freed += file.stat().st_size if file.is_file() else 0
-            file.unlink(missing_ok=True)
-        _remove_empty(cache.path)
-    return freed
+def prune(cache: ModelVectors) -> int:
+    """Remove a model's files and return the bytes freed; a process that uses them goes on."""
+    for file in cache.files:
+        file.unlink(missing_ok=True)
+    _remove_empty(cache.path)
+    return cache.bytes
 
 
 def prune_to(size: int) -> int:

@@ -115,16 +115,6 @@ def encode_blocks(
             bar.update(len(part))
 
 
-@dataclass(frozen=True)
-class EncodedFile:
-    """The file that `encode_to_file` wrote."""
-
-    rows: int  # number of rows, one per text
-    dimension: int  # number of columns
-    hits: int  # texts read from the cache; equal texts count once per 4,096
-    misses: int  # texts computed by the model
-
-
 def encode_to_file(
     encoder: Encoder,
     texts: Iterable[str],
@@ -135,12 +125,12 @@ def encode_to_file(
     first: int = 0,
     replace: bool = True,
     advance: Callable[[int], object] | None = None,
-) -> EncodedFile:
+) -> int:
     """Write the vectors of ``texts``, in order, to a .npy file of float32 (N, D).
 
     Texts are read 4,096 at a time. The file appears under its name when it is complete; an
     earlier file stays until then. After a kill, an encoder with a cache resumes and encodes
-    at most 512 texts again, on a GPU at most 4,096.
+    at most 512 texts again, on a GPU at most 4,096. Return the number of texts.
 
     Args:
         encoder: any encoder.
@@ -155,7 +145,6 @@ def encode_to_file(
     Raises:
         EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
     """
-    before = (encoder.stats.cached, encoder.stats.encoded)
     rows = 0
     shown, encoder.show_progress = encoder.show_progress, False  # one bar for all texts
     bar = text_bar(encoder.label, total, show=shown and advance is None)
@@ -172,12 +161,7 @@ def encode_to_file(
             handle.write(npy_header(rows, encoder.dimension))
     finally:
         encoder.show_progress = shown
-    return EncodedFile(
-        rows=rows,
-        dimension=encoder.dimension,
-        hits=encoder.stats.cached - before[0],
-        misses=encoder.stats.encoded - before[1],
-    )
+    return rows
 
 
 def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:

@@ -1,16 +1,15 @@
 """The vectors of a corpus that is read several times: in memory, or in a file if they are many.
 
 One pass over a corpus needs no store: `search` takes the blocks as they are encoded. Above a
-quarter of the available memory, or ``QWEN3NB_VECTORS_LIMIT`` bytes, the vectors go to a file next
-to the embedding cache. The file has no name, so that nothing is left of it after a crash, and it is
-read, not mapped, so that it adds nothing to the memory of the process.
+quarter of the available memory, the vectors go to a file next to the embedding cache. The file has
+no name, so that nothing is left of it after a crash, and it is read, not mapped, so that it adds
+nothing to the memory of the process.
 
 Shapes: N rows, D dimensions.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from qwen3nb.vectors.block_file import Floats, fill, write_all
 from qwen3nb.vectors.encode_file import encode_blocks
 
 BLOCK = 65_536  # vectors, as FAISS adds them to an index
-LIMIT = "QWEN3NB_VECTORS_LIMIT"
 
 
 class VectorStore:
@@ -90,25 +88,20 @@ def stored_vectors(
         encoder: any encoder.
         texts: the texts.
         total: number of texts, N.
-        limit: bytes of vectors above which they go to a file; None for the default.
+        limit: bytes of vectors above which they go to a file; None for a quarter of the memory.
         transform: maps each block (n, D) to the one that is kept, row by row.
         options: options of `Encoder.encode`, such as ``role``.
 
     Raises:
         EncoderError: a text that cannot be encoded.
-        ValueError: a number of texts other than ``total``, or a limit that is not a number.
+        ValueError: a number of texts other than ``total``.
         OSError: the file cannot be written.
     """
     blocks = encode_blocks(encoder, texts, total=total, **options)
     if transform is not None:
         blocks = map(transform, blocks)
     dimension = encoder.dimension
-    given = os.environ.get(LIMIT, "")
-    if limit is None and given and not given.isdecimal():
-        raise ValueError(f"expected {LIMIT} in bytes, such as 8000000000; got {given!r}")
-    if limit is None:
-        limit = int(given or available_memory() // 4)
-    if 4 * total * dimension <= limit:
+    if 4 * total * dimension <= (available_memory() // 4 if limit is None else limit):
         vectors = np.empty((total, dimension), dtype=np.float32)
         for first, part in _numbered(blocks, total):
             vectors[first : first + len(part)] = part

@@ -80,8 +80,8 @@ def test_the_cache(cli, tmp_path):
     assert "random-9  2 texts" in cli("cache", "info").stdout
     assert cli("cache", "verify").stdout.endswith("vectors; 0 problems\n")
     would = cli("cache", "prune", "--model", "random-9", "--dry-run").stdout
-    assert re.search(r"1 models, [1-9].* would be freed; nothing was removed", would)
-    assert "1 models" in cli("cache", "prune", "--model", "random-9").stdout
+    assert re.search(r"^[1-9].* would be freed; nothing was removed", would)
+    assert "freed" in cli("cache", "prune", "--model", "random-9").stdout
     assert "random-9" not in cli("cache", "info").stdout
 
 

@@ -36,7 +36,7 @@ from qwen3nb.datasets.mirror import (
 from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark, sts_pairs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import evaluate_task
-from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.hub.session import hub_problem, hub_reachable
 from qwen3nb.models.kinds.resolve import find_source
@@ -72,7 +72,7 @@ def test_only_ids_are_looked_for(mirror):
 
 @pytest.mark.integration
 def test_what_a_choice_of_tasks_needs():
-    tasks = select_tasks(names=["STSBenchmark", "SciFact", "AuthorSTS"])
+    tasks = choose_tasks(tasks=["STSBenchmark", "SciFact", "AuthorSTS"])
     by_id = {need.id: need for need in needs(tasks, [find_source("e5-base-v2")])}
     assert set(by_id) == {"mteb/stsbenchmark-sts", "mteb/scifact", "intfloat/e5-base-v2"}
     assert by_id["mteb/scifact"].used_by == ("SciFact",)
@@ -143,7 +143,7 @@ def test_a_silent_hub_is_given_up(monkeypatch):
 
 def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encoder_folder):
     folder = sts_folder(mirror)
-    task = select_tasks(names=["STSBenchmark"])[0]
+    task = choose_tasks(tasks=["STSBenchmark"])[0]
     pinned = task.metadata.dataset["revision"]
     local = data_revision(task)
     assert local.startswith("local-")
@@ -151,7 +151,7 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     result = evaluate(encoder, tasks="STSBenchmark", show_progress=False).results[0]
     assert (result.task.dataset, result.task.revision) == ("mteb/stsbenchmark-sts", local)
     assert result.main.n == 3
-    assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
+    assert choose_tasks(tasks=["STSBenchmark"])[0].metadata.dataset["path"] == (
         "mteb/stsbenchmark-sts"
     )
     # Other data give another revision; fetched data keep the pinned one while unchanged.
@@ -180,7 +180,7 @@ def test_data_that_are_nowhere_or_damaged_are_one_error_and_the_other_tasks_run(
     (folder / "test.jsonl").write_text("{broken")
     with pytest.raises(EvaluationError, match="stsbenchmark-sts cannot be loaded"):
         evaluate(encoder, tasks="STSBenchmark", show_progress=False)
-    assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
+    assert choose_tasks(tasks=["STSBenchmark"])[0].metadata.dataset["path"] == (
         "mteb/stsbenchmark-sts"
     )
 
@@ -210,7 +210,7 @@ def test_changed_rows_are_loaded_even_if_name_card_and_time_stay(mirror):
     os.utime(file, times)
 
     def scores():
-        task = select_tasks(names=["STSBenchmark"])[0]
+        task = choose_tasks(tasks=["STSBenchmark"])[0]
         with local_data(task):
             task.load_data()
             revision = task.metadata.revision
@@ -285,7 +285,7 @@ def test_a_copy_has_its_revision_only_with_the_files_that_were_fetched(mirror, c
 def test_a_task_whose_data_are_loaded_gets_those_of_its_revision(mirror):
     folder = _fetched(mirror)
     encoder = load_encoder("random", cache=False, show_progress=False)
-    task = select_tasks(names=["STSBenchmark"])[0]
+    task = choose_tasks(tasks=["STSBenchmark"])[0]
     assert evaluate_task(encoder, task).main.n == 3
     (folder / "test-2.jsonl").write_text(ROW)
     result = evaluate_task(encoder, task)
@@ -383,7 +383,7 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(on_hub, copies, mo
     monkeypatch.setenv("QWEN3NB_MIRROR", str(copies))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert len(sts_pairs("STS-B").gold) == 3000
-    assert data_revision(select_tasks(names=["STSBenchmark"])[0]) == REVISION
+    assert data_revision(choose_tasks(tasks=["STSBenchmark"])[0]) == REVISION
 
 
 def test_a_hub_that_cannot_be_used_is_asked_for_the_first_need_only(on_hub, copies):
@@ -462,7 +462,7 @@ def test_sizes_say_why_they_are_unknown_once(on_hub, root):
 
 
 def loaded():
-    task = select_tasks(names=["STSBenchmark"])[0]
+    task = choose_tasks(tasks=["STSBenchmark"])[0]
     try:
         with local_data(task):
             load_data(task)

@@ -70,11 +70,11 @@ def test_an_error_says_in_which_block(at, message):
 def test_a_file_of_vectors_is_what_encode_gives(tmp_path, own_cache):
     texts = [*TEXTS, "", TEXTS[0], "last"]
     encoder = load_encoder("random:24", show_progress=False)
-    done = encode_to_file(encoder, iter(texts), tmp_path / "v.npy", role="query", total=7)
-    assert (done.rows, done.dimension, done.misses) == (7, 24, 6)
+    rows = encode_to_file(encoder, iter(texts), tmp_path / "v.npy", role="query", total=7)
+    assert (rows, encoder.stats.encoded) == (7, 6)
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), encoder.encode(texts))
     assert np.load(tmp_path / "v.npy", mmap_mode="r").dtype == np.float32
-    assert encode_to_file(encoder, [], tmp_path / "none.npy").rows == 0
+    assert encode_to_file(encoder, [], tmp_path / "none.npy") == 0
     assert np.load(tmp_path / "none.npy").shape == (0, 24)
 
 
@@ -94,8 +94,8 @@ def test_an_interrupted_encoding_resumes(tmp_path, own_cache):
     assert file.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".v")] == []
     again = load_encoder("random", show_progress=False)
-    done = encode_to_file(again, "abcde", file)
-    assert (done.hits, done.misses) == (4, 1)
+    encode_to_file(again, "abcde", file)
+    assert (again.stats.cached, again.stats.encoded) == (4, 1)
 
 
 @pytest.fixture

@@ -38,21 +38,11 @@ def test_stored_vectors_are_the_same_in_memory_and_in_a_file(encoder, limit, tmp
             pass
 
 
-@pytest.mark.parametrize(
-    ("memory", "given", "on_disk"), [(4 * 95, "", True), (4 * 96, "", False), (0, "96", False)]
-)
-def test_the_limit_is_a_share_of_the_free_memory_or_given(
-    encoder, tmp_path, monkeypatch, memory, given, on_disk
+@pytest.mark.parametrize(("memory", "on_disk"), [(4 * 95, True), (4 * 96, False)])
+def test_a_quarter_of_the_free_memory_is_for_vectors(
+    encoder, tmp_path, monkeypatch, memory, on_disk
 ):
     """A vector takes 96 bytes."""
-    monkeypatch.setenv(module.LIMIT, given)
     monkeypatch.setattr(module, "available_memory", lambda: memory)
     with stored_vectors(encoder, ["a"], total=1):
         assert (tmp_path / "cache").exists() == on_disk
-
-
-def test_a_limit_that_is_not_a_number_is_refused(encoder, monkeypatch):
-    monkeypatch.setenv(module.LIMIT, "8GB")
-    store = stored_vectors(encoder, ["a"], total=1)
-    with pytest.raises(ValueError, match="QWEN3NB_VECTORS_LIMIT in bytes.*'8GB'"), store:
-        pass

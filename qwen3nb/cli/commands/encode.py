@@ -23,7 +23,7 @@ def cache() -> None:
     \b
     qwen3nb cache info
     qwen3nb cache verify
-    qwen3nb cache prune --older-than 30 --dry-run
+    qwen3nb cache prune --all --dry-run
     qwen3nb cache prune --to 50GB
     """
 
@@ -77,29 +77,26 @@ def cache_verify(folder: Path | None) -> None:
 
 
 @cache.command("prune")
-@opt.option(
-    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
+@opt.model_option(
+    "label", metavar="LABEL", help="The vectors of this model, as named by `cache info`."
 )
-@opt.model_option("label", metavar="LABEL", help="Of this model, as named by `cache info`.")
-@opt.flag("--damaged", help="Segments with damaged vectors, quarantined files.")
-@opt.flag("--all", "everything", help="All vectors.")
 @opt.option("--to", "size", type=opt.SIZE, help="The least recently used, until SIZE is left.")
-@opt.flag("--dry-run", help="List what would go and remove nothing.")
-def cache_prune(dry_run: bool, size: int | None, **conditions: Any) -> None:
-    """Remove what meets all given conditions, or what exceeds a size."""
-    from qwen3nb.vectors.cache import list_caches, prune, prune_to, to_prune
+@opt.flag("--all", "everything", help="All vectors, except those being written.")
+@opt.flag("--dry-run", help="Say how much would go and remove nothing.")
+def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: bool) -> None:
+    """Remove the vectors of a model, or of all until a size is left."""
+    from qwen3nb.vectors.cache import list_caches, prune, prune_to
 
-    if size is not None:
-        if dry_run or any(each not in (None, False) for each in conditions.values()):
-            raise click.UsageError("--to removes by size alone; give no other option")
-        click.echo(f"{_size(prune_to(size))} freed")
-        return
-    selected = to_prune(list_caches(), **conditions)
-    for each in selected:
-        click.echo(f"{each.label}  {_size(each.bytes)}  {each.path.name}")
-    freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
+    if sum((label is not None, size is not None, everything)) != 1:
+        raise click.UsageError("expected --model LABEL, --to SIZE or --all")
+    caches = [each for each in list_caches() if label in (None, each.label)]
+    left = 0 if size is None else size
+    if dry_run:
+        freed = max(0, sum(each.bytes for each in caches) - left)
+    else:
+        freed = prune_to(left) if label is None else sum(map(prune, caches))
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{len(selected)} models, {_size(freed)} {what}")
+    click.echo(f"{_size(freed)} {what}")
 
 
 def _size(count: float) -> str:
@@ -188,10 +185,10 @@ def encode(
     count = files.check_texts(source)
     encoder = load_encoder(spec, cache=not no_cache, **options)
     texts = files.read_texts(source)
-    written = files.encode_to_file(encoder, texts, output, role=role, total=count)
+    files.encode_to_file(encoder, texts, output, role=role, total=count)
     click.echo(
-        f"{output}: {written.rows:,} x {written.dimension} float32; {written.hits:,} distinct "
-        f"texts from the cache, {written.misses:,} computed"
+        f"{output}: {count:,} x {encoder.dimension} float32; {encoder.stats.cached:,} distinct "
+        f"texts from the cache, {encoder.stats.encoded:,} computed"
     )
 
 

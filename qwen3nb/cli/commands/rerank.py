@@ -207,7 +207,7 @@ def rerank_outputs(
     qwen3nb rerank-outputs --adapter outputs/joint_r8/seed_42/checkpoints/final \\
         --config outputs/joint_r8/seed_42/config.yaml --tier fast
     """
-    from qwen3nb.evaluation.mteb.select import select_tasks
+    from qwen3nb.evaluation.mteb.select import choose_tasks
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
     folder = outputs or checkpoint
@@ -216,7 +216,7 @@ def rerank_outputs(
     if values["data"] and values["tier"]:
         _need_one(values["data"], values["tier"])
     opt.hide_library_bars()
-    tasks = select_tasks(names=embedding_tasks) if embedding_tasks else []
+    tasks = choose_tasks(tasks=embedding_tasks) if embedding_tasks else []
     _show(lambda: evaluate_trained(folder, embedding_tasks=tasks, **values), _record_lines)
 
 

@@ -47,11 +47,11 @@ def fetch(
     if mirror is None and not only_list:
         raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
     from qwen3nb.datasets.mirror import fetch_all, needs, sizes
-    from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
+    from qwen3nb.evaluation.mteb.select import choose_tasks, tier_tasks
     from qwen3nb.models.kinds.resolve import find_source
     from qwen3nb.utils.progress import tqdm
 
-    named = select_tasks(names=split_names(tasks)) if tasks else []
+    named = choose_tasks(tasks=tasks) if tasks else []
     required = needs([*(tier_tasks(tier) if tier else []), *named], map(find_source, models))
     if only_list or mirror is None:
         sized = sizes(required, say=lambda text: click.echo(text, err=True))
@@ -137,13 +137,13 @@ def list_tasks(
         if find_source(cost).kind.searches:
             raise click.UsageError(f"--model takes an encoder; {cost} has no vectors to time")
     from qwen3nb.evaluation.mteb.plan import costs, measure_encoding
-    from qwen3nb.evaluation.mteb.select import select_tasks, split_names
+    from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    tasks = select_tasks(
+    tasks = choose_tasks(
         tier=tier or "",
-        types=split_names(types),
-        languages=split_names(languages),
-        benchmark=benchmark,
+        types=types,
+        languages=languages,
+        benchmark=benchmark or "",
     )
     speed = None
     if cost is not None:

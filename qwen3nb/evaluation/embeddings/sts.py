@@ -12,7 +12,7 @@ import numpy as np
 
 from qwen3nb.datasets.mirror import MirrorError, load_data, load_here, local_data
 from qwen3nb.datasets.rows import DataError, scored_pairs
-from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.aggregate import Aggregate, aggregate, numbered
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -98,7 +98,7 @@ def sts_pairs(name: str) -> STSPairs:
         MirrorError: the data are not available; the message says how to fetch them.
     """
     name = _OTHER_NAMES.get(name.casefold(), name)
-    (task,) = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])
+    (task,) = choose_tasks(tasks=[STS_SETS[one_of("STS set", name, STS_SETS)]])
     with local_data(task):
         load_data(task)
     return STSPairs.of_task(name, task)
@@ -109,7 +109,7 @@ def local_sts_benchmark() -> STSPairs | None:
 
     Nothing is downloaded. They stand in for STS-B unless they are as many as it has.
     """
-    (task,) = select_tasks(names=[_BENCHMARK])
+    (task,) = choose_tasks(tasks=[_BENCHMARK])
     try:
         load_here(task)
     except MirrorError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qwen3nb.datasets.mirror import load_here
 from qwen3nb.evaluation.mteb.per_query import Slice, task_slices
-from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import SEARCH_TYPES
 from qwen3nb.models.search.mteb_rows import joined_query
 from qwen3nb.records.record import TaskInfo
@@ -39,7 +39,7 @@ class SearchTexts:
             ValueError: an unknown task, one of another type, or data that are not at hand.
             OSError: the data cannot be read.
         """
-        (selected,) = select_tasks(names=[task.name], splits=task.splits, subsets=task.subsets)
+        (selected,) = choose_tasks(tasks=[task.name], splits=task.splits, subsets=task.subsets)
         if selected.metadata.type not in SEARCH_TYPES:
             raise ValueError(f"{task.name} is of type {selected.metadata.type} and has no queries")
         load_here(selected)

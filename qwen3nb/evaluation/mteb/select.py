@@ -21,6 +21,7 @@ from qwen3nb.utils.imports import load_library
 ALL = "all"  # in place of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
+_WORDS = {"eval_splits": "split", "hf_subsets": "subset", "languages": "language"}
 _LISTS = ("Clustering", "PairClassification")  # types whose rows may hold lists of texts
 
 
@@ -38,12 +39,12 @@ def tier_tasks(tier: str) -> list[Any]:
         ValueError: unknown tier.
     """
     entry = TIERS[one_of("tier", tier, TIERS)]
-    tasks = select_tasks(names=entry.tasks) if entry.tasks else []
+    tasks = choose_tasks(tasks=entry.tasks) if entry.tasks else []
     for name in entry.benchmarks:
         if name.startswith("MTEB("):
             tasks += load_library("mteb").get_benchmark(name).tasks
         else:
-            tasks += select_tasks(names=BENCHMARKS[name].tasks)
+            tasks += choose_tasks(tasks=BENCHMARKS[name].tasks)
     order = entry.task_keys
     return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
 
@@ -95,91 +96,65 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
 
 def choose_tasks(
     *,
-    tier: str,
-    tasks: str = "",
-    types: str = "",
-    languages: str = "",
-    benchmark: str = "",
-    splits: str = "",
-    subsets: str = "",
-) -> list[Any]:
-    """Return the tier's tasks, or those that the comma-separated arguments select.
-
-    The arguments are those of `select_tasks`, which also says what is refused; the tier counts if
-    no tasks and no benchmark are given, and the tasks ``all`` are those of MTEB.
-    """
-    return select_tasks(
-        names=[] if tasks.strip() == ALL else split_names(tasks),
-        types=split_names(types),
-        languages=split_names(languages),
-        benchmark=benchmark or None,
-        splits=split_names(splits),
-        subsets=split_names(subsets),
-        tier="" if tasks or benchmark else tier,
-    )
-
-
-def select_tasks(
-    *,
-    names: Sequence[str] = (),
-    types: Sequence[str] = (),
-    languages: Sequence[str] = (),
-    benchmark: str | None = None,
-    splits: Sequence[str] = (),
-    subsets: Sequence[str] = (),
     tier: str = "",
+    tasks: str | Sequence[str] = (),
+    types: str | Sequence[str] = (),
+    languages: str | Sequence[str] = (),
+    benchmark: str = "",
+    splits: str | Sequence[str] = (),
+    subsets: str | Sequence[str] = (),
 ) -> list[Any]:
-    """Return the selected MTEB task objects, without loading data.
+    """Return the MTEB task objects that the arguments select, without loading data.
 
     The arguments combine: each one selects from what the others leave. A task without any of the
-    languages, splits or subsets is left out, and others are restricted to these.
+    languages, splits or subsets is left out, and others are restricted to these. Names are in a
+    list, or in a string, separated by commas.
 
     Args:
-        names: names of tasks of MTEB or of this package.
+        tier: a tier, if no tasks and no benchmark are given; without it, all tasks of MTEB.
+        tasks: names of tasks of MTEB or of this package; ``all`` for those of MTEB.
         types: MTEB task types, such as ``STS``.
         languages: three-letter codes, such as ``eng``.
         benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``.
         splits: splits to evaluate, such as ``validation``.
         subsets: subsets to evaluate, such as ``en``.
-        tier: a tier, instead of names and a benchmark.
 
     Raises:
         ValueError: unknown name, type, benchmark, split or subset, or an empty selection.
     """
+    names, types, languages, splits, subsets = (
+        split_names(each) if isinstance(each, str) else list(each)
+        for each in (tasks, types, languages, splits, subsets)
+    )
     mteb, origin = load_library("mteb"), benchmark or " ".join(names) or "MTEB"
-    if tier:
-        origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
-        tasks = tier_tasks(tier)
-    elif benchmark is not None:
+    found: list[Any]
+    if benchmark:
         _check_known("benchmark", benchmark, (each.name for each in mteb.get_benchmarks()))
         every = mteb.get_benchmark(benchmark).tasks
-        tasks = [task for task in every if not names or task.metadata.name in names]
+        found = [task for task in every if names in ([], [ALL]) or task.metadata.name in names]
+    elif names and names != [ALL]:
+        found = [_named(name) for name in names]
+    elif tier and not names:
+        origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
+        found = tier_tasks(tier)
     else:
-        tasks = [_named(name) for name in names] or list(mteb.get_tasks())
-    present = {task.metadata.type for task in tasks}
+        found = list(mteb.get_tasks())
+    present = {task.metadata.type for task in found}
     for each in (name for name in types if name not in present):
         _check_known("type", each, (every.type for every in _metadata()))
     narrowed = bool(languages or splits or subsets)
-    tasks = split_groups(tasks) if narrowed else tasks
-    tasks = [task for task in tasks if not types or task.metadata.type in types]
-    if not tasks:
+    found = split_groups(found) if narrowed else found
+    found = [task for task in found if not types or task.metadata.type in types]
+    if not found:
         of_type = f" is of the type {', '.join(types)}" if types else ""
         raise ValueError(f"no task in {origin}{of_type}")
-    for what, wanted, attribute in (
-        ("split", splits, "eval_splits"),
-        ("subset", subsets, "hf_subsets"),
-        ("language", languages, "languages"),
-    ):
-        every = sorted({x for task in tasks for x in getattr(task, attribute)}) if wanted else []
-        for each in wanted:
-            if each not in every:
-                raise ValueError(
-                    f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
-                )
-        tasks = [
-            task for task in tasks if not wanted or set(wanted) & set(getattr(task, attribute))
-        ]
-    return [_narrowed(task, languages, splits, subsets) for task in tasks] if narrowed else tasks
+    wanted = {"eval_splits": splits, "hf_subsets": subsets, "languages": languages}
+    for attribute, values in ((name, each) for name, each in wanted.items() if each):
+        known = {value for task in found for value in getattr(task, attribute)}
+        for each in values:
+            one_of(f"{_WORDS[attribute]} of {origin}", each, sorted(known))
+        found = [task for task in found if set(values) & set(getattr(task, attribute))]
+    return [_narrowed(task, languages, splits, subsets) for task in found] if narrowed else found
 
 
 def _narrowed(

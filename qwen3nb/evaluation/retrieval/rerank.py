@@ -26,7 +26,7 @@ from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
-from qwen3nb.evaluation.mteb.select import drawn, quiet, select_tasks, split_groups, task_key
+from qwen3nb.evaluation.mteb.select import choose_tasks, drawn, quiet, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_stage
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_qrels
 from qwen3nb.metrics.retrieval import RECORDED, score_run
@@ -131,7 +131,7 @@ def searched(
         loaded = [find_collections(data)]
     else:
         try:
-            tasks = select_tasks(names=[str(data)]) if isinstance(data, str | Path) else [data]
+            tasks = choose_tasks(tasks=[str(data)]) if isinstance(data, str | Path) else [data]
         except ValueError as error:
             message = f"{str(data)!r} is neither a folder nor an MTEB task ({error})"
             raise DataError(message) from None

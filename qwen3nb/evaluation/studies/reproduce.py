@@ -15,7 +15,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
 from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import select_tasks, split_names
+from qwen3nb.evaluation.mteb.select import split_names, suite_tasks
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import Aggregate, means
@@ -86,7 +86,7 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
 def unavailable(scores: Iterable[Published]) -> list[Need]:
     """Return the data sets and models of ``scores`` that are not here, asking the hub once."""
     scores = list(scores)
-    tasks = select_tasks(names=sorted({s.task for s in scores if "/" not in s.task}))
+    tasks = suite_tasks(tier="", tasks=sorted({s.task for s in scores if "/" not in s.task}))
     models = [find_source(name) for name in sorted({each.model for each in scores})]
     return missing(needs(tasks, models))
 

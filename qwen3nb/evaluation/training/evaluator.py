@@ -1,8 +1,7 @@
 """An evaluator for the trainers of transformers and of sentence-transformers.
 
-Retrieval data of one's own are scored by nDCG@10, sentence pairs by Spearman's correlation, tasks
-of a tier by their main metric: the numbers that `qwen3nb.evaluate` and `evaluate_sts` give. No
-vector, run or record is kept.
+Retrieval data of one's own are scored by nDCG@10 and sentence pairs by Spearman's correlation: the
+numbers that `qwen3nb.evaluate` and `evaluate_sts` give. No vector, run or record is kept.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_name
 from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import DEPTH
-from qwen3nb.evaluation.mteb.evaluate import evaluate_task
-from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
-from qwen3nb.evaluation.run import Run
 from qwen3nb.extraction.export import ExportOptions
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
@@ -73,7 +69,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
 
     Either way, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
 
-        qwen3nb average RUN OUTPUT --best 3 --metric eval_smoke --higher-is-better
+        qwen3nb average RUN OUTPUT --best 3 --metric eval_dev --higher-is-better
 
     ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged
     as ``eval_<name>_runtime``, and with several sets the score on each, as ``eval_<name>_<set>``.
@@ -88,13 +84,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
 
     Args:
         data: test collections or their folders (scored by nDCG@10), and sentence pairs or
-            their files (by Spearman's correlation, as in `evaluate_sts`), one or several,
-            instead of a tier.
-        tier: name of a tier, a small one; its tasks are scored by their main metrics.
-        tasks: MTEB tasks instead of a tier, as in `qwen3nb.evaluate`.
-        limit: maximum number of queries and rows of a task; 0 for no limit.
+            their files (by Spearman's correlation, as in `evaluate_sts`), one or several.
         name: name of the score, which is the mean over all sets; by default that of the
-            tier, of the only set, or ``mean``.
+            only set, or ``mean``.
         tokenizer: of an encoder-decoder: a tokenizer of transformers or its folder; None for
             the trainer's ``processing_class``. It is copied.
         pooling: of an encoder-decoder, and so are the options below: one of `POOLINGS`.
@@ -106,22 +98,19 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         batch_size: texts per batch.
 
     Attributes:
-        name: name of the score, such as ``smoke``.
-        metric: its name in the log, such as ``eval_smoke``.
+        name: name of the score, such as ``dev``.
+        metric: its name in the log, such as ``eval_dev``.
 
     Raises:
-        ValueError: an unknown tier, task or pooling; a ``name`` that is not of letters,
-            digits and ``._-``; both ``data`` and ``tasks``; or two sets of one name.
+        ValueError: an unknown pooling; a ``name`` that is not of letters, digits and ``._-``;
+            no data, or two sets of one name.
         DataError: data that cannot be read.
     """
 
     def __init__(
         self,
-        data: Data | Iterable[Data] | None = None,
+        data: Data | Iterable[Data],
         *,
-        tier: str = "smoke",
-        tasks: Iterable[Any] | str | None = None,
-        limit: int = 0,
         name: str = "",
         tokenizer: Any = None,
         pooling: str = "mean",
@@ -134,10 +123,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     ) -> None:
         """Choose the data, and how the encoder of an encoder-decoder is used."""
         super().__init__()
-        self._measures = _measures(data, tier, tasks or None, limit, batch_size)
-        given = data is not None or bool(tasks)
+        self._measures = _measures(data)
         only = next(iter(self._measures)) if len(self._measures) == 1 else "mean"
-        self.name = name.removeprefix("eval_") or (only if given else tier)
+        self.name = name.removeprefix("eval_") or only
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"expected a name of letters, digits and ._-; got {self.name!r:.60}")
         self.primary_metric = self.name
@@ -277,28 +265,10 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         return self._copied[1]
 
 
-def _measures(
-    data: Data | Iterable[Data] | None,
-    tier: str,
-    tasks: Iterable[Any] | str | None,
-    limit: int,
-    batch_size: int,
-) -> dict[str, Measure]:
+def _measures(data: Data | Iterable[Data]) -> dict[str, Measure]:
     """Return what scores an encoder on each set, by the name of the set."""
-    listed: list[tuple[str, Measure]] = []
-    if data is None:
-        run = Run(batch_size=batch_size)
-
-        def scored(task: Any, encoder: Encoder) -> Aggregate:
-            return evaluate_task(encoder, task, run=run, limit=limit).main
-
-        selected = suite_tasks(tier=tier, tasks=tasks)
-        listed += [(task_key(task, limit=limit), partial(scored, task)) for task in selected]
-    elif tasks is not None or limit:
-        raise ValueError("expected either data, or tasks with an optional limit; got both")
-    else:
-        parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
-        listed += [each for part in parts for each in _of_data(part)]
+    parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
+    listed = [each for part in parts for each in _of_data(part)]
     if not listed:
         raise ValueError("expected data to score a model on; got none")
     if (name := first_duplicate(name for name, _ in listed)) is not None:

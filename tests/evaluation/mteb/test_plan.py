@@ -17,7 +17,7 @@ from qwen3nb.evaluation.mteb.plan import (
     task_statuses,
     weight_bytes,
 )
-from qwen3nb.evaluation.mteb.select import select_tasks, suite_tasks, tier_tasks
+from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, tier_tasks
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
@@ -78,13 +78,13 @@ def test_what_tasks_will_cost():
     scifact = estimates["SciFact"]
     assert (scifact.texts, scifact.documents, scifact.queries) == (5183 + 300, 5183, 300)
     assert scifact.minutes == pytest.approx((5183 * 11 + 300) / 60)
-    assert costs(select_tasks(names=["SciFact"]))[0].minutes is None
-    assert len(costs(select_tasks(names=["CQADupstackRetrieval"]))) == 12
+    assert costs(choose_tasks(tasks=["SciFact"]))[0].minutes is None
+    assert len(costs(choose_tasks(tasks=["CQADupstackRetrieval"]))) == 12
 
 
 def test_only_the_selected_subsets_and_splits_count():
     # 2,974 English utterances, of which 2,970 are distinct; all 51 languages have 148,972.
-    tasks = select_tasks(names=["MassiveIntentClassification"], languages=["eng"], splits=["test"])
+    tasks = choose_tasks(tasks=["MassiveIntentClassification"], languages=["eng"], splits=["test"])
     assert [each.texts for each in costs(tasks)] == [2970]
 
 
@@ -93,16 +93,16 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     folder = tmp_path / "mteb" / "scifact"
     folder.mkdir(parents=True)
     (folder / "corpus.jsonl").write_bytes(b"x" * 1000)
-    (small,) = costs(select_tasks(names=["SciFact"]))
+    (small,) = costs(choose_tasks(tasks=["SciFact"]))
     assert 0 < small.texts < 20
     # The revision is that of what will be read, as in the record.
-    (task,) = select_tasks(names=["SciFact"])
+    (task,) = choose_tasks(tasks=["SciFact"])
     assert small.revision == data_revision(task)[:12]
     assert small.revision.startswith("local-")
     (row,) = [row for row in tier_table("fast").rows if row[0].text == "SciFact"]
     assert row[3].text == small.revision
     (folder / "corpus.jsonl").write_bytes(b"x" * 3_000_000)  # compressed, the real one is larger
-    (real,) = costs(select_tasks(names=["SciFact"]))
+    (real,) = costs(choose_tasks(tasks=["SciFact"]))
     assert real.texts == 5183 + 300
 
 
@@ -171,7 +171,7 @@ def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, mo
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     monkeypatch.setattr(looks, "load_model", None)
     with pytest.raises(MirrorError) as caught:
-        load_checked("e5-base-v2", select_tasks(names=["SciFact"]), Run())
+        load_checked("e5-base-v2", choose_tasks(tasks=["SciFact"]), Run())
     assert "intfloat/e5-base-v2" in str(caught.value)
     assert "--tasks SciFact --model e5-base-v2" in str(caught.value)
     with pytest.raises(MirrorError, match="--tier fast --model e5-base-v2"):
@@ -179,7 +179,7 @@ def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, mo
 
 
 def test_a_task_whose_record_is_there_needs_no_data(tmp_path, monkeypatch):
-    tasks = select_tasks(names=["SciFact"])
+    tasks = choose_tasks(tasks=["SciFact"])
     monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: ["there"])
     assert load_checked("bm25", tasks, Run()).label == "bm25"
 

@@ -1,7 +1,7 @@
 import pytest
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
-from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.studies.reproduce import (
     Published,
     Reproduction,
@@ -30,7 +30,7 @@ def test_published_scores_are_of_models_and_tasks_that_exist():
         assert 0 < row.value < 1
         assert 0 < row.tolerance <= 0.01
         if "/" not in row.task:
-            select_tasks(names=[row.task])
+            choose_tasks(tasks=[row.task])
 
 
 def test_what_cannot_be_reproduced_is_named():

@@ -187,6 +187,7 @@ def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vecto
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = tokenizer.backend_tokenizer.to_str()
     cached = sorted(paths.cache().rglob("*"))
+    assert TrainingEvaluator([SEARCH, PAIRS]).metric == "eval_mean"
     evaluator = TrainingEvaluator(SEARCH, tokenizer=tokenizer, **OPTIONS)
     first, second = evaluator(model), evaluator(model)
     assert first["dev"] == second["dev"]
@@ -206,15 +207,6 @@ def test_the_weights_are_not_copied(checkpoint, tokenizer, monkeypatch):
     used = encoder._runner.model.state_dict()
     assert used.keys() == {name for name in used if used[name].data_ptr() in own}
     assert len(used) > 20
-
-
-def test_another_tier_and_tasks_are_scored_as_evaluate_scores_them(encoder_folder, checkpoint):
-    evaluator = TrainingEvaluator(tasks="AuthorSTS", tokenizer=str(checkpoint))
-    model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint)
-    (result,) = q.evaluate(encoder_folder, tasks="AuthorSTS", show_progress=False)
-    assert evaluator(model)["AuthorSTS"] == result.main.value
-    assert TrainingEvaluator().metric == "eval_smoke"
-    assert TrainingEvaluator([SEARCH, PAIRS]).metric == "eval_mean"
 
 
 def test_only_the_main_process_evaluates(monkeypatch):
@@ -266,7 +258,6 @@ def test_a_score_that_cannot_be_had_is_refused_before_the_training(checkpoint, t
     ("options", "message"),
     [
         ({"name": "dev/1"}, "letters, digits"),
-        ({"tasks": "AuthorSTS"}, "either data, or tasks"),
         ({"data": [SEARCH, SEARCH]}, "two sets are called 'dev'"),
         ({"data": []}, "got none"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
