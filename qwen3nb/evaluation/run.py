@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from qwen3nb import paths
 from qwen3nb.datasets.trec import qrels_bytes, run_digest, write_run
@@ -44,9 +44,6 @@ from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 log = logging.getLogger(__name__)
 SEARCH_TYPES = ("Retrieval", "Reranking")
@@ -160,10 +157,6 @@ class EvaluationRun:
         lines += [f"  {name}: skipped, {reason}" for name, reason in self.skipped.items()]
         return "\n".join([*lines, *self.failure_lines()])
 
-    def to_frame(self, *, all_metrics: bool = False) -> DataFrame:
-        """Return the records as a data frame; see `Results.to_frame`."""
-        return self.results.to_frame(all_metrics=all_metrics)
-
     @property
     def reasons(self) -> dict[str, str]:
         """The last line of each failure's traceback, without the error's module, by name."""
@@ -181,11 +174,9 @@ class EvaluationRun:
         if not self.failures:
             return
         tried = len(self.failures) + len(self.results) + len(self.skipped)
-        saved = {0: "nothing is saved", 1: "the other is saved"}
         message = (
             f"{self.label}: {len(self.failures)} of {tried} {self.kind} failed; "
-            + saved.get(len(self.results), f"the other {len(self.results)} are saved")
-            + (f" in {self.folder}" if self.results else "")
+            f"records in {self.folder}: {len(self.results)}"
         )
         raise EvaluationError("\n".join([message, *self.failure_lines()]), run=self)
 

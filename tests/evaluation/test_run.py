@@ -99,19 +99,12 @@ def test_records_skips_and_failures_are_kept_and_the_others_go_on(home):
     assert load_failures() == {}  # forgotten once it works
 
 
-@pytest.mark.parametrize(
-    ("saved", "words"),
-    [
-        (0, "one: 1 of 1 tasks failed; nothing is saved"),
-        (1, "1 of 2 tasks failed; the other is saved in "),
-        (2, "1 of 3 tasks failed; the other 2 are saved in "),
-    ],
-)
-def test_failures_are_raised_at_the_end_and_say_what_is_saved(home, saved, words):
+@pytest.mark.parametrize("saved", [0, 2])
+def test_failures_are_raised_at_the_end_and_say_what_is_saved(home, saved):
     with pytest.raises(EvaluationError) as error:
         run(FAILING, *(Item(f"T{number}") for number in range(saved)))
-    assert words in str(error.value)
-    assert str(error.value).endswith("\n  V: EvaluationError: no such data")  # without its module
+    assert f"one: 1 of {1 + saved} tasks failed; records in {home}" in str(error.value)
+    assert str(error.value).endswith(f": {saved}\n  V: EvaluationError: no such data")
     assert len(error.value.run) == len(load_results()) == saved
 
 

@@ -10,10 +10,9 @@ Shapes: N texts, D dimensions.
 
 References:
     Finkelstein et al. 2002 (WordSim-353); Hill et al. 2015, arXiv:1408.3456 (SimLex-999);
-    Mikolov et al. 2013, NAACL, and Levy and Goldberg 2014, CoNLL (analogies, 3CosAdd); Wang and
-    Isola 2020, arXiv:2005.10242 (alignment and uniformity); Ethayarajh 2019, arXiv:1909.00512
-    (anisotropy); Rosenberg and Hirschberg 2007 (V-measure); Roy and Vetterli 2007, EUSIPCO
-    (effective rank).
+    Mikolov et al. 2013, NAACL, and Levy and Goldberg 2014, CoNLL (analogies, 3CosAdd); Ethayarajh
+    2019, arXiv:1909.00512 (anisotropy: the mean cosine); Rosenberg and Hirschberg 2007
+    (V-measure); Roy and Vetterli 2007, EUSIPCO (effective rank).
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from qwen3nb.models.encoders.base import Encoder
 
 COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
 CLUSTER_SEEDS = (42, 43, 44, 45, 46)
-SAME = 4.0  # lowest AuthorSTS grade of two sentences that mean the same
-_BLOCK = 1024  # rows compared, or questions scored, at once
+_BLOCK = 1024  # questions scored at once
 Vectors = NDArray[np.float64]
 
 
@@ -83,29 +81,6 @@ class LinearProbe:
     n_train: int
 
 
-@dataclass(frozen=True)
-class VectorSpread:
-    """Spread of the vectors of n texts, scaled to length 1."""
-
-    uniformity: float  # from -4 (evenly spread, in many dimensions) to 0 (all identical)
-    anisotropy: float  # mean cosine of different texts
-    alignment: float | None  # mean squared distance of the ``n_pairs`` that mean the same, or None
-    n: int
-    n_pairs: int
-
-
-@dataclass(frozen=True)
-class Probes:
-    """All probes of one encoder; ``words`` and ``analogies`` by data set name."""
-
-    label: str
-    words: Mapping[str, WordSimilarity]
-    analogies: Mapping[str, Analogies]
-    clusters: Clusters
-    transfer: LinearProbe
-    geometry: VectorSpread
-
-
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """The geometry of a set of vectors."""
@@ -139,6 +114,18 @@ class Geometry:
     def effective_rank(self) -> float:
         """Effective number of directions in use; see `effective_rank`."""
         return effective_rank(self.singular_values)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """All probes of one encoder; ``words`` and ``analogies`` by data set name."""
+
+    label: str
+    words: Mapping[str, WordSimilarity]
+    analogies: Mapping[str, Analogies]
+    clusters: Clusters
+    transfer: LinearProbe
+    geometry: Geometry
 
 
 def word_similarity(pairs: Sequence[WordPair], vectors: Mapping[str, NDArray]) -> WordSimilarity:
@@ -277,37 +264,6 @@ def linear_probe(
     )
 
 
-def uniformity(vectors: ArrayLike) -> float:
-    """Logarithm of the mean of exp(−2 ‖x − y‖²) over pairs of distinct rows of (N, D), N >= 2."""
-    unit = _unit_rows(vectors, least=2)
-    total = 0.0
-    for start in range(0, len(unit), _BLOCK):
-        distances = np.maximum(2 - 2 * unit[start : start + _BLOCK] @ unit.T, 0)
-        total += float(np.exp(-2.0 * distances).sum())
-    n = len(unit)
-    # A row's distance to itself is 0, which adds n ones.
-    return float(np.log(max(total - n, np.finfo(float).tiny) / (n * (n - 1))))
-
-
-def alignment(first: ArrayLike, second: ArrayLike) -> float:
-    """Mean of ‖x − y‖² over rows of (N, D) and (N, D) that mean the same.
-
-    Raises:
-        ValueError: unequal shapes, no rows, or a vector that is zero or not finite.
-    """
-    left, right = _unit_rows(first), _unit_rows(second)
-    if left.shape != right.shape:
-        raise ValueError(f"expected two arrays of equal shape; got {left.shape} and {right.shape}")
-    return float((np.linalg.norm(left - right, axis=1) ** 2).mean())
-
-
-def anisotropy(vectors: ArrayLike) -> float:
-    """Mean cosine of distinct rows of (N, D): 0 if directions cancel out, 1 if all are equal."""
-    unit = _unit_rows(vectors, least=2)
-    n = len(unit)
-    return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
-
-
 def vector_geometry(vectors: ArrayLike) -> Geometry:
     """Measure the geometry of ``vectors`` (N, D), of at least two texts and none zero."""
     unit = _unit_rows(vectors, least=2)
@@ -357,8 +313,7 @@ def probe(
     """Run all probes on an encoder: words from files, the rest on built-in data.
 
     Words are encoded without a prompt. Clustering and classification use the PyDocs sample,
-    labelled by sub-package; the geometry is that of AuthorSTS, whose pairs graded 4 or 5 count as
-    equal in meaning.
+    labelled by sub-package; the geometry is that of the sentences of AuthorSTS.
 
     Args:
         encoder: from `load_encoder`.
@@ -396,15 +351,9 @@ def probe(
         for part in (learning.dataset["train"], learning.dataset["test"])
     )
     learnt = linear_probe(*train, *test, seed=seed)
-    sentences = author_sts()
-    texts = sorted({text for first, second, _ in sentences for text in (first, second)})
-    vectors = encoder.encode(texts)
-    same = [(first, second) for first, second, grade in sentences if grade >= SAME]
-    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
-    spread = VectorSpread(
-        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
-    )
-    return Probes(encoder.label, alike, solved, grouped, learnt, spread)
+    sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
+    geometry = vector_geometry(encoder.encode(sentences))
+    return Probes(encoder.label, alike, solved, grouped, learnt, geometry)
 
 
 def _name(file: Path) -> str:

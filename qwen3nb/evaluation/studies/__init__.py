@@ -1,1 +1,1 @@
-"""Studies over many runs: ablations, LoRA adapters, published scores, tier validity."""
+"""Studies over many runs: ablations, LoRA adapters, published scores."""

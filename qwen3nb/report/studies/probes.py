@@ -41,15 +41,12 @@ def _rows(probes: Probes) -> Iterator[tuple[Any, ...]]:
         yield name, (f"top-{solved.topk} accuracy", "3CosAdd"), solved.accuracy, n
     for name, value in clusters.scores.items():
         yield "clusters", name, value, (f"{clusters.n} texts", f"{clusters.clusters} labels")
-    texts = (f"{learnt.n} texts", f"{learnt.n_train} for training")
-    yield "transfer", "accuracy", learnt.accuracy, texts
-    yield "transfer", "macro F1", learnt.macro_f1, texts
-    for name, spread, size in (
-        ("uniformity", geometry.uniformity, f"{geometry.n} texts"),
-        ("alignment", geometry.alignment, f"{geometry.n_pairs} pairs"),
-        ("anisotropy", geometry.anisotropy, f"{geometry.n} texts"),
-    ):
-        yield "geometry", name, "undefined" if spread is None else f"{spread:.3f}", size
+    split = (f"{learnt.n} texts", f"{learnt.n_train} for training")
+    yield "transfer", "accuracy", learnt.accuracy, split
+    yield "transfer", "macro F1", learnt.macro_f1, split
+    texts = f"{geometry.texts} texts"
+    yield "geometry", "mean cosine", f"{geometry.mean_cosine:.3f}", texts
+    yield "geometry", "effective rank", f"{geometry.effective_rank:.1f}", texts
 
 
 def probes_conclusion(probes: Probes) -> Conclusion:
@@ -67,7 +64,7 @@ def probes_conclusion(probes: Probes) -> Conclusion:
         for name, each in probes.words.items()
     ]
     parts.append(
-        f"Two different texts have a mean cosine of {probes.geometry.anisotropy:.3f}; 0 would be "
+        f"Two different texts have a mean cosine of {probes.geometry.mean_cosine:.3f}; 0 would be "
         "random directions."
     )
     return Conclusion(" ".join(parts))

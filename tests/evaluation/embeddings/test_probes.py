@@ -8,13 +8,10 @@ from sklearn import metrics
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.words import load_analogies, load_word_pairs, mirrored_words
 from qwen3nb.evaluation.embeddings.probes import (
-    alignment,
     analogies,
-    anisotropy,
     clusters,
     linear_probe,
     probe,
-    uniformity,
     word_similarity,
 )
 from qwen3nb.models.load import load_encoder
@@ -99,22 +96,6 @@ def test_files_of_words(tmp_path):
         load_analogies(tmp_path / "q.txt")
 
 
-def test_geometry_by_hand():
-    """Right angles: ‖x − y‖² is 2, or 4 for opposite ones."""
-    square = [[1, 0], [0, 2], [-3, 0], [0, -1]]
-    mean = (8 * math.exp(-4) + 4 * math.exp(-8)) / 12
-    assert uniformity(square) == pytest.approx(math.log(mean))
-    assert anisotropy(square) == pytest.approx(-4 / 12)
-    assert alignment([[1, 0], [0, 5]], [[0, 1], [0, 1]]) == pytest.approx((2 + 0) / 2)
-    assert alignment([[1, 0]], [[-1, 0]]) == pytest.approx(4)
-    assert uniformity([[1, 1]] * 3) == pytest.approx(0, abs=1e-12)
-    assert anisotropy([[1, 1]] * 3) == pytest.approx(1)
-    with pytest.raises(ValueError, match="N >= 2"):
-        uniformity([[1, 0]])
-    with pytest.raises(ValueError, match="arrays of equal shape"):
-        alignment([[1, 0]], [[1, 0], [0, 1]])
-
-
 def test_clusters_that_are_there_are_found():
     draw = np.random.default_rng(0)
     labels = [name for name in "xyz" for _ in range(20)]
@@ -171,7 +152,7 @@ def test_real_word_similarity(fixtures, monkeypatch):
 
 @pytest.mark.integration
 def test_an_encoder_is_probed(tmp_path):
-    """A random encoder carries no information: no clusters, even spread, no closer paraphrases."""
+    """A random encoder carries no information: no clusters, no direction that is shared."""
     (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")
     encoder = load_encoder("random", show_progress=False)
     (tmp_path / "capitals.txt").write_text(": capitals\nOslo Norway Rome Italy\nup down in out\n")
@@ -179,11 +160,9 @@ def test_an_encoder_is_probed(tmp_path):
     assert list(probes.words) == ["mine"]
     assert (probes.analogies["capitals"].n, probes.analogies["capitals"].coverage) == (2, 1.0)
     assert abs(probes.clusters.scores["ARI"].value) < 0.05
-    assert abs(probes.geometry.anisotropy) < 0.01
-    assert probes.geometry.alignment == pytest.approx(2, abs=0.2)
-    assert probes.geometry.n_pairs == 40
+    assert abs(probes.geometry.mean_cosine) < 0.01
     assert probes.transfer.accuracy.value < 0.5
     rows = probes_table([probes]).rows
-    assert len(rows) == 1 + 1 + 5 + 2 + 3
+    assert len(rows) == 1 + 1 + 5 + 2 + 2
     assert [row[0].text for row in rows[:2]] == ["mine", "capitals"]
     assert rows[0][3].detail == "100.0% covered"
