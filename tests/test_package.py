@@ -51,7 +51,7 @@ paths tiers utils hub metrics records checkpoints
 models.types models.gate.bounds models.gate.tokenizer
 models.batching models.modeling models.gate models.kinds.source models.mteb_meta
 models.kinds.prompts
-vectors.block_file vectors.cache vectors.shards
+vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.load
 extraction

@@ -34,6 +34,7 @@ from qwen3nb.cluster.nodes import (
 from qwen3nb.cluster.runs import expected_models
 from qwen3nb.models.kinds.source import EXPECTED
 from qwen3nb.models.load import load_encoder
+from qwen3nb.vectors.block_file import Shard, ShardedVectors, ShardModel
 from qwen3nb.vectors.encode_file import (
     Cuts,
     EncodedShards,
@@ -45,7 +46,6 @@ from qwen3nb.vectors.encode_file import (
     start_shards,
     text_bar,
 )
-from qwen3nb.vectors.shards import Shard, ShardedVectors, ShardModel
 
 _CORES = 4  # of a worker without a GPU; more of them gain little
 _PARTS = 4  # per worker at least, so that the last parts end at about the same time

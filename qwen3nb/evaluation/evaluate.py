@@ -79,7 +79,7 @@ def evaluate(
         config: parameters to store in each record.
         fresh: run again even if a record exists.
         runs: whether a search keeps its run and its qrels next to the record, in TREC format. A
-            record that lacks them gets them, without encoding a cached text again.
+            record that lacks them is made again, from cached vectors.
         strict: whether to raise if a task or collection failed; if not, see
             `EvaluationRun.failures`.
         label: for an object with ``encode``, its name in tables.
@@ -181,7 +181,7 @@ class CollectionItem:
         same_data = record.task.revision == self.collection.revision
         return same_data and record.config.get("depth") == DEPTH
 
-    def evaluate(self, model: Any, run: Run, earlier: Result | None) -> Result:
+    def evaluate(self, model: Any, run: Run) -> Result:
         """Search the collection and score every query; the run is cached."""
         collection, work = self.collection, Work(model)
         stage = first_stage(collection, model, depth=DEPTH)

@@ -85,13 +85,6 @@ class Run:
         """The folder of the records."""
         return Path(self.output) if self.output else paths.results()
 
-    def is_complete(self, record: Result) -> bool:
-        """Whether a record has all that this run keeps: with ``runs``, a search has its run."""
-        if not self.runs or record.task.type not in SEARCH_TYPES:
-            return True
-        named = record.config.get("runs") and record.config.get("qrels")
-        return bool(named) and not any(run_problems(record.path(self.folder), record))
-
 
 class Item(Protocol):
     """What one record is of.
@@ -112,8 +105,8 @@ class Item(Protocol):
     def same(self, record: Result, folder: Path) -> bool:
         """Whether a record in ``folder`` is of the same data and settings."""
 
-    def evaluate(self, model: Any, run: Run, earlier: Result | None) -> Result:
-        """Return the record of a loaded model; ``earlier`` is one that lacks its runs only."""
+    def evaluate(self, model: Any, run: Run) -> Result:
+        """Return the record of a model, which is not saved."""
 
 
 Job = tuple[str, Callable[[], Iterable[tuple[Any, Item]]]]
@@ -210,11 +203,10 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                 file = record_path(model, item, run)
                 with turn(file, what="evaluates"):  # another process finds what this one saves
                     earlier = None if run.fresh else stored(model, item, run)
-                    if earlier is None or not run.is_complete(earlier):
-                        results.append(_evaluated(model, item, run, earlier))
+                    results.append(earlier or item.evaluate(model, run))
+                    if earlier is None:
+                        results[-1].save(run.folder)
                         file.with_suffix(_NOTE).unlink(missing_ok=True)
-                    else:
-                        results.append(earlier)
                 reused += [item.name] * (earlier is not None)
                 file = None
         except UnsupportedError as reason:
@@ -235,25 +227,6 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
     if run.strict:
         outcome.raise_failures()
     return outcome
-
-
-def _evaluated(model: Any, item: Item, run: Run, earlier: Result | None) -> Result:
-    """Return the record of an item, saved; an ``earlier`` one gets the runs that it lacks.
-
-    Raises:
-        EvaluationError: the scores differ from those of ``earlier``.
-    """
-    result = item.evaluate(model, run, earlier)
-    if earlier is not None:
-        if earlier.scores != result.scores:
-            raise EvaluationError(
-                f"{earlier.task.key}: the record has other scores than its repetition, whose run "
-                "is therefore not added to it; use --fresh to replace the record"
-            )
-        names = {name: result.config[name] for name in ("runs", "qrels")}
-        result = replace(earlier, config=earlier.config | names)
-    result.save(run.folder)
-    return result
 
 
 class Work:
@@ -362,8 +335,9 @@ def record_path(model: Any, item: Item, run: Run) -> Path:
 def stored(model: Any, item: Item, run: Run) -> Result | None:
     """Return the record of a model on an item if it can be reused, else None.
 
-    It must have the model's identity, the installed versions, the ``same`` data and all metrics of
-    the item. One that cannot be read, or was changed after it was written, counts as missing.
+    It must have the model's identity, the installed versions, the ``same`` data, all metrics of
+    the item and, of a search whose runs are kept, its runs. One that cannot be read, or was changed
+    after it was written, counts as missing.
     """
     file = record_path(model, item, run)
     try:
@@ -380,6 +354,9 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
     if lacks := [name for name in item.measures if name not in result.metrics]:
         log.warning("%s: evaluated again, as it was recorded without %s", file, ", ".join(lacks))
         return None
+    if run.runs and result.task.type in SEARCH_TYPES:
+        named = result.config.get("runs") and result.config.get("qrels")
+        return result if named and not any(run_problems(file, result)) else None
     return result
 
 

@@ -515,8 +515,7 @@ class ModelVectors:
     label: str  # the model's label; ``unknown`` without a description
     identity: str  # the encoder's SHA-256, or its first 32 digits
     settings: dict[str, Any]  # everything its vectors depend on
-    files: tuple[Path, ...]  # all files that belong to it
-    bytes: int  # their size
+    bytes: int  # the size of its files
     used: float  # time of the last use, in seconds since 1970
 
     def texts(self) -> int:
@@ -534,8 +533,7 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
     folder = folder or cache_folder()
     caches = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        files = sorted(path.iterdir()) if path.is_dir() else []
-        states = {file: file.stat() for file in files if file.is_file()}
+        states = [file.stat() for file in path.iterdir()] if path.is_dir() else []
         if states:  # else it is being removed
             about = _described(path)
             cache = ModelVectors(
@@ -543,9 +541,8 @@ def list_caches(folder: Path | None = None) -> list[ModelVectors]:
                 label=str(about.get("label", "unknown")),
                 identity=str(about.get("identity", path.name)),
                 settings=dict(about.get("settings", {})),
-                files=tuple(states),
-                bytes=sum(each.st_size for each in states.values()),
-                used=max(each.st_mtime for each in states.values()),
+                bytes=sum(each.st_size for each in states),
+                used=max(each.st_mtime for each in states),
             )
             caches.append(cache)
     return sorted(caches, key=lambda each: -each.used)
@@ -562,12 +559,9 @@ def verify_cache(cache: ModelVectors) -> tuple[int, list[str]]:
     return sum(sound for sound, _ in counts.values()), problems
 
 
-def prune(cache: ModelVectors) -> int:
-    """Remove a model's files and return the bytes freed; a process that uses them goes on."""
-    for file in cache.files:
-        file.unlink(missing_ok=True)
-    _remove_empty(cache.path)
-    return cache.bytes
+def prune(path: Path) -> None:
+    """Remove the folder of a model; a process that uses it goes on."""
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def prune_to(size: int) -> int:
@@ -578,14 +572,7 @@ def prune_to(size: int) -> int:
     folder = cache_folder()
     before = sum(cache.bytes for cache in list_caches())
     freed = before - shrink(folder, to=size)
-    for path in folder.iterdir() if folder.is_dir() else ():
-        _remove_empty(path)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if not find_segments(path):
+            prune(path)
     return freed
-
-
-def _remove_empty(path: Path) -> None:
-    """Remove the folder of a model that has no vectors left, and its description."""
-    if path.is_dir() and not find_segments(path):
-        (path / MANIFEST).unlink(missing_ok=True)
-        if not any(path.iterdir()):
-            path.rmdir()

@@ -3,7 +3,7 @@
 `encode_blocks` yields the vectors of any number of texts block by block; `encode_to_file`
 writes them to a .npy file.
 
-`encode_shards` writes a folder of parts, laid out as in `qwen3nb.vectors.shards`; it can stop
+`encode_shards` writes a folder of parts, laid out as in `qwen3nb.vectors.block_file`; it can stop
 and resume anywhere. Several processes of several machines may write the folder at once if they
 share a file system: a part is written under a name of its own and appears, whole, under its final
 one, which the first writer gets. Object storage is not supported, as it cannot rename. A later call
@@ -13,6 +13,13 @@ Vectors are those of `encode_to_file`, to the last bit, however many parts there
 bits of a vector may depend on its neighbours in a batch (not those of BERT on this package's
 fast path, but those of Qwen3, and of padded models), so parts begin at multiples of the 4,096
 texts that `encode_to_file` batches together, and there are fewer if the texts are too few.
+
+A `VectorStore` holds vectors that are read several times (one pass needs none: `search` takes the
+blocks as they are encoded). Above a quarter of the available memory, they go to a file next to the
+embedding cache. The file has no name, so that nothing is left of it after a crash, and it is read,
+not mapped, so that it adds nothing to the memory of the process.
+
+Shapes: N texts, D dimensions.
 """
 
 from __future__ import annotations
@@ -21,37 +28,46 @@ import hashlib
 import itertools
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from qwen3nb import paths
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.prompts import ROLES
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import named, new_file, sha256_file, sweep_leftovers
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.progress import tqdm
-from qwen3nb.vectors.block_file import npy_header, write_all
-from qwen3nb.vectors.shards import (
+from qwen3nb.vectors.block_file import (
     MANIFEST,
     PLAN,
+    Floats,
     Shard,
     ShardedVectors,
     ShardModel,
     ShardSource,
+    fill,
+    npy_header,
     read_manifest,
     read_shard_plan,
     read_shards,
+    write_all,
 )
 
 log = logging.getLogger(__name__)
 AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 TEXTS_PER_SHARD = 65_536  # by default
+BLOCK = 65_536  # vectors, as FAISS adds them to an index
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
 _MOST = 32_768  # texts of a block, which are in memory too
 _LONGEST = 64 << 20  # bytes of a line; longer lines are refused
@@ -445,3 +461,109 @@ def finish_shards(
     for left in folder.glob(".part-*.tmp"):  # of slower writers too, which notice
         left.unlink(missing_ok=True)
     return read_manifest(folder)
+
+
+class VectorStore:
+    """Vectors of ``shape`` (N, D), read by blocks and by rows, wherever they are."""
+
+    def __init__(self, read: Callable[[int, int], Floats], shape: tuple[int, int]) -> None:
+        """Wrap ``read`` (first row, number of rows)."""
+        self._read = read
+        self.shape = shape
+
+    @classmethod
+    def of(cls, vectors: Floats | VectorStore) -> VectorStore:
+        """Return a store of an array (N, D), or the store itself."""
+        if isinstance(vectors, VectorStore):
+            return vectors
+        if vectors.ndim != 2:
+            raise ValueError(f"expected vectors (N, D); got {vectors.shape}")
+        array = np.ascontiguousarray(vectors, dtype=np.float32)
+        return cls(lambda first, count: array[first : first + count], array.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def blocks(self, size: int = BLOCK) -> Iterator[Floats]:
+        """Yield all vectors, in blocks (size, D); the last may be smaller."""
+        for first in range(0, len(self), size):
+            yield self._read(first, min(size, len(self) - first))
+
+    def everything(self) -> Floats:
+        """Return all vectors (N, D)."""
+        return self._read(0, len(self))
+
+    def mapped(self, transform: Callable[[Floats], Floats]) -> VectorStore:
+        """Return a store of vectors that ``transform`` maps, row by row, when they are read."""
+        dimension = transform(self._read(0, min(1, len(self)))).shape[1]
+        return VectorStore(
+            lambda first, count: transform(self._read(first, count)), (len(self), dimension)
+        )
+
+    def rows(self, positions: NDArray[np.int64]) -> Floats:
+        """Return the vectors (n, D) at ``positions`` (n,), in their order."""
+        vectors = np.empty((len(positions), self.shape[1]), dtype=np.float32)
+        for row, position in enumerate(positions.tolist()):
+            vectors[row] = self._read(position, 1)[0]
+        return vectors
+
+
+@contextmanager
+def stored_vectors(
+    encoder: Encoder,
+    texts: Iterable[str],
+    *,
+    total: int,
+    limit: int | None = None,
+    transform: Callable[[Floats], Floats] | None = None,
+    **options: Any,
+) -> Iterator[VectorStore]:
+    """Encode ``texts`` and keep their vectors inside the block.
+
+    Args:
+        encoder: any encoder.
+        texts: the texts.
+        total: number of texts, N.
+        limit: bytes of vectors above which they go to a file; None for a quarter of the memory.
+        transform: maps each block (n, D) to the one that is kept, row by row.
+        options: options of `Encoder.encode`, such as ``role``.
+
+    Raises:
+        EncoderError: a text that cannot be encoded.
+        ValueError: a number of texts other than ``total``.
+        OSError: the file cannot be written.
+    """
+    blocks = encode_blocks(encoder, texts, total=total, **options)
+    if transform is not None:
+        blocks = map(transform, blocks)
+    dimension = encoder.dimension
+    if 4 * total * dimension <= (available_memory() // 4 if limit is None else limit):
+        vectors = np.empty((total, dimension), dtype=np.float32)
+        for first, part in _numbered(blocks, total):
+            vectors[first : first + len(part)] = part
+        yield VectorStore.of(vectors)
+        return
+    paths.cache().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=paths.cache(), buffering=0) as handle:
+        for _, part in _numbered(blocks, total):
+            write_all(part, handle)
+
+        def read(first: int, count: int) -> Floats:
+            rows = np.empty((count, dimension), dtype=np.float32)
+            handle.seek(4 * dimension * first)
+            if not fill(rows, handle):
+                raise OSError(f"the file of vectors ends before row {first + count}")
+            return rows
+
+        yield VectorStore(read, (total, dimension))
+
+
+def _numbered(blocks: Iterable[Floats], total: int) -> Iterator[tuple[int, Floats]]:
+    """Yield each block with the number of its first row; refuse another number of rows."""
+    first = 0
+    for part in blocks:
+        if first + len(part) <= total:
+            yield first, part
+        first += len(part)
+    if first != total:
+        raise ValueError(f"expected {total} texts; got {first}")

@@ -15,7 +15,7 @@ from qwen3nb.cluster.encode import WorkerSize, worker_size
 from qwen3nb.cluster.nodes import Node
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
-from qwen3nb.vectors.shards import shard_blocks
+from qwen3nb.vectors.block_file import shard_blocks
 
 
 def node(name, cpus, gpus=0.0):

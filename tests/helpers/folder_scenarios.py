@@ -119,7 +119,7 @@ def shards(folder):
 
 def whole_parts(folder):
     """Every part that is there has its size, and a manifest only comes last."""
-    from qwen3nb.vectors.shards import PLAN, damaged_shards, read_shard_plan
+    from qwen3nb.vectors.block_file import PLAN, damaged_shards, read_shard_plan
 
     vectors = folder / "v"
     if (vectors / PLAN).is_file():

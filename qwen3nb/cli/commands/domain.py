@@ -108,9 +108,8 @@ def domain(
     rule = {name: options.pop(name) for name in ("tested", "alpha", "threshold")}
     for metric in rule["tested"]:
         one_of("metric", metric, RECORDED["own data"])
-    run = evaluate_domain(
-        given, collection, output=output, load=_load_quietly, cache=not no_cache, **options
-    )
+    opt.hide_library_bars()
+    run = evaluate_domain(given, collection, output=output, cache=not no_cache, **options)
     current = entry_name(given[0])
     if current in run.failures:
         say(f"No decision: {current}, the model in use, failed.", bold=True)
@@ -153,14 +152,6 @@ def _collection(queries: Any, options: dict[str, Any]) -> Domain:
     for line in [*lines, *[f"... and {more} more"] * (more > 0)]:
         click.echo(f"  {line}", err=True)
     return domain
-
-
-def _load_quietly(spec: str, **options: Any) -> Any:
-    """Load a model without the progress bars of its library, which loads only now."""
-    from qwen3nb.models.load import load_model
-
-    opt.hide_library_bars()
-    return load_model(spec, **options)
 
 
 def _print_models(models: Sequence[Any]) -> None:

@@ -54,8 +54,8 @@ def cache_verify(folder: Path | None) -> None:
     FOLDER holds vectors in parts, as `qwen3nb encode --shards` writes them; their checksums
     are in its manifest.
     """
+    from qwen3nb.vectors.block_file import damaged_shards, read_manifest
     from qwen3nb.vectors.cache import list_caches, verify_cache
-    from qwen3nb.vectors.shards import damaged_shards, read_manifest
 
     total, damaged = 0, []
     if folder is not None:
@@ -90,11 +90,14 @@ def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: 
     if sum((label is not None, size is not None, everything)) != 1:
         raise click.UsageError("expected --model LABEL, --to SIZE or --all")
     caches = [each for each in list_caches() if label in (None, each.label)]
-    left = 0 if size is None else size
+    left, freed = size or 0, sum(each.bytes for each in caches)
     if dry_run:
-        freed = max(0, sum(each.bytes for each in caches) - left)
+        freed = max(0, freed - left)
+    elif label is None:
+        freed = prune_to(left)
     else:
-        freed = prune_to(left) if label is None else sum(map(prune, caches))
+        for each in caches:
+            prune(each.path)
     what = "would be freed; nothing was removed" if dry_run else "freed"
     click.echo(f"{_size(freed)} {what}")
 
@@ -193,7 +196,7 @@ def encode(
 
 
 def _print_resumed(folder: Path) -> None:
-    from qwen3nb.vectors.shards import PLAN, read_shard_plan
+    from qwen3nb.vectors.block_file import PLAN, read_shard_plan
 
     if (folder / PLAN).is_file():
         shards = read_shard_plan(folder).shards

@@ -102,9 +102,9 @@ class TaskItem:
             and sorted(record.task.subsets) == sorted(self.task.hf_subsets)
         )
 
-    def evaluate(self, model: Model, run: Run, earlier: Result | None) -> Result:
-        """Return the record of a model; MTEB's own result is kept with a whole, new one."""
-        kept = None if self.limit or earlier else run.folder / "mteb"
+    def evaluate(self, model: Model, run: Run) -> Result:
+        """Return the record of a model; MTEB's own result is kept with that of a whole task."""
+        kept = None if self.limit else run.folder / "mteb"
         with hub_access(needs([self.task])):
             return evaluate_task(model, self.task, run=run, limit=self.limit, mteb_results=kept)
 

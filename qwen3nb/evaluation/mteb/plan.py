@@ -94,7 +94,7 @@ class Planned:
 class ResourceCheck:
     """A need of the run next to what the machine has."""
 
-    name: str  # ``memory``, ``disk`` or ``device``; what is needed and available of it, as text
+    name: str  # ``memory`` or ``disk``; what is needed and available of it, as text
     needed: str
     available: str
     problem: str = ""  # why the run cannot be finished, with the way out; empty if it can
@@ -183,10 +183,8 @@ def preflight(model: Model, tasks: Sequence[Any], run: Run, *, limit: int = 0) -
         batch = max(0, (peak_memory() or 0) - before)
     planned = costs(tasks, statuses, limit=limit, speed=speed)
     to_run = [each for each in planned if each.status == TO_RUN]
-    checks = [_memory(to_run, encoders, batch), _disk(to_run, encoders)]
-    if model.device.startswith("cuda"):
-        checks.append(_gpu(model.device))
-    return Preflight(tuple(planned), tuple(checks))
+    checks = (_memory(to_run, encoders, batch), _disk(to_run, encoders))
+    return Preflight(tuple(planned), checks)
 
 
 def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 0) -> list[str]:
@@ -195,8 +193,7 @@ def task_statuses(model: Model, tasks: Iterable[Any], run: Run, *, limit: int = 
     def status(item: TaskItem) -> str:
         if reason := item.unsuited(model):
             return reason
-        there = stored(model, item, run)
-        return "there" if there is not None and run.is_complete(there) else TO_RUN
+        return TO_RUN if stored(model, item, run) is None else "there"
 
     return [status(TaskItem(task, limit)) for task in tasks]
 
@@ -389,16 +386,3 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
         )
     needed, available = f"{size / _GB:,.1f} GB of vectors", f"{free / _GB:.1f} GB"
     return ResourceCheck("disk", needed, available, problem)
-
-
-def _gpu(device: str) -> ResourceCheck:
-    import torch
-
-    free, total = torch.cuda.mem_get_info(device)
-    peak = torch.cuda.max_memory_reserved(device)
-    name = torch.cuda.get_device_name(device)
-    return ResourceCheck(
-        "device",
-        f"{peak / _GB:.1f} GB for the model and its largest batch",
-        f"{name}: {free / _GB:.1f} of {total / _GB:.1f} GB are free next to them",
-    )

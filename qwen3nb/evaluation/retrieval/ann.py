@@ -25,7 +25,7 @@ from qwen3nb.models.search.faiss_index import (
     recall_at_k,
 )
 from qwen3nb.utils.hardware import cores
-from qwen3nb.vectors.store import BLOCK, VectorStore, stored_vectors
+from qwen3nb.vectors.encode_file import BLOCK, VectorStore, stored_vectors
 
 METRIC = "nDCG@10"
 DEPTH = 10

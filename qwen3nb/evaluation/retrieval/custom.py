@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
@@ -53,7 +53,6 @@ def evaluate_domain(
     models: Iterable[str | Path | Model | ModelEntry],
     domain: Domain,
     *,
-    load: Callable[..., Model] = load_model,
     strict: bool = False,
     **options: Any,
 ) -> EvaluationRun:
@@ -66,7 +65,6 @@ def evaluate_domain(
         models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
             folder, a name, a hub id), loaded models, or model entries of a query file.
         domain: from `load_domain`.
-        load: loads a spec with options, as `load_model`.
         strict: whether to raise if a model failed.
         options: of `Run`, whose qrels hold the grades, so that a program needs
             `Domain.threshold` for the binary metrics, as in ``trec_eval -l 2``; and of
@@ -79,7 +77,7 @@ def evaluate_domain(
     labels: dict[str, str] = {}  # by identity
 
     def find(entry: str | Path | Model | ModelEntry) -> list[tuple[Any, DomainItem]]:
-        model = _loaded(entry, load, settings)
+        model = _loaded(entry, settings)
         if (earlier := labels.get(model.identity)) is not None:
             raise UnsupportedError(f"the same weights and settings as {earlier}")
         if model.label in labels.values():
@@ -100,9 +98,7 @@ def entry_name(model: str | Path | Model | ModelEntry) -> str:
     return label or (model.name if isinstance(model, ModelEntry) else str(model))
 
 
-def _loaded(
-    model: str | Path | Model | ModelEntry, load: Callable[..., Model], options: Mapping[str, Any]
-) -> Model:
+def _loaded(model: str | Path | Model | ModelEntry, options: Mapping[str, Any]) -> Model:
     """Return a model, loaded as its entry says.
 
     Raises:
@@ -114,7 +110,7 @@ def _loaded(
     entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
     alone = not find_source(entry.spec).parts  # the label is not that of its parts
     label = entry.label if alone else ""
-    model = load(entry.spec, prompts=entry.prompts, label=label, **options)
+    model = load_model(entry.spec, prompts=entry.prompts, label=label, **options)
     model.label = entry.label or model.label  # search models ignore the options of encoders
     dimension = getattr(model, "dimension", None)
     if entry.dimensions not in (None, dimension, getattr(model, "width", None)):
@@ -151,7 +147,7 @@ class DomainItem:
             and record.config["notes"] == list(self.domain.notes)
         )
 
-    def evaluate(self, model: Model, run: Run, earlier: Result | None) -> Result:
+    def evaluate(self, model: Model, run: Run) -> Result:
         """Return the record of a model; ``top`` in its parameters holds the best documents."""
         domain, work = self.domain, Work(model)
         hits = search_domain(model, domain)
@@ -214,27 +210,13 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Hits:
 
 
 def _search_words(bm25: BM25, domain: Domain, *, depth: int) -> Hits:
-    """Search with BM25; its scores are positive, so the boosts multiply them.
-
-    Each query is searched deeper until no document below can reach its last hit by any boost.
-    """
+    """Search with BM25; its scores are positive, so the boosts multiply them."""
     bm25.index([{"id": name, "text": text} for name, text in domain.texts.items()])
-    largest = max(domain.factors.values())
-    run: Hits = {query: {} for query in domain.queries}
-    deeper, left = _FUSED + depth, list(domain.queries)
-    while left:
-        queries = [{"id": name, "text": domain.queries[name]} for name in left]
-        hits = bm25.search(queries, top_k=deeper)
-        for query, scores in hits.items():
-            lifted = {name: score * domain.factors[name] for name, score in scores.items()}
-            run[query] = _best(lifted, depth)
-        left = [
-            query
-            for query in left
-            if deeper <= len(hits[query]) < len(domain.texts)
-            and min(run[query].values()) <= min(hits[query].values()) * largest
-        ]
-        deeper *= 4
+    run: Hits = {}
+    for query, text in domain.queries.items():
+        scores = bm25.search([{"id": query, "text": text}], top_k=len(domain.texts))[query]
+        lifted = {name: score * domain.factors[name] for name, score in scores.items()}
+        run[query] = _best(lifted, depth)
     return run
 
 

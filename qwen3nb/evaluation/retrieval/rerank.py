@@ -243,10 +243,8 @@ class RerankItem:
             and not any(run_problems(file, record))
         )
 
-    def evaluate(self, model: Reranker, run: Run, earlier: Result | None) -> Result:
+    def evaluate(self, model: Reranker, run: Run) -> Result:
         """Return the record of a reranker; the runs are written."""
-        if earlier is not None:
-            return with_qrels(earlier, run, self.collection.qrels)
         work = Work(model)
         ranked, counts, longest = self.scored(model, run)
         cut = {

@@ -14,9 +14,8 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
 from qwen3nb.evaluation.evaluate import DEPTH
 from qwen3nb.evaluation.retrieval.first_stage import search_collection
 from qwen3nb.extraction.export import ExportOptions
-from qwen3nb.metrics.aggregate import Aggregate, means
+from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -47,11 +46,8 @@ from qwen3nb.models.modeling.runtime import load_tokenizer, special_tokens, toke
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.atomic_files import write_text
-from qwen3nb.utils.strict_json import first_duplicate
 
 log = logging.getLogger(__name__)
-Data = TestCollection | STSPairs | Path | str
-Measure = Callable[[Encoder], Aggregate]
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -72,7 +68,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         qwen3nb average RUN OUTPUT --best 3 --metric eval_dev --higher-is-better
 
     ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. The seconds are logged
-    as ``eval_<name>_runtime``, and with several sets the score on each, as ``eval_<name>_<set>``.
+    as ``eval_<name>_runtime``. Several sets take an evaluator each.
 
     The training reaches the same weights as without: modes and random states are restored, and
     weights are not copied. Under distributed training, the main process evaluates while the others
@@ -83,10 +79,9 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     development data, not on what you report.
 
     Args:
-        data: test collections or their folders (scored by nDCG@10), and sentence pairs or
-            their files (by Spearman's correlation, as in `evaluate_sts`), one or several.
-        name: name of the score, which is the mean over all sets; by default that of the
-            only set, or ``mean``.
+        data: a test collection or its folder (scored by nDCG@10), or sentence pairs or
+            their file (by Spearman's correlation, as in `evaluate_sts`).
+        name: name of the score; by default that of the data.
         tokenizer: of an encoder-decoder: a tokenizer of transformers or its folder; None for
             the trainer's ``processing_class``. It is copied.
         pooling: of an encoder-decoder, and so are the options below: one of `POOLINGS`.
@@ -102,14 +97,14 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         metric: its name in the log, such as ``eval_dev``.
 
     Raises:
-        ValueError: an unknown pooling; a ``name`` that is not of letters, digits and ``._-``;
-            no data, or two sets of one name.
+        ValueError: an unknown pooling, a ``name`` that is not of letters, digits and ``._-``, or
+            a folder of several collections.
         DataError: data that cannot be read.
     """
 
     def __init__(
         self,
-        data: Data | Iterable[Data],
+        data: TestCollection | STSPairs | Path | str,
         *,
         name: str = "",
         tokenizer: Any = None,
@@ -123,9 +118,11 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     ) -> None:
         """Choose the data, and how the encoder of an encoder-decoder is used."""
         super().__init__()
-        self._measures = _measures(data)
-        only = next(iter(self._measures)) if len(self._measures) == 1 else "mean"
-        self.name = name.removeprefix("eval_") or only
+        if isinstance(data, str | Path):
+            file = Path(data).expanduser()
+            data = read_pairs(file) if file.is_file() else _only(find_collections(data))
+        self._data = data
+        self.name = name.removeprefix("eval_") or data.name
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"expected a name of letters, digits and ._-; got {self.name!r:.60}")
         self.primary_metric = self.name
@@ -211,13 +208,8 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         """Return the scores that the log has of this step, under their names there."""
         for entry in reversed(state.log_history):
             if entry.get("step") == state.global_step and self.metric in entry:
-                return {key: entry[key] for key in map("eval_{}".format, self._names)}
+                return {key: entry[key] for key in (self.metric, f"{self.metric}_runtime")}
         return {}
-
-    @property
-    def _names(self) -> list[str]:
-        several = list(self._measures) if len(self._measures) > 1 else []
-        return [self.name, *(f"{self.name}_{each}" for each in several), f"{self.name}_runtime"]
 
     def _log(
         self, state: Any, *, model: Any = None, processing_class: Any = None, **_: Any
@@ -233,12 +225,27 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         started = time.perf_counter()
         with undisturbed(model):
             encoder = self._encoder(model, tokenizer)
-            values = [_value(*each, encoder) for each in self._measures.items()]
-        mean = sum(values) / len(values)
+            value = self._value(encoder)
         seconds = time.perf_counter() - started
-        log.info("%s %.4f, in %.1f s", self.name, mean, seconds)
-        each = values if len(values) > 1 else []
-        return dict(zip(self._names, [mean, *each, seconds], strict=True))
+        log.info("%s %.4f, in %.1f s", self.name, value, seconds)
+        return {self.name: value, f"{self.name}_runtime": seconds}
+
+    def _value(self, encoder: Encoder) -> float:
+        """Return the score; NaN, with a warning, if the model has none."""
+        try:
+            if isinstance(self._data, STSPairs):
+                score = evaluate_sts(encoder, self._data).spearman
+            else:
+                main, qrels = RECORDED["collection"][0], self._data.qrels
+                run = search_collection(self._data, encoder, depth=DEPTH)
+                score = means(score_run(qrels, run, [main], zeros=True))[main]
+            value, reason = score.value, score.undefined
+        except EncoderError as error:
+            value, reason = None, str(error)
+        if value is None:
+            log.warning("%s: no score, NaN is logged (%s)", self.name, reason)
+            return math.nan
+        return value
 
     def _encoder(self, model: Any, tokenizer: Any) -> Encoder:
         if isinstance(model, SentenceTransformer):
@@ -265,44 +272,10 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         return self._copied[1]
 
 
-def _measures(data: Data | Iterable[Data]) -> dict[str, Measure]:
-    """Return what scores an encoder on each set, by the name of the set."""
-    parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
-    listed = [each for part in parts for each in _of_data(part)]
-    if not listed:
-        raise ValueError("expected data to score a model on; got none")
-    if (name := first_duplicate(name for name, _ in listed)) is not None:
-        raise ValueError(f"two sets are called {name!r}; give one of them another name")
-    return dict(listed)
-
-
-def _of_data(data: Any) -> Iterator[tuple[str, Measure]]:
-    if isinstance(data, str | Path) and Path(data).expanduser().is_file():
-        data = read_pairs(Path(data).expanduser())
-    if isinstance(data, STSPairs):
-        yield data.name, lambda encoder: evaluate_sts(encoder, data).spearman
-        return
-    main = RECORDED["collection"][0]
-
-    def measure(collection: TestCollection, encoder: Encoder) -> Aggregate:
-        run = search_collection(collection, encoder, depth=DEPTH)
-        return means(score_run(collection.qrels, run, [main], zeros=True))[main]
-
-    for collection in find_collections(data):
-        yield collection.name, partial(measure, collection)
-
-
-def _value(name: str, measure: Measure, encoder: Encoder) -> float:
-    """Return the score on one set; NaN, with a warning, if the model has none."""
-    try:
-        score = measure(encoder)
-        value, reason = score.value, score.undefined
-    except EncoderError as error:
-        value, reason = None, str(error)
-    if value is None:
-        log.warning("%s: no score, NaN is logged (%s)", name, reason)
-        return math.nan
-    return value
+def _only(collections: list[TestCollection]) -> TestCollection:
+    if len(collections) > 1:
+        raise ValueError(f"expected one collection; got {len(collections)}: an evaluator for each")
+    return collections[0]
 
 
 def _of_main_process(scores: dict[str, float]) -> dict[str, float]:

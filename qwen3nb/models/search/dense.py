@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.mteb_rows import document_ids, joined_document, joined_query
-from qwen3nb.vectors.encode_file import encode_blocks
-from qwen3nb.vectors.store import stored_vectors
+from qwen3nb.vectors.encode_file import encode_blocks, stored_vectors
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta

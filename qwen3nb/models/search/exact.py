@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.utils.choices import one_of
-from qwen3nb.vectors.block_file import read_blocks
-from qwen3nb.vectors.shards import shard_blocks
+from qwen3nb.vectors.block_file import read_blocks, shard_blocks
 
 BACKENDS = ("numpy", "torch")
 _BLOCK = 8192  # documents

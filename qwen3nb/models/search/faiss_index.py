@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.models.search.exact import search
 from qwen3nb.utils.choices import one_of
-from qwen3nb.vectors.store import VectorStore
+from qwen3nb.vectors.encode_file import VectorStore
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]

@@ -98,8 +98,8 @@ def tokenizer(tokenizer_folder):
 def trained(checkpoint, tokenizer, tmp_path_factory):
     """A training whose checkpoints at steps 1 to 4 are scored, and its evaluator."""
     folder = tmp_path_factory.mktemp("trained")
-    evaluator = Seeding([SEARCH, PAIRS], name="both", **OPTIONS)
-    train(folder, checkpoint, evaluator, tokenizer=tokenizer)
+    pair = Seeding(SEARCH, **OPTIONS), Seeding(PAIRS, **OPTIONS)
+    train(folder, checkpoint, *pair, tokenizer=tokenizer)
     for each in list_checkpoints(folder):
         assert (each / "tokenizer.json").is_file()
     return folder
@@ -135,7 +135,9 @@ def test_a_training_with_the_evaluator_has_the_same_weights_as_without(
         list_checkpoints(trained), list_checkpoints(tmp_path / "without"), strict=True
     ):
         assert open_checkpoint(ours).weights.digest == open_checkpoint(plain).weights.digest
-        kept = [e for e in state_of(ours)["log_history"] if "eval_both" not in e]
+        kept = [
+            e for e in state_of(ours)["log_history"] if not {"eval_dev", "eval_pairs"} & e.keys()
+        ]
         assert kept == state_of(plain)["log_history"]
 
 
@@ -145,10 +147,9 @@ def test_a_checkpoint_scores_in_training_what_its_export_scores(trained, tmp_pat
         export = q.extract(each, tmp_path / each.name, label="x", **OPTIONS).folder
         (result,) = q.evaluate(export, SEARCH, output=tmp_path / "r", show_progress=False)
         pairs = q.evaluate_sts(q.load_encoder(export, cache=False), PAIRS).spearman.value
-        assert metric_of(each, "eval_both_dev") == result.main.value
-        assert metric_of(each, "eval_both_pairs") == pairs
-        assert metric_of(each, "eval_both") == (result.main.value + pairs) / 2
-        assert metric_of(each, "eval_both_runtime") > 0
+        assert metric_of(each, "eval_dev") == result.main.value
+        assert metric_of(each, "eval_pairs") == pairs
+        assert metric_of(each, "eval_dev_runtime") > 0
 
 
 @pytest.mark.integration
@@ -187,7 +188,6 @@ def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vecto
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = tokenizer.backend_tokenizer.to_str()
     cached = sorted(paths.cache().rglob("*"))
-    assert TrainingEvaluator([SEARCH, PAIRS]).metric == "eval_mean"
     evaluator = TrainingEvaluator(SEARCH, tokenizer=tokenizer, **OPTIONS)
     first, second = evaluator(model), evaluator(model)
     assert first["dev"] == second["dev"]
@@ -258,8 +258,6 @@ def test_a_score_that_cannot_be_had_is_refused_before_the_training(checkpoint, t
     ("options", "message"),
     [
         ({"name": "dev/1"}, "letters, digits"),
-        ({"data": [SEARCH, SEARCH]}, "two sets are called 'dev'"),
-        ({"data": []}, "got none"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
     ],
 )
