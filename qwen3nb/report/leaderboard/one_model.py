@@ -39,25 +39,18 @@ def results_table(results: Sequence[Result]) -> Table:
     """Return one model's results: a row per task and metric; of many tasks, per main metric."""
     many = len(results) > MANY
     rows = [
-        (
-            result.task.key,
-            name,
-            number(value, strong=name == result.task.main_metric and not many),
-            f"{value.n} {result.task.unit}",
-        )
+        (result.task.key, name, number(value, strong=main), f"{value.n} {result.task.unit}")
         for result in sorted(results, key=lambda each: str(each.task.type) if many else "")
         for name, value in result.metrics.items()
-        if name == result.task.main_metric or not many
+        if (main := name == result.task.main_metric) or not many
     ]
     used = (each.interval for result in results for each in result.metrics.values())
     return Table.of(
         rows,
         ("task", "metric", "value", "n"),
-        note=f"{'' if many else 'Main metric in bold. '}Intervals: 95 %, {interval_words(used)}, "
-        "over n.",
+        note=f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
         name="metrics",
-        caption=f"{'The main score' if many else 'Every metric'} of every task, each with its 95 % "
-        "interval.",
+        caption="Scores of every task, each with its 95 % interval.",
     )
 
 
@@ -91,16 +84,12 @@ def checks_conclusion(checks: SanityCheck) -> Conclusion:
     """Say how many of its sanity checks a model passes, and which it does not."""
     judged = [each for each in checks if each.verdict in ("PASSED", "WARNING", "FAILED")]
     missed = [each for each in judged if each.verdict != "PASSED"]
-    of = f"all {len(judged)} sanity checks"
-    if missed:
-        of = f"{len(judged) - len(missed)} of {len(judged)} sanity checks"
-    elif len(judged) == 1:
-        of = "the one sanity check that applies to it"
     reasons = "; ".join(
         f"{each.verdict}: {each.name}, {each.observed} (expected {each.expected})"
         for each in missed
     )
-    return Conclusion(f"{checks.model} passes {of}." + f" {reasons}." * bool(missed))
+    passed = f"{checks.model} passes {len(judged) - len(missed)} of {len(judged)} sanity checks."
+    return Conclusion(passed + f" {reasons}." * bool(missed))
 
 
 def checks_table(checks: Iterable[Any]) -> Table:
@@ -330,43 +319,32 @@ def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
 
 
 def suite_table(summary: Summary) -> Table:
-    """Return the means: a row per benchmark and type; the note lists what is missing."""
+    """Return the means: a row per benchmark or type; the note lists what is missing."""
     gone = "; ".join(f"{name} ({reason})" for name, reason in sorted(summary.missing.items()))
-    note = f"Missing: {gone or 'nothing'}. "
-    if summary.means:
-        return Table.of(
-            (
-                {
-                    "mean": mean.column.name,
-                    "metric": mean.column.measure,
-                    "tasks": f"{mean.measured} of {mean.column.tasks}"
-                    if mean.missing
-                    else mean.column.tasks,
-                    "value\n95 % interval": _mean(mean),
-                }
-                for mean in summary.means
-            ),
-            note=f"{note}A mean needs a score on every task. Types and both means of MTEB are "
-            "those of its public leaderboard.",
-            name="means",
-            caption=f"Means of {summary.label} over each benchmark, and by type of task.",
-        )
-    over = (
-        ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
-        ("mean over types", len(summary.by_type), summary.over_types),
-    )
     rows: list[Sequence[Any]] = [
-        (name, summary.tasks[name], f"{value:.4f}") for name, value in summary.by_type.items()
+        (
+            mean.column.name,
+            mean.column.measure,
+            f"{mean.measured} of {mean.column.tasks}" if mean.missing else mean.column.tasks,
+            _mean(mean),
+        )
+        for mean in summary.means
     ]
-    for name, n, value in over:
-        rows.append((name, n, Cell("undefined" if value is None else f"{value:.4f}", strong=True)))
+    if not summary.means:
+        values = [(name, summary.tasks[name], value) for name, value in summary.by_type.items()]
+        for name, n, mean_of in (
+            *values,
+            ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
+            ("mean over types", len(summary.by_type), summary.over_types),
+        ):
+            rows.append((name, "main score", n, number(mean_of, ".4f", absent="undefined")))
     return Table.of(
         rows,
-        ("MTEB type", "tasks", "mean main score"),
-        note=f"{note}A mean over different tasks has no unit; it only compares models on exactly "
-        "the same tasks.",
+        ("mean", "metric", "tasks", "value\n95 % interval"),
+        note=f"Missing: {gone or 'nothing'}. A mean of a benchmark needs a score on every task; a "
+        "mean over different tasks has no unit and only compares models on exactly the same tasks.",
         name="means",
-        caption=f"Mean main scores of {summary.label} by MTEB's types of task.",
+        caption=f"Means of {summary.label} over benchmarks and types of task.",
     )
 
 
@@ -392,13 +370,12 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
         f"{short_task(task)} mean {np.mean(values):.3f}, n = {len(values)}"
         for task, values in scores
     )
-    left_out = len(every) - len(scores)
     return Figure(
         name="per-query",
         draw=lambda width: _per_query(scores, metric, width),
         caption=f"Queries by their {metric}: {means}. Peaks at both ends: the model either "
         "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
-        + (f" {left_out} tasks with fewer queries are not shown." if left_out else ""),
+        f" Tasks with fewer queries that are not shown: {len(every) - len(scores)}.",
         alt=f"Histograms of {metric} over queries: {means}.",
         columns=2 if len(scores) > 1 else 1,
     )

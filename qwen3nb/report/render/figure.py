@@ -214,8 +214,8 @@ class Figure:
     def save(self, path: Path | str, *, columns: int = 0, paper: str = "plain") -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
-        Once `figure` or `axes` has been used, that matplotlib figure is saved: at its own
-        size, or at the width of ``columns`` with its height kept.
+        Once `figure` or `axes` has been used, that matplotlib figure is saved as it is: in its
+        size, and in the ink of the page.
 
         Args:
             path: a file ``.pdf``, ``.svg`` or ``.png`` (300 dots per inch, on white).
@@ -229,17 +229,9 @@ class Figure:
         kind = one_of("format", path.suffix.removeprefix("."), FORMATS)
         look = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
         with style(ink=_PAPER, font=look.font):
-            if not self._edited:
-                figure = self.draw(look.widths[(columns or self.columns) - 1])
-                return write_bytes(path, _rendered(figure, kind, fonttype="path"))
-            size = self.figure.get_size_inches().copy()
-            self.figure.set_size_inches(look.widths[columns - 1] if columns else size[0], size[1])
-            _change_ink(self.figure, GREY, _PAPER)
-            try:
-                return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
-            finally:
-                _change_ink(self.figure, _PAPER, GREY)
-                self.figure.set_size_inches(*size)
+            width = look.widths[(columns or self.columns) - 1]
+            figure = self.figure if self._edited else self.draw(width)
+            return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
     def __repr__(self) -> str:
         width, height = self._drawn.get_size_inches()
@@ -260,24 +252,6 @@ class Figure:
         if not alone:  # for phones, as one column of a paper has it
             drawn += f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
         return styled(f'<figure class="q-figure"{own}>{drawn}{caption}</figure>')
-
-
-def _change_ink(figure: MplFigure, old: str, new: str) -> None:
-    """Change the colour of the text, spines and ticks drawn in ``old``."""
-    from matplotlib.axis import Tick
-    from matplotlib.colors import same_color
-    from matplotlib.spines import Spine
-    from matplotlib.text import Text
-
-    for artist in figure.findobj():
-        if isinstance(artist, Text) and same_color(artist.get_color(), old):
-            artist.set_color(new)
-        elif isinstance(artist, Spine) and same_color(artist.get_edgecolor(), old):
-            artist.set_edgecolor(new)
-        elif isinstance(artist, Tick):
-            for line in (artist.tick1line, artist.tick2line):
-                if same_color(line.get_markeredgecolor(), old):
-                    line.set(color=new, markeredgecolor=new)
 
 
 def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:

@@ -58,7 +58,12 @@ def test_means_by_type_and_over_all_with_groups_and_gaps():
     assert summary.missing == {"D": "no data"}
     table = suite_table(summary)
     assert "D (no data)" in table.note
-    assert [cell.text for cell in table.rows[-1]] == ["mean over types", "2", "0.5000"]
+    assert [cell.text for cell in table.rows[-1]] == [
+        "mean over types",
+        "main score",
+        "2",
+        "0.5000",
+    ]
     assert summarise([]).over_tasks is None
     shared = {"identity": "1" * 64, "task": "A"}
     alias = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
@@ -88,23 +93,9 @@ def test_a_page_says_what_came_from_the_cache():
     assert facts["vectors"] == "3 computed, 4 from the cache"
 
 
-def look(*verdicts):
-    checks = (Check("rank", each, "1", "> 2") for each in verdicts)
-    return str(checks_conclusion(SanityCheck("m", "0" * 64, tuple(checks))))
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "sentence"),
-    [
-        (("PASSED", "INFO", "PASSED"), "m passes all 2 sanity checks."),
-        (("NOT APPLICABLE", "PASSED"), "m passes the one sanity check that applies to it."),
-        (
-            ("WARNING", "PASSED", "FAILED"),
-            "m passes 1 of 3 sanity checks. WARNING: rank, 1 (expected > 2); FAILED: rank, 1 "
-            "(expected > 2).",
-        ),
-        (("FAILED",), "m passes 0 of 1 sanity checks. FAILED: rank, 1 (expected > 2)."),
-    ],
-)
-def test_what_the_sanity_checks_say(verdicts, sentence):
-    assert look(*verdicts) == sentence
+def test_what_the_sanity_checks_say():
+    verdicts = ("WARNING", "PASSED", "INFO", "FAILED", "NOT APPLICABLE")
+    checks = tuple(Check("rank", each, "1", "> 2") for each in verdicts)
+    text = str(checks_conclusion(SanityCheck("m", "0" * 64, checks)))
+    assert text.startswith("m passes 1 of 3 sanity checks. WARNING: rank, 1 (expected > 2)")
+    assert text.endswith("FAILED: rank, 1 (expected > 2).")

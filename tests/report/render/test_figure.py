@@ -134,31 +134,17 @@ def saved(figure, tmp_path, **options):
     return figure.save(tmp_path / "x.svg", **options).read_text()
 
 
-def test_what_a_reader_sets_stays_on_the_page_and_is_saved_in_the_ink_of_paper(tmp_path):
+def test_what_a_reader_sets_stays_on_the_page_and_in_the_file(tmp_path):
     figure = forest_figure(ROWS, xlabel="x")
-    axis = figure.axes[0]
-    untouched = saved(forest_figure(ROWS, xlabel="x"), tmp_path)
-    assert saved(figure, tmp_path).count("#1f2328") == untouched.count("#1f2328") > 10
-    axis.set_title("a title of mine")
-    axis.set_facecolor("#123456")
-    axis.set_xlabel("mine", color="#aa0000")
+    figure.axes[0].set_title("a title of mine", color="#aa0000")
+    figure.figure.set_size_inches(5, 4)
     for _ in range(2):  # showing and saving do not change it
         page = figure._repr_html_()
         assert "a title of mine</text>" in page
-        assert GREY not in page
-        for text in (page, *(saved(figure, tmp_path, columns=n) for n in (0, *WIDTHS))):
-            assert {"#123456", "#aa0000"} <= set(re.findall("#[0-9a-f]{6}", text))
-    assert axis.get_yticklabels()[0].get_color() == GREY
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(("columns", "width"), [(0, 5.0), (1, WIDTHS[1]), (2, WIDTHS[2])])
-def test_a_readers_size_stays_unless_columns_are_asked_for(tmp_path, columns, width):
-    figure = forest_figure(ROWS, xlabel="x")
-    figure.figure.set_size_inches(5, 4)
-    data = figure.save(tmp_path / "x.pdf", columns=columns).read_bytes()
-    assert media_box(data) == pytest.approx([width, 4])
+        assert all("#aa0000" in text for text in (page, saved(figure, tmp_path)))
     assert figure.figure.get_size_inches().tolist() == [5, 4]
+    untouched = saved(forest_figure(ROWS, xlabel="x"), tmp_path)
+    assert untouched.count("#1f2328") > 10  # the ink of paper
 
 
 def test_a_figure_nobody_edits_is_laid_out_for_each_width(tmp_path):
