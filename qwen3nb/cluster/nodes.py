@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import getpass
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import ClusterError
-from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.records.record import Environment
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.files.digest_memory import known_digests, remember_digests
 from qwen3nb.utils.secrets import passed_names
@@ -144,13 +142,6 @@ def _or_error(function: Callable[[], Any]) -> str:
         return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
 
 
-def answer_question(question_file: str, answer_file: str) -> None:
-    """Answer a question that is stored as JSON."""
-    question = Question(**read_json(Path(question_file)))
-    remember_digests(question.digests)
-    write_json(Path(answer_file), facts_here(question))
-
-
 def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
     """Raise ClusterError if machines differ; it names the facts, and what each machine has."""
     lines = []
@@ -184,7 +175,7 @@ def check_nodes(
     answers = {}
     for node in nodes:  # all gather theirs at once
         here = NodeAffinitySchedulingStrategy(node.id, soft=False)
-        task = ray.remote(facts_of_node).options(
+        task = ray.remote(max_calls=1)(facts_of_node).options(
             num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
         )
         answers[node.name] = task.remote(*request)
@@ -203,23 +194,9 @@ def check_nodes(
 def facts_of_node(
     question: Question, environment: Mapping[str, str], folder: str
 ) -> dict[str, str]:
-    """Return the facts of this node, as a run on it would see them; called by Ray."""
-    with tempfile.TemporaryDirectory(prefix="qwen3nb-facts-", ignore_cleanup_errors=True) as name:
-        scratch = Path(name)
-        write_json(scratch / "question.json", asdict(question))
-        files = [str(scratch / each) for each in ("question.json", "answer.json")]
-        status = run_guarded(
-            [sys.executable, "-m", "qwen3nb.cluster.nodes", *files],
-            scratch=scratch,
-            log=scratch / "log",
-            environment=node_environment(environment),
-            folder=Path(folder) if Path(folder).is_dir() else scratch,
-        )
-        if status:
-            log = (scratch / "log").read_text(encoding="utf-8", errors="replace").strip()
-            raise RuntimeError(log.rpartition("\n")[2] or f"ended with status {status}")
-        return dict(read_json(scratch / "answer.json"))
-
-
-if __name__ == "__main__":  # with a file for the question, and one for the answer
-    answer_question(*sys.argv[1:])
+    """Return the facts of this node, as a run would see them; called by Ray, once per worker."""
+    os.environ.update(node_environment(environment))
+    if Path(folder).is_dir():
+        os.chdir(folder)
+    remember_digests(question.digests)
+    return facts_here(question)

@@ -114,19 +114,16 @@ def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
     parameters that are not at their defaults. Tasks and folders take the place of the tier.
     """
     declared = declared_parameters(nb)
-    parts = _subject(nb, values)
-    selected = [
-        _listed(values[name])
-        for name in _SELECTIONS
-        if values.get(name) and (name == "data" or _distinguishes(name, values[name], declared))
-    ]
-    tier = [values["tier"]] if "tier" in values and _names_tier(values) else []
-    options = [
-        _spelled(name, value)
-        for name, value in values.items()
-        if name not in _TITLED and _distinguishes(name, value, declared)
-    ]
-    more = [*(selected or tier), *options]
+    parts, more = _subject(nb, values), []
+    selected = any(values.get(name) for name in _SELECTIONS)
+    for name, value in values.items():
+        if name == "tier":
+            more += [value] if not selected and _names_tier(values) else []
+        elif name == "data" or (name in _SELECTIONS and _distinguishes(name, value, declared)):
+            more += [_listed(value)] if value else []
+        elif name not in _TITLED and _distinguishes(name, value, declared):
+            shown = shorten(str(value), 60, placeholder="…")
+            more.append(f"{name.replace('_', ' ')} {shown}")
     plain = len(parts) == 1 and not more and "checkpoint" not in values
     return None if plain else " · ".join(escaped(str(part)) for part in (*parts, *more))
 
@@ -146,10 +143,6 @@ def _listed(value: str) -> str:
     entries = [Path(each.strip()).name for each in value.split(",")]
     rest = f" and {len(entries) - _MOST} more" if len(entries) > _MOST else ""
     return ", ".join(entries[:_MOST]) + rest
-
-
-def _spelled(name: str, value: Any) -> str:
-    return f"{name.replace('_', ' ')} {shorten(str(value), 60, placeholder='…')}"
 
 
 def page_command(

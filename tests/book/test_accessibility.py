@@ -112,9 +112,3 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls_and_is_reached_by_keybo
     assert page <= 360
     assert boxes == [[True, False, -1], [True, True, 0], [True, False, -1], [True, False, -1]]
     assert seen == [command, command, "Scrolls sideways"]
-
-
-def test_without_the_script_a_table_is_a_table():
-    assert SORTABLE.count("<tr>") == 11
-    assert "<button" not in SORTABLE
-    assert "<input" not in SORTABLE

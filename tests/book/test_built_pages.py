@@ -25,11 +25,8 @@ FILES = (
     "index.html",
     "runs/eval-x.html",
     "_sources/runs/eval-x.ipynb",
-    "searchindex.js",
     "records/m/seed_0/t.json",
     "_downloads/1/t.csv",
-    "genindex.html",
-    "_images/f.svg",
 )
 
 

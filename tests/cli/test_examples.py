@@ -52,16 +52,13 @@ SHORTER = {
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }
 
-# Commands that are run in full elsewhere: the function they call, and the file that runs it.
-ELSEWHERE = {
-    "bench precision": ("bench.encode.bench_precision", "tests/bench/test_encode.py"),
-    "book": ("book.build.build_book", "tests/book/test_book.py"),
-    "demo": ("demo.pipeline.run_demo", ".ci/run"),
-    "encode --model encoder --input texts.jsonl --out vectors --ray": (
-        "cluster.encode.encode_on_cluster",
-        "tests/cluster/test_encode.py",
-    ),
-}
+# Commands that tests elsewhere run in full.
+ELSEWHERE = (
+    "bench precision",
+    "book",
+    "demo",
+    "encode --model encoder --input texts.jsonl --out vectors --ray",
+)
 
 # Lines that are read: what they begin with, without their environment; of these, what is run.
 READ = {
@@ -150,17 +147,6 @@ def arguments_of(example):
     return dict(word.split("=", 1) for word in words[:call]), words[call + 1 :]
 
 
-def shortened(example):
-    """What runs of an example: its words, of a benchmark's options each as it is given last."""
-    _, words = arguments_of(example)
-    words = [*words, *shlex.split(starts(example, SHORTER) or "")]
-    if words[0] != "bench":
-        return example
-    first = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
-    options = re.findall(r"(--\S+)((?: (?!--)\S+)*)", " ".join(words[first:]))
-    return " ".join(words[:first]), frozenset(dict(options).items())
-
-
 def test_there_are_examples_of_every_command():
     named = {arguments_of(example)[1][0] for example in EXAMPLES}
     assert named == set(main.list_commands(click.Context(main)))
@@ -220,8 +206,7 @@ def typed(study, home, monkeypatch, cli, read):
     return typed
 
 
-# Benchmarks that are the same when they are short run once.
-DIFFERENT = {shortened(e): e for e in EXAMPLES if starts(e, ELSEWHERE) is None}
+RUN = [each for each in EXAMPLES if starts(each, dict.fromkeys(ELSEWHERE, True)) is None]
 
 
 @pytest.fixture
@@ -244,7 +229,7 @@ def read(monkeypatch, cli):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("example", DIFFERENT.values())
+@pytest.mark.parametrize("example", RUN)
 def test_an_example_runs(typed, hub, example):
     done = typed(example)
     expected = starts(example, EXITS) or {0}
@@ -343,32 +328,6 @@ def hub(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.HfApi", Api)
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-
-
-class Made(str):
-    """The page or the measurement that a command prints."""
-
-    equality = ()  # of results, none of which differs
-
-    def table(self):
-        return str(self)
-
-
-@pytest.mark.parametrize("command", ELSEWHERE)
-def test_a_command_that_is_run_elsewhere_calls_its_function(cli, checkout, monkeypatch, command):
-    function, file = ELSEWHERE[command]
-    text = (REPOSITORY / file).read_text(encoding="utf-8")
-    typed = ", ".join(f'"{word}"' for word in command.split())
-    calls = (function.rpartition(".")[2], f"cli({typed}", f"make {command}")
-    assert any(call in text for call in calls)
-    calls = []
-    monkeypatch.setattr(
-        f"qwen3nb.{function}", lambda *given, **options: calls.append(options) or Made("page")
-    )
-    examples = [example for example in EXAMPLES if starts(example, {command: True})]
-    for example in examples:
-        assert cli(*arguments_of(example)[1]).exit_code == 0
-    assert len(calls) == len(examples) > 0
 
 
 def modules_with_examples():

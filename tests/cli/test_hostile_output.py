@@ -94,27 +94,16 @@ DOMAIN = ["domain", "--queries", "q.toml", "--documents", "d.jsonl", "--model"]
 # What is written first, and the arguments.
 CASES = {
     "command": (NOTHING, [HOSTILE]),
-    "choice": (NOTHING, ["book", "--tier", HOSTILE]),
-    "path": (NOTHING, ["verify", HOSTILE]),
     "model": (NOTHING, ["quick", HOSTILE]),
     "parameter": (NOTHING, ["run", "eval", "-p", HOSTILE, HOSTILE]),
-    "variable": (NOTHING, ["book", "--pass-env", HOSTILE]),
     "sweep key": (text_file("s.toml", f"{QUOTED} = 1\n"), ["sweep", "s.toml"]),
-    "sweep checkpoint": (
-        text_file("s.toml", f'models = [{QUOTED}]\ntiers = ["smoke"]\n'),
-        ["sweep", "s.toml", "--dry-run"],
-    ),
-    "no TOML": (text_file("s.toml", HOSTILE), ["sweep", "s.toml"]),
     "sweep file": (text_file(f"{IN_FILE_NAME}.toml", "x = 1"), ["sweep", f"{IN_FILE_NAME}.toml"]),
     "config type": (with_model(hostile_type), ["quick", "model"]),
     "tensor": (with_model(hostile_tensor), ["quick", "model"]),
     "file of an upload": (with_model(hostile_file), ["push", "model", "lab/x", "--dry-run"]),
-    "repository": (with_model(hostile_file), ["push", "model", HOSTILE]),
     "damaged record": (with_damaged_record, ["verify"]),
     "labels": (with_records, ["compare", "--baseline", "now", "--resamples", "100"]),
-    "task": (NOTHING, ["fetch", "--tasks", HOSTILE, "--list"]),
     "own data": (documents, [*DOMAIN, "random", "--check"]),
-    "own data, evaluated": (documents, [*DOMAIN, "bm25"]),
 }
 
 

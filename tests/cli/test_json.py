@@ -2,19 +2,12 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
-from helpers.command_tree import having, named
 from helpers.records import make, own
 
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.evaluation.studies import reproduce
-
-# A program reads the answer of these; what writes files that a program reads writes them as JSON.
-WITH_JSON = """
-analyze, compare, contamination, diff, extract, quick, results, sweep, verify
-"""
 
 
 @pytest.fixture
@@ -27,10 +20,6 @@ def answer(cli):
         return json.loads(done.stdout)
 
     return call
-
-
-def test_these_commands_have_it(checkout):
-    assert having("--json") == named(WITH_JSON)
 
 
 def test_verify_says_which_file_does_not_hold(answer, cli, home):
@@ -83,18 +72,6 @@ def test_the_cache(cli, tmp_path):
     assert re.search(r"^[1-9].* would be freed; nothing was removed", would)
     assert "freed" in cli("cache", "prune", "--model", "random-9").stdout
     assert "random-9" not in cli("cache", "info").stdout
-
-
-def test_a_sweep(answer, checkout, monkeypatch):
-    planned = answer("sweep", "--model", "bm25", "--dry-run")
-    assert planned == {"runs": [{"page": "eval-bm25-smoke", "status": "would run", "reason": ""}]}
-    failed = {"status": "failed", "seconds": 1.5, "log": "l", "reason": "r", "node": ""}
-    monkeypatch.setattr(
-        "qwen3nb.execution.sweep.sweep",
-        lambda jobs, **_: [SimpleNamespace(name=jobs[0].name, **failed)],
-    )
-    done = answer("sweep", "--model", "bm25", "--no-book", code=1)
-    assert done == {"runs": [{"page": "eval-bm25-smoke", **failed}], "book": None}
 
 
 def test_making_a_model(answer, cli, checkpoint, tmp_path):

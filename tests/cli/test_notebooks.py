@@ -159,7 +159,7 @@ def test_what_no_notebook_takes_is_refused(cli, checkout, line, message):
 def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
     given = ("--model", "e5-base-v2", "--notebook", "small", "--max-length", 7)
-    planned = "would run  small-e5-base-v2-smoke-max-length-7\n1 run: 1 would run\n"
+    planned = "would run  small-e5-base-v2-smoke-max-length-7\n0 of 1 runs would be reused\n"
     assert cli("sweep", *given, "--dry-run").stdout == planned
 
 

@@ -1,44 +1,9 @@
-"""`--model` and `--out` mean the same in every command."""
+"""Options as REQUIREMENTS.md spells them, and several models."""
 
 import re
 
 import pytest
-from helpers.command_tree import commands, having, named, spellings
-
-# Together with these, every command is in one of two tables: a new one has to be put in.
-WITHOUT = {
-    "--model": """
-analyze, average, book, demo, diff, freeze, new, verify, cache info, cache verify,
-bench rerank, run ablation, run calibration, run compare, run data,
-run extract, run interference, run leaderboard, run status, run training
-""",
-    "--out": """
-book, demo, diff, freeze, push, quick, reproduce, rerank-outputs, tasks, verify, cache info,
-cache prune,
-cache verify, bench encode, bench precision, run ablation, run ann, run calibration,
-run compare, run data, run explorer, run interference, run leaderboard, run probes, run reproduce,
-run speed, run status, run training
-""",
-}
-# A notebook's parameters keep papermill's names, with the common spelling besides.
-COMMON = {
-    "--checkpoint": "--model",
-    "--models": "--model",
-    "--output": "--out",
-    "--output-dir": "--out",
-}
-
-
-@pytest.mark.parametrize("spelling", WITHOUT)
-def test_every_command_takes_it_by_one_name(checkout, spelling):
-    assert commands().keys() - having(spelling) == named(WITHOUT[spelling])
-
-
-def test_no_other_name_is_used_for_a_model_or_an_output(checkout):
-    for words, command in commands().items():
-        for each in spellings(command).values():
-            assert {COMMON.get(spelling, spelling) for spelling in each} <= {*each}, (words, each)
-
+from helpers.command_tree import commands
 
 # As REQUIREMENTS.md types them, and what they set.
 REQUIRED = {

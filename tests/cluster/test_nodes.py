@@ -1,6 +1,5 @@
 """Nodes: what they offer, what they say of themselves, and what is refused."""
 
-import json
 import os
 from types import SimpleNamespace
 
@@ -11,14 +10,12 @@ from qwen3nb.cluster.nodes import (
     Node,
     Question,
     agree,
-    answer_question,
     check_nodes,
     facts_here,
     node_environment,
     nodes_of,
     sent_environment,
 )
-from qwen3nb.utils.files.digest_memory import known_digests
 
 SAME = {"python": "3.11.9", "torch": "2.13.0", "code": "0f3a", "model demo": "77aa"}
 
@@ -69,7 +66,7 @@ def test_a_node_with_other_code_is_refused_by_name(checkout, monkeypatch):
     other = {"left": facts_here(Question()), "stale": facts_here(Question()) | {"code": "b35f"}}
     task = lambda name: SimpleNamespace(remote=lambda *_: name.removeprefix("facts of "))  # noqa: E731
     ray = SimpleNamespace(
-        remote=lambda _: SimpleNamespace(options=lambda name, **_: task(name)),
+        remote=lambda **_: lambda _: SimpleNamespace(options=lambda name, **_: task(name)),
         get=other.get,
         exceptions=SimpleNamespace(RayError=OSError),
     )
@@ -87,15 +84,6 @@ def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpo
     assert {"python", "torch", "mteb", "code", "notebooks", "linear layers"} <= known.keys()
     (checkout / "notebooks" / "eval.ipynb").write_text("{}")
     assert facts_here(Question())["notebooks"] != known["notebooks"]
-
-
-def test_a_question_is_answered_in_a_file(checkout, tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-    question, answer = tmp_path / "question.json", tmp_path / "answer.json"
-    question.write_text(json.dumps({"models": ["bm25"], "adapters": [], "digests": {"a": "b"}}))
-    answer_question(str(question), str(answer))
-    assert json.loads(answer.read_text()) == facts_here(Question(models=("bm25",)))
-    assert known_digests() == {"a": "b"}
 
 
 def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monkeypatch):

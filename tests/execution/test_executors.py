@@ -8,7 +8,6 @@ from qwen3nb.cluster.nodes import Node
 from qwen3nb.cluster.runs import Request
 from qwen3nb.execution import executors
 from qwen3nb.execution.executors import NodeShare, publish_files
-from qwen3nb.records.failures import FailedRun, failed_run, note_failure
 from qwen3nb.records.verification import listed_records
 
 PAGE = "runs/eval-x.ipynb"
@@ -45,19 +44,6 @@ def test_records_come_after_their_files_and_the_page_comes_last(home, tmp_path, 
     names = [target.relative_to(home).as_posix() for target in order]
     assert set(names) == {*RUN, "results/logs/eval-x.log", f"book/{PAGE}"}
     assert names[-2:] == ["results/x-1a/seed_0/T.json", f"book/{PAGE}"]
-
-
-def test_a_success_takes_away_the_notes_of_earlier_failures(home, tmp_path):
-    note_failure(FailedRun("eval-x", "eval", {}, "Error", "no", "2026", "2026", 1.0))
-    trace = paths.results() / "x-1a" / "seed_0" / "T.error.txt"
-    trace.parent.mkdir(parents=True)
-    trace.write_text("Traceback")
-    publish(written(tmp_path / "failed"), failed=True)
-    assert failed_run("eval-x") is not None
-    assert trace.is_file()
-    publish(written(tmp_path / "files", **RUN))
-    assert failed_run("eval-x") is None
-    assert not trace.exists()
 
 
 def test_files_that_several_runs_share_keep_what_is_of_the_others(home, tmp_path):

@@ -11,9 +11,8 @@ from helpers import REPOSITORY
 from helpers.records import make, tier_records
 
 from qwen3nb.cli.main import main
-from qwen3nb.execution import page_names
 from qwen3nb.execution.page_names import page_command, page_name, page_title
-from qwen3nb.execution.parameters import one_pass, read_parameters
+from qwen3nb.execution.parameters import read_parameters
 
 
 def source(notebook):
@@ -68,28 +67,11 @@ def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
     assert name("data", tier="pydocs") == "data-pydocs"
 
 
-def test_names_and_title_of_a_pass_load_the_records_once(home, monkeypatch):
-    loads = []
-    monkeypatch.setattr(page_names, "load_results", lambda **_: loads.append(1) or [])
-    node = nbformat.read(source("compare"), as_version=4)
-    with one_pass():
-        for notebook in ("compare", "leaderboard"):
-            declared = read_parameters(source(notebook))
-            for tier in ("smoke", "fast"):
-                given = values(notebook, {"tier": tier})
-                expected = notebook if tier == "smoke" else f"{notebook}-{tier}"
-                assert page_name(notebook, given, declared) == expected
-        assert page_title(node, values("compare", {})) is None
-    assert loads == [1]
-
-
 @pytest.mark.parametrize(
     ("notebook", "given", "expected"),
     [
         ("compare", {"task": "SciFact,STS12"}, "compare-SciFact-STS12"),
         ("compare", {"metric": "MRR@10", "alpha": 0.1}, "compare-metric-MRR-10-alpha-0.1"),
-        ("explorer", {"task": "NFCorpus"}, "explorer-NFCorpus"),
-        ("calibration", {"seed": 3}, "calibration-seed-3"),
         ("status", {"verify": False}, "status"),
     ],
 )
@@ -129,11 +111,9 @@ def test_a_title_says_what_is_not_as_usual(home, notebook, given, expected):
     ("notebook", "given"),
     [
         ("compare", {"task": "SciFact,a b'c", "tier": "fast", "alpha": 0.01}),
-        ("leaderboard", {"baseline": "-x y"}),
         ("eval", {"checkpoint": "runs/a b/$(touch x)", "limit": 5, "cache": False}),
         ("eval", {"checkpoint": "x", "append_eos": True, "prefix": '[R] "'}),
         ("training", {"outputs": "--help"}),
-        ("status", {"verify": False}),
     ],
 )
 def test_the_command_of_a_page_gives_its_parameters_back(notebook, given, monkeypatch):

@@ -116,19 +116,9 @@ def test_a_bare_name_is_looked_up_in_the_notebooks_of_the_checkout(checkout, mon
     given = completed(["-p", "tier", "full", "eval.ipynb"])
     assert given[:4] == ["-p", "tier", "full", named]
     assert Path(given[4]).parent == checkout / "results" / "partial"
-    lesson = checkout / "notebooks" / "guide" / "caching.ipynb"
-    lesson.parent.mkdir()
-    lesson.write_text("{}")
-    for written in ("guide/caching.ipynb", "notebooks/guide/caching.ipynb"):
-        assert Path(completed([written])[0]).resolve() == lesson
-        assert len(completed([written])) == 2
     for arguments, expected in (
         (["eval.ipynb", "out.ipynb"], [named, "out.ipynb"]),
-        (["eval.ipynb", "--help-notebook"], [named, "--help-notebook"]),
         (["missing.ipynb"], ["missing.ipynb"]),
         (["folder/eval.ipynb"], ["folder/eval.ipynb"]),
     ):
         assert completed(arguments) == expected
-    (checkout.parent / "eval.ipynb").write_text("{}")
-    monkeypatch.chdir(checkout.parent)
-    assert completed(["eval.ipynb"]) == ["eval.ipynb"]

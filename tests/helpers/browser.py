@@ -65,43 +65,10 @@ return seen.flatMap(each => {
 OVERLAY = "--enable-features=OverlayScrollbar"  # bars that show only while something scrolls
 
 
-def used(page, script, *, folder, width=1200, library=None, flags=()):
-    """What ``script`` (the body of an async function) returns, run on the page in a file.
-
-    A script error on the page is an assertion error here. A ``library`` is loaded first.
-    """
-    run = f"out.push(await (async()=>{{{script}}})());"
-    probe = _probe(page, library, _ENDED.replace("RUN", run))
-    (answer,) = _answers(probe, folder, width, flags)
-    return answer
-
-
-def used_each(pages, script, *, folder, width=1200, flags=()):
-    """What `used` returns of each page; the browser starts once, and shows them in a frame."""
-    probes = [_probe(page) for page in pages]
-    run = f"""
-      for (const page of {json.dumps([each.resolve().as_uri() for each in probes])}) {{
-        const frame = document.createElement('iframe');
-        frame.width = {width}; frame.height = 1000; frame.src = page;
-        document.body.append(frame);
-        await new Promise(done => frame.addEventListener('load', done));
-        const own = frame.contentWindow;
-        out.push(await own.eval({json.dumps(f"(async()=>{{{script}}})()")}));
-        errors.push(...own.errors);
-        frame.remove();
-      }}"""
-    host = probes[0].with_name("host.html")
-    host.write_text(f"<body><script>window.errors=[]</script>{_ENDED.replace('RUN', run)}</body>")
-    answers = _answers(host, folder, width + 100, (*flags, "--allow-file-access-from-files"))
-    for probe in probes:
-        probe.unlink()
-    return dict(zip(pages, answers, strict=True))
-
-
-# Runs at the end of a page's loading, and leaves what came of it in the page.
+# Runs at the end of a page's loading, and leaves what it returns in the page.
 _ENDED = """<script>addEventListener('load', async () => {
-  const out = [];
-  try { RUN } catch (error) { errors.push(String(error)); }
+  let out = null;
+  try { out = await (async () => {RUN})(); } catch (error) { errors.push(String(error)); }
   const shown = document.createElement('pre');
   shown.id = 'probe';
   shown.textContent = JSON.stringify({out, errors});
@@ -109,28 +76,21 @@ _ENDED = """<script>addEventListener('load', async () => {
 })</script>"""
 
 
-def _probe(page, library=None, end=""):
-    """A copy of a page beside it that collects the errors of its scripts, with more at its end."""
+def used(page, script, *, folder, width=1200, library=None, flags=()):
+    """What ``script`` (the body of an async function) returns, run on the page in a file.
+
+    A script error on the page is an assertion error here. A ``library`` is loaded first.
+    """
     catch = "<script>window.errors=[];addEventListener('error',e=>errors.push(e.message))</script>"
     if library is not None:
         catch += f'<script src="{library.resolve().as_uri()}"></script>'
     text = page.read_text(encoding="utf-8")
     head = text.find("<head>") + len("<head>") if "<head>" in text else 0
     probe = page.with_name(f"probe-{page.name}")
-    probe.write_text(text[:head] + catch + text[head:] + end, encoding="utf-8")
-    return probe
-
-
-def _answers(probe, folder, width, flags):
-    """What the scripts at the end of a page returned; the page is removed."""
+    probe.write_text(text[:head] + catch + text[head:] + _ENDED.replace("RUN", script))
     own = (f"--user-data-dir={folder}", f"--window-size={width},1000")
-    done = subprocess.run(
-        [chromium(), *FLAGS, *flags, *own, "--dump-dom", probe.resolve().as_uri()],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    command = [chromium(), *FLAGS, *flags, *own, "--dump-dom", probe.resolve().as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     probe.unlink()
     match = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
     assert match, f"the script did not reach its end: {done.stderr[-1000:]}"

@@ -23,30 +23,6 @@ def commands(*, groups=False):
     }
 
 
-def spellings(command):
-    """Spellings of a command's options, by the name of what they set."""
-    context = click.Context(command, info_name=command.name)
-    return {
-        each.name: [*each.opts, *each.secondary_opts]
-        for each in command.get_params(context)
-        if isinstance(each, click.Option)
-    }
-
-
-def having(spelling):
-    """The commands that have an option, by their words."""
-    return {
-        words
-        for words, command in commands().items()
-        if any(spelling in each for each in spellings(command).values())
-    }
-
-
-def named(text):
-    """The words of commands that are separated by commas."""
-    return {tuple(each.split()) for each in " ".join(text.split()).split(", ")}
-
-
 def _all(command, context, words):
     yield words, command
     if isinstance(command, click.Group):

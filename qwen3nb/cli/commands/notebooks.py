@@ -25,7 +25,6 @@ from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, CommandGroup
 
 if TYPE_CHECKING:
-    from qwen3nb.execution.executors import RunOutcome
     from qwen3nb.execution.parameters import Parameter
     from qwen3nb.execution.sweep import Job, SweepPlan
 
@@ -314,7 +313,6 @@ def _run_given(
 @opt.MIRROR
 @opt.CACHE_LIMIT
 @opt.PASS_ENV
-@opt.JSON
 def sweep(file: Path | None, **flags: Any) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
@@ -333,7 +331,8 @@ def sweep(file: Path | None, **flags: Any) -> None:
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
     qwen3nb sweep --model bm25,encoder --tier full --rehearse
     """
-    from qwen3nb.execution.sweep import check_jobs
+    from qwen3nb.execution.parameters import one_pass
+    from qwen3nb.execution.sweep import check_jobs, reusable
 
     plan = _plan(file, flags)
     opt.pass_names(plan.pass_env)
@@ -342,11 +341,15 @@ def sweep(file: Path | None, **flags: Any) -> None:
         plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)
     jobs = plan.jobs()
     check_jobs(jobs)
-    as_json = flags["as_json"]
-    if flags["dry_run"]:
-        _print_plan(jobs, fresh=flags["fresh"], as_json=as_json)
-    elif _sweep(jobs, plan, fresh=flags["fresh"], as_json=as_json):
-        sys.exit(1)
+    if not flags["dry_run"]:
+        if _sweep(jobs, plan, fresh=flags["fresh"]):
+            sys.exit(1)
+        return
+    with one_pass():
+        planned = {job.name: not flags["fresh"] and reusable(job) for job in jobs}
+    for page, reused in planned.items():
+        click.echo(f"{'reused' if reused else 'would run':10} {page}")
+    click.echo(f"{sum(planned.values())} of {len(planned)} runs would be reused")
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
@@ -366,53 +369,18 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
     return replace(plan, **lists, **given, parameters=shared, typed=typed, book=book)
 
 
-def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
-    """Print what a sweep would do with each run, and with how many; exit with 1 if any fails."""
-    from qwen3nb.execution.parameters import one_pass
-    from qwen3nb.report.render.format import plural
-
-    runs = []
-    with one_pass():
-        for job in jobs:
-            try:
-                state, reason = "reused" if not fresh and job.finished() else "would run", ""
-            except (ValueError, OSError) as error:
-                state, reason = "would fail", str(error)
-            page = paths.page_key(job.resolved()[1])
-            runs.append({"page": page, "status": state, "reason": reason})
-    lines = [
-        f"{run['status']:10} {run['page']}{run['reason'] and ': ' + run['reason']}" for run in runs
-    ]
-    counts = Counter(run["status"] for run in runs)
-    total = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    opt.answer({"runs": runs}, *lines, f"{plural(len(runs), 'run')}: {total}", as_json=as_json)
-    if counts["would fail"]:
-        sys.exit(1)
-
-
-def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) -> list[RunOutcome]:
-    """Run the jobs, build the book from the finished ones, and return the failed ones."""
+def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
+    """Run the jobs, build the book from the finished ones, and return how many failed."""
     from qwen3nb.execution.sweep import sweep as run_all
 
     outcomes = run_all(
         jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
     )
-    failed = [each for each in outcomes if each.status == "failed"]
-    reused = sum(each.status == "reused" for each in outcomes)
-    done = len(outcomes) - reused - len(failed)
-    summary = f"{len(outcomes)} runs: {done} done, {reused} reused, {len(failed)} failed"
-    click.echo(summary, err=as_json)
-    book = None
+    counts = Counter(each.status for each in outcomes)
+    listed = ", ".join(f"{counts[status]} {status}" for status in ("done", "reused", "failed"))
+    click.echo(f"{len(outcomes)} runs: {listed}")
     if plan.book:
         from qwen3nb.book.build import build_book
 
-        book = build_book(tier=(plan.tiers or ("smoke",))[0])
-        click.echo(f"Open {book}", err=as_json)
-    if as_json:
-        same = ("status", "seconds", "reason", "node")
-        runs = [
-            {"page": each.name, "log": str(each.log)} | {name: getattr(each, name) for name in same}
-            for each in outcomes
-        ]
-        opt.print_json({"runs": runs, "book": book and str(book)})
-    return failed
+        click.echo(f"Open {build_book(tier=(plan.tiers or ('smoke',))[0])}")
+    return counts["failed"]
