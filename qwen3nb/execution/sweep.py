@@ -12,7 +12,6 @@ A plan is model × tier × notebook, from a TOML file or from options:
     at_once = 0      # 0: as many as fit
     book = true      # build the book afterwards
     ray = "auto"     # a Ray cluster, as --ray; "local": a Ray of this machine; "": none
-    gpus_each = 1.0  # GPUs of a run on a cluster that has any
     pass_env = []    # secret variables of the environment that notebooks may see
 
     [parameters]     # for every notebook that declares them
@@ -127,7 +126,6 @@ def sweep(
     fresh: bool = False,
     show_progress: bool = True,
     ray: str = "",
-    gpus_each: float = 1.0,
 ) -> list[RunOutcome]:
     """Run every job and return the outcomes in the order of ``jobs``.
 
@@ -138,7 +136,6 @@ def sweep(
         fresh: run jobs again even if their page is up to date.
         show_progress: whether to show a progress bar and a line per finished job.
         ray: a Ray cluster for the runs, see `qwen3nb.cluster.connect`; empty: this machine.
-        gpus_each: GPUs of a run on a cluster that has any; a fraction shares one.
 
     Raises:
         ParameterError: a job is invalid; nothing was run.
@@ -153,7 +150,7 @@ def sweep(
         with (
             interrupted_by_signals(),
             bar,
-            _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor,
+            _executor(jobs, ray=ray, at_once=at_once) as executor,
         ):
             for index, outcome in _outcomes(jobs, executor, fresh=fresh):
                 outcomes[index] = outcome
@@ -168,9 +165,7 @@ def sweep(
     return [outcomes[index] for index in range(len(jobs))]
 
 
-def _executor(
-    jobs: Sequence[Job], *, ray: str, at_once: int, gpus_each: float
-) -> AbstractContextManager[Executor]:
+def _executor(jobs: Sequence[Job], *, ray: str, at_once: int) -> AbstractContextManager[Executor]:
     """Return what is to execute the jobs: this machine, or a cluster."""
     if not ray:
         return nullcontext(LocalExecutor(min(at_once or fitting(jobs), len(jobs) or 1)))
@@ -188,7 +183,6 @@ def _executor(
         ray,
         at_most=len(jobs),
         at_once=at_once,
-        gpus_each=gpus_each,
         models=models,
         adapters=adapters,
     )
@@ -353,8 +347,6 @@ class SweepPlan:
     at_once: Annotated[int, Strict(), Field(ge=0)] = 0  # parallel processes; 0: as many as fit
     book: StrictBool = True  # whether to build the book afterwards
     ray: StrictStr = ""  # address of a Ray cluster; empty: runs on this machine
-    # GPUs of a run on a cluster that has any
-    gpus_each: Annotated[float, Strict(), Field(gt=0)] = 1.0
     pass_env: _Names = ()  # names of secret variables that kernels get all the same
     # as ``parameters``, but strings from the command line
     typed: dict[str, str] = field(default_factory=dict)

@@ -69,15 +69,14 @@ def nodes(*sizes):
         ([(16, 0), (8, 0)], {}, (2, 0)),  # four on the smallest
         ([(16, 0), (8, 0)], {"at_once": 2}, (4, 0)),
         ([(2, 0)], {"at_once": 8}, (1, 0)),
-        ([(64, 0), (16, 8)], {}, (2, 1.0)),  # where GPUs are, on their nodes only
-        ([(16, 2)], {"gpus_each": 0.5}, (4, 0.5)),
+        ([(64, 0), (16, 8)], {}, (2, 1)),  # where GPUs are, on their nodes only
     ],
 )
 def test_a_run_gets_the_same_share_on_all_nodes(sizes, options, expected):
-    share = NodeShare.of(nodes(*sizes), **{"at_once": 0, "gpus_each": 1.0, **options})
+    share = NodeShare.of(nodes(*sizes), **{"at_once": 0, **options})
     assert (share.cpus, share.gpus) == expected
     with pytest.raises(ClusterError, match="no node with a core"):
-        NodeShare.of([], at_once=0, gpus_each=1.0)
+        NodeShare.of([], at_once=0)
 
 
 def test_a_request_shows_no_token():

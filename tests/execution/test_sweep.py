@@ -139,7 +139,6 @@ def test_a_file_says_it_all(small, tmp_path):
         ("models = 'bm25'", "models: expected a list; got 'bm25'"),
         ("at_once = -1", "expected greater than or equal to 0"),
         ("at_once = true", "at_once: expected a valid integer; got True"),
-        ("gpus_each = 0", "gpus_each: expected greater than 0"),
         ("[[runs]]\nnotebok = 'x'", "runs[0].notebook: is missing"),
         ("models = [", "not TOML"),
     ],
@@ -157,14 +156,10 @@ def test_a_cluster_is_named_in_the_file_or_by_an_option(cli, small, tmp_path, mo
     given = []
     monkeypatch.setattr(sweeps, "sweep", lambda jobs, **all_: given.append(all_) or [])
     file = tmp_path / "sweep.toml"
-    file.write_text('notebooks = ["plain"]\nbook = false\nray = "auto"\ngpus_each = 2\n')
-    for options in ((), ("--ray",), ("--ray", "ray://head:10001", "--gpus-each", "0.5")):
+    file.write_text('notebooks = ["plain"]\nbook = false\nray = "auto"\n')
+    for options in ((), ("--ray",), ("--ray", "ray://head:10001")):
         assert cli("sweep", file, *options).exit_code == 0
-    assert [(each["ray"], each["gpus_each"]) for each in given] == [
-        ("auto", 2.0),
-        ("local", 2.0),
-        ("ray://head:10001", 0.5),
-    ]
+    assert [each["ray"] for each in given] == ["auto", "local", "ray://head:10001"]
 
 
 def test_runs_that_would_write_over_each_other_are_refused(small):
