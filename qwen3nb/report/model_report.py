@@ -48,12 +48,7 @@ class ModelReport:
     tier: str  # that the card compares on
     config: Mapping[str, Any]  # of the evaluation
     failures: Mapping[str, str]  # label or spec -> what failed; the others are complete
-    folder: Path  # of the records
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def __repr__(self) -> str:
-        """The tables as text."""
-        return self.to_markdown()
 
     @property
     def by_model(self) -> dict[str, list[Result]]:
@@ -136,7 +131,7 @@ class ModelReport:
             files["MODEL_CARD.md"] = card_text(self.spec, self.results, tier=self.tier, facts=facts)
         written = [write_public(folder / name, text) for name, text in files.items()]
         revisions = tuple({result.model.identity[:8] for result in self.results})
-        source, target = self.folder / "mteb" / "results", folder / "mteb"
+        source, target = paths.results() / "mteb" / "results", folder / "mteb"
         for file in source.glob("*/*/*.json"):  # limited tasks have none
             if file.parent.name.startswith(revisions):
                 to = target / file.relative_to(source)
@@ -160,7 +155,6 @@ def report_model(
     tier: str = "smoke",
     tasks: Sequence[str] | str = (),
     limit: int = 0,
-    results: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
     show_progress: bool = True,
@@ -176,7 +170,6 @@ def report_model(
         tier: name of a tier.
         tasks: names of MTEB tasks to run instead of the tier's.
         limit: as for `evaluate`.
-        results: folder of the records; by default `paths.results`.
         seed: seed of the confidence intervals.
         batch_size: texts per batch.
         show_progress: whether to show progress bars.
@@ -186,7 +179,6 @@ def report_model(
         SpecError: ``model`` is not a known model.
         EvaluationError: the model has no result at all.
     """
-    folder = Path(results) if results else paths.results()
     names = ",".join([tasks] if isinstance(tasks, str) else tasks)
     keys = [task_key(task, limit=limit) for task in suite_tasks(tier=tier, tasks=names)]
     own = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
@@ -203,11 +195,11 @@ def report_model(
         try:
             each = load_model(spec, show_progress=show_progress) if isinstance(spec, str) else spec
             identities.append(each.identity)
-            evaluate(each, **config, output=folder, show_progress=show_progress)
+            evaluate(each, **config, show_progress=show_progress)
         except (EvaluationError, SpecError, OSError) as error:
             failures[name] = str(error)
-    write_all_results(folder)
-    records = [r for r in latest(load_results(folder)) if r.task.key in keys and r.seed == seed]
+    write_all_results()
+    records = [r for r in latest(load_results()) if r.task.key in keys and r.seed == seed]
     ordered = [
         record
         for identity in dict.fromkeys(identities)
@@ -224,5 +216,4 @@ def report_model(
         tier=tier,
         config={**config, "baselines": list(baselines), **options},
         failures=failures,
-        folder=folder,
     )

@@ -6,13 +6,11 @@ and its parts go into an article of one's own by ``\input{figures}`` and ``\inpu
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
@@ -30,13 +28,10 @@ from qwen3nb.report.leaderboard.board import (
     comparison_figure,
     cost_table,
     leaderboard,
-    rank_table,
-    standings,
     task_tables,
 )
 from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
-from qwen3nb.report.render.format import not_shown
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.report.render.table import TABLE_FORMATS, Table, transposed
@@ -59,7 +54,6 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.secrets import write_public
 
-_OF_MANY = 4  # of more than `MANY` models that are not named, how many have figures of their own
 # Figures of one panel, which are legible in one column; others span the page.
 _NARROW = re.compile(r"interference|per-query")
 _CLASSES = {
@@ -118,11 +112,6 @@ class PaperContents:
         """Whether models or tasks are named; trainings and adapters are then left out."""
         return bool(self.models or self.tasks)
 
-    @property
-    def _has_means(self) -> bool:
-        """Whether means over benchmarks are shown, rather than tasks."""
-        return bool(TIERS[self._tier].benchmarks) and not self.tasks
-
     @cached_property
     def _shown(self) -> list[Result]:
         """The newest records of the choice; adapters, runs of one training, have own tables."""
@@ -180,17 +169,14 @@ class PaperContents:
         if not shown:
             return trained
         comparison = self._comparison
-        boards = [leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)]
-        ranks = None if tasks else rank_table(standings(shown, tier=tier, seed=self.seed))
-        boards += filter(None, [ranks])
-        if self._has_means:
-            boards = [transposed(board, first="mean") for board in boards]
-            compared = list(self._of_benchmarks())
+        board = leaderboard(shown, tier=tier, tasks=tasks, comparison=comparison)
+        if TIERS[tier].benchmarks and not tasks:
+            board, compared = transposed(board, first="mean"), list(self._of_benchmarks())
         else:
             keys = dict.fromkeys(each.task for each in comparison.tasks if each.with_baseline)
             compared = [differences_table(comparison, task=each) for each in keys]
         cost = replace(cost_table(shown), name="cost", caption="Cost of the results.")
-        return [*boards, cost, *compared, *trained]
+        return [board, cost, *compared, *trained]
 
     def _shown_beside(self, others: Sequence[object]) -> list[Result]:
         """Return the records; none only if nothing is named and there are ``others``."""
@@ -203,7 +189,7 @@ class PaperContents:
         return shown
 
     def _of_trainings(self) -> Iterator[Figure]:
-        trainings = read_trainings(self.results, tier=self.tier, seed=self.seed)
+        trainings = read_trainings([])
         reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
         figures = (
             loss_figure(trainings),
@@ -231,24 +217,14 @@ class PaperContents:
                 yield replace(table, name=f"differences-{kind}", caption=caption)
 
     def _per_model(self) -> Iterator[Figure]:
-        """Yield the figures of each model; of many that are not named, of the best alone."""
-        models: dict[str, list[Result]] = {}
-        for each in self._shown:
-            models.setdefault(each.model.identity, []).append(each)
-
-        def rank(identity: str) -> tuple[int, float]:
-            values = [each.main.value for each in models[identity] if each.main.value is not None]
-            return -len(values), -fmean(values or [0.0])
-
-        all_named = self.models or len(models) <= MANY
-        kept = set(models) if all_named else set(sorted(models, key=rank)[:_OF_MANY])
+        """Yield a figure per model that is named, or of all if they are few."""
         names = model_names(self._shown)
+        if not self.models and len(names) > MANY:
+            return
         for identity, name in names.items():
-            if identity in kept:
-                own, _ = newest_records(models[identity])
-                if figure := per_query_figure(own, metric=METRIC):
-                    caption = figure.caption + not_shown(len(names) - len(kept))
-                    yield replace(figure, name=f"{figure.name}-{name}", caption=caption)
+            own, _ = newest_records(r for r in self._shown if r.model.identity == identity)
+            if figure := per_query_figure(own, metric=METRIC):
+                yield replace(figure, name=f"{figure.name}-{name}")
 
 
 def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") -> list[Path]:
@@ -263,7 +239,7 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
     """
     one_of("paper style", style, PAPER_STYLES)
     spans = PAPER_STYLES[style].widths[0] < PAPER_STYLES[style].widths[1]
-    figures = _named_figures(contents.figures())
+    figures = {_file_name(figure.name): figure for figure in contents.figures()}
     tables = write_tables(contents, folder / "tables", format="latex")
     written = [
         figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
@@ -277,16 +253,6 @@ def write_paper(contents: PaperContents, folder: Path, *, style: str = "plain") 
         "paper.tex": _CLASSES[style] + _ARTICLE,
     }
     return [*written, *tables, *(write_public(folder / n, text) for n, text in parts.items())]
-
-
-def _named_figures(figures: Iterable[Figure]) -> dict[str, Figure]:
-    """Return the figures by free, safe names of their files."""
-    named: dict[str, Figure] = {}
-    for figure in figures:
-        safe = _file_name(figure.name)
-        more = (f"{safe}-{count}" for count in itertools.count(2))
-        named[next(each for each in itertools.chain([safe], more) if each not in named)] = figure
-    return named
 
 
 def _columns(figure: Figure) -> int:

@@ -102,7 +102,7 @@ def card_text(
         autoescape=False,  # noqa: S701 - Markdown, escaped value by value
     ).get_template("card.md.j2")
     body = template.render(
-        **_about(folder, provenance, stated),
+        **(provenance | _about(folder, provenance, stated)),
         name=name or loaded_name(folder, hub_id),
         code=code,
         **_measured(own, results, tier=tier),
@@ -174,7 +174,7 @@ def loaded_name(folder: Path, hub_id: str) -> str:
 
 
 def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """Return what the template says about the model itself."""
+    """Return what the template says about the model, besides what the export's provenance does."""
     source = find_source(str(folder))
     training = training_of(source_folder(provenance))
     pooling, citation = provenance["pooling"], stated.get("citation", "")
@@ -183,13 +183,8 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         # Themes print a page's title unescaped in places: only the file-safe label is safe.
         "label": source.label,
         "parameters": f"{provenance['parameters']:,}",
-        "dimension": provenance["dimension"],
-        "pooling": pooling,
         "other_pooling": next(each for each in POOLINGS if each != pooling),
         "pooling_code": POOLINGS[pooling].code,
-        "normalize": provenance["normalize"],
-        "max_length": provenance["max_length"],
-        "prefix": bool(provenance["prefix"]),
         "prompts": named_prompts(provenance.get("prompts", {})),
         "graph": provenance["verification"].get("onnx"),
         "toy": str(training.get("data", "")).startswith("PyDocs"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from qwen3nb.report.render.cell import Cell, number, score_text
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import effect_text, short_task
+from qwen3nb.report.render.format import effect_text, plural, short_task
 from qwen3nb.report.render.home import formula_link, record_link, task_anchor
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
@@ -63,15 +64,9 @@ def failures_table(failures: Mapping[str, str]) -> Table:
 
 
 def _not_applicable(skipped: Mapping[str, str] | None) -> str:
-    """Say which tasks a model cannot do, each reason once; of many, their number."""
-    by_reason: dict[str, list[str]] = {}
-    for task, reason in (skipped or {}).items():
-        by_reason.setdefault(reason, []).append(short_task(task))
-    return " ".join(
-        f"Not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
-        f"({reason})."
-        for reason, tasks in by_reason.items()
-    )
+    """Say how many tasks a model cannot do, and why."""
+    counts = Counter((skipped or {}).values())
+    return " ".join(f"Not applicable: {plural(n, 'task')} ({why})." for why, n in counts.items())
 
 
 def _table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,15 +38,10 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
         note=f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
         f"{interval_words(each.result.main.interval for each in ordered)}. "
         "The best value is biased upwards by the selection among variants.",
-        name=_name("ablation", first.task.key),
+        name=f"ablation-{short_task(first.task.key)}",
         caption=f"All {len(ordered)} combinations of options on {short_task(first.task.key)}, best "
         "first.",
     )
-
-
-def _name(kind: str, task: str) -> str:
-    """Return a name that differs between tasks, for several on one page."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", f"{kind}-{short_task(task)}").strip("-")
 
 
 def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Table:
@@ -79,7 +73,7 @@ def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "eff
         f"the combinations of the other options ({settings}); 95 % interval "
         f"({interval_words(['paired'])}), two-sided paired permutation test, Holm over these "
         f"{len(effects)}.",
-        name=f"{_name(kind, task)}-tested",
+        name=f"{kind}-{short_task(task)}-tested",
         caption=f"Effect of each setting compared with the reference{on}.",
     )
 
@@ -101,7 +95,7 @@ def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "ef
     return forest_figure(
         rows,
         xlabel="mean paired difference over queries, with 95 % interval",
-        name=_name(kind, task),
+        name=f"{kind}-{short_task(task)}",
         caption=f"Effect of each option{on}: paired over n = "
         f"{effects[0].estimate.n if effects else 0} queries, each averaged "
         "over the combinations of the other options, with 95 % intervals "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import score_text
 from qwen3nb.report.render.conclusion import Conclusion
@@ -54,13 +53,13 @@ def probes_conclusion(probes: Probes) -> Conclusion:
     clusters, learnt = probes.clusters, probes.transfer
     parts = [
         f"A linear probe on the vectors of {probes.label} names the right one of "
-        f"{clusters.clusters} sub-packages for {_text(learnt.accuracy, '.1%')} of {learnt.n} "
+        f"{clusters.clusters} sub-packages for {score_text(learnt.accuracy, '.1%')} of {learnt.n} "
         f"texts, where guessing evenly is right for {1 / clusters.clusters:.1%}; k-means recovers "
-        f"them with a V-measure of {_text(clusters.scores['V-measure'])}, n = {clusters.n}."
+        f"them with a V-measure of {score_text(clusters.scores['V-measure'])}, n = {clusters.n}."
     ]
     parts += [
         f"On {name}, similarities of words correlate with those by people: Spearman "
-        f"{_text(each.spearman)}, n = {each.n}."
+        f"{score_text(each.spearman)}, n = {each.n}."
         for name, each in probes.words.items()
     ]
     parts.append(
@@ -68,9 +67,3 @@ def probes_conclusion(probes: Probes) -> Conclusion:
         "random directions."
     )
     return Conclusion(" ".join(parts))
-
-
-def _text(score: Aggregate, spec: str = ".3f") -> str:
-    if score.value is None:
-        return f"{'an undefined share' if '%' in spec else 'undefined'} ({score.undefined})"
-    return score_text(score, spec)

@@ -120,7 +120,7 @@ def test_the_table_shows_what_is_not_applicable_and_no_none():
     table = scores_table(scores, skipped={"AuthorSTS": "m has no vectors"})
     assert [row[0].text for row in table.rows] == ["Retrieval"]
     assert table.rows[0][3].strong
-    assert table.note.endswith("Not applicable: AuthorSTS (m has no vectors).")
+    assert table.note.endswith("Not applicable: 1 task (m has no vectors).")
     alone = scores_table(against_baseline(on_tasks("m", 0.7), []))
     assert alone.columns == ("task", "metric", "score\n95 % interval", "n")
     for shown in (table, alone):
@@ -128,9 +128,7 @@ def test_the_table_shows_what_is_not_applicable_and_no_none():
         assert shown.caption == "Scores of m."
     terminal = terminal_table(scores, reused=[TASKS[0]], skipped={"X": "why", "Y": "why"})
     assert [row[-1].text for row in terminal.rows] == ["reused"]
-    assert terminal.note == "Not applicable: X, Y (why)."
-    many = {f"T{i}": "why" for i in range(31)}
-    assert terminal_table(scores, skipped=many).note == "Not applicable: 31 tasks (why)."
+    assert terminal.note == "Not applicable: 2 tasks (why)."
     assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
 
 
@@ -139,7 +137,7 @@ def test_many_tasks_are_folded_by_type():
     scores = against_baseline(ours, others)
     shown = scores_table(scores, skipped={"X": "no vectors"})
     assert sum(len(table) for _, table in shown.tables) == 61
-    assert shown.about == "Not applicable: X (no vectors)."
+    assert shown.about == "Not applicable: 1 task (no vectors)."
     assert shown._repr_html_().count(" open>") == 0
     names = [table.name for _, table in shown.tables]
     assert len(set(names)) == len(names)
