@@ -193,6 +193,10 @@ def test_contradicting_files_are_flagged(tmp_path):
         ('{"per_task": {"A": {"main_score": null}}}', "missing or not finite"),
         ('{"task_name": "A", "scores": {"test": []}}', "missing or not finite"),
         ('{"schema": "qwen3nb.result/1"}', "schema is 'qwen3nb.result/1'"),
+        ('{"per_task": {"A": {"main_score": "0.5"}}}', "missing or not finite"),
+        ('{"per_task": {"A": {"main_score": 1e400}}}', "missing or not finite"),
+        ('{"per_task": {}, "per_task": {}}', "occurs twice"),
+        ("[" * 100_000, "nested too deeply"),
         ("\udcff", ":1: cannot be read (not UTF-8"),
     ],
 )

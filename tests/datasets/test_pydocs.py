@@ -51,14 +51,6 @@ def test_a_docstring_by_hand():
     assert build.split_docstring("Do it right now.\n\n" + "word " * 30, "f") is not None
 
 
-def test_names_are_resolved_to_the_nearest_module():
-    known = {"numpy.diff", "numpy.ma.diff", "numpy.sum"}
-    resolve = build._resolve
-    assert resolve(["diff", "sum"], "numpy.ma.cumsum", known) == ["numpy.ma.diff", "numpy.sum"]
-    assert resolve(["numpy.diff", "nowhere"], "numpy.cumsum", known) == ["numpy.diff"]
-    assert resolve(["diff"], "numpy.diff", known) == []
-
-
 def entry(name, summary, *related):
     return Entry(name, "numpy", "numpy", summary, f"text of {name}", related)
 
@@ -109,43 +101,12 @@ def test_the_sentence_pairs_keep_their_rules():
     assert all(text == text.strip() and text.endswith(".") for text in sentences)
 
 
-@pytest.mark.parametrize("name", ["PyDocsSampleClassification", "PyDocsSampleClustering"])
-def test_classes_are_large_enough_and_on_both_sides(name):
-    task = embedded_task(name)
-    task.load_data()
-    for split in task.dataset.values():
-        column = "label" if "label" in split.column_names else "labels"
-        assert len(set(split[column])) >= 10
-
-
 def test_first_stage_of_the_reranking_task_is_bm25s_best_hundred():
     task = embedded_task("PyDocsSampleReranking")
     task.load_data()
     data = task.dataset["default"]["test"]
     assert all(len(set(candidates)) == 100 for candidates in data["top_ranked"].values())
     assert set(data["top_ranked"]) == set(data["queries"]["id"])
-
-
-SOURCE = '''
-class Table:
-    """Hold rows of numbers.
-
-    A table keeps its rows in memory and writes them when it is closed.
-    """
-
-    if True:
-        def close(self):
-            """Write all rows and close the file.
-
-            After close() nothing can be added to this table any more.
-            """
-
-    def _private(self):
-        """Not public at all."""
-
-def short():
-    """One line."""
-'''
 
 
 def words(text):
@@ -189,21 +150,6 @@ def test_texts_that_repeat_a_benchmark_are_recognised():
     assert not benchmark.repeated("Compute the weighted mean of all rows along an axis.")
     assert not benchmark.repeated("Return the sums.")
     assert not benchmark.repeated("")
-
-
-def test_what_is_dropped_is_counted(monkeypatch):
-    texts, docs = BenchmarkTexts(["close the file"]), [*training_pairs._definitions(SOURCE * 2)]
-    assert [name for _, name in docs[:3]] == ["Table", "close", "short"]
-    monkeypatch.setattr(training_pairs, "benchmark_texts", lambda: texts)
-    monkeypatch.setattr(training_pairs, "_docstrings", lambda library: docs)
-    collected = training_pairs._collect({"one": "1"})
-    assert [pair.summary for pair in collected.pairs] == ["Hold rows of numbers."]
-    assert "[name] keeps its rows" in collected.pairs[0].text
-    assert collected.dropped == {
-        "repeats the benchmark": 2,
-        "summary or body of another pair": 1,
-        "too short or too long": 2,
-    }
 
 
 def test_counting_shared_words_does_not_solve_the_pairs():

@@ -76,8 +76,6 @@ def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
     [
         ("http://user:password1@127.0.0.1:9", "refuses connections"),
         ("http://no-such-hub.invalid", "name that is not known"),
-        ("nowhere", "HF_ENDPOINT"),
-        ("http://host:port", "HF_ENDPOINT"),
         ("ftp://127.0.0.1", "HF_ENDPOINT"),
         (None, "TLS"),
     ],
@@ -90,9 +88,8 @@ def test_no_hub(endpoint, word, root, files, monkeypatch, tmp_path):
     assert "password1" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["soon", "0", "inf"])
-def test_the_limit_is_a_number_of_seconds(text, monkeypatch, tmp_path):
-    use_hub(monkeypatch, "http://127.0.0.1:9", tmp_path, seconds=text)
+def test_the_limit_is_a_number_of_seconds(monkeypatch, tmp_path):
+    use_hub(monkeypatch, "http://127.0.0.1:9", tmp_path, seconds="soon")
     with pytest.raises(SpecError, match="QWEN3NB_HUB_TIMEOUT: expected seconds"):
         model()
 
@@ -117,12 +114,6 @@ def test_a_hub_that_cannot_be_used_is_not_asked_for_every_file(on_hub):
 
     fault = status(503)
     assert len(on_hub(refused, lambda hub, file: bool(file) and fault(hub, file))) < 40
-
-
-def test_nothing_is_requested_of_what_is_there(on_hub):
-    requests = on_hub(lambda: model("a" * 40))
-    assert requests
-    assert on_hub(lambda: model("a" * 40), FAULTS["503"][0]) == []
 
 
 def test_without_a_hub_the_main_branch_is_what_it_was(on_hub, files):
@@ -150,6 +141,7 @@ def test_a_model_in_the_mirror_that_was_cut_off_is_refused(root, files, monkeypa
 def test_a_damaged_file_in_the_cache_is_fetched_anew_or_refused(damage, on_hub, files, monkeypatch):
     folders = []
     on_hub(lambda: folders.append(model("a" * 40)))
+    assert on_hub(lambda: model("a" * 40), FAULTS["503"][0]) == []  # it is there
     blob = (folders[0] / "model.safetensors").resolve()
     blob.write_bytes(damage(blob.read_bytes()))
     on_hub(lambda: files == contents(model("a" * 40)) or pytest.fail("other files"))
@@ -193,15 +185,3 @@ def test_contents_on_another_server_are_checked_and_get_no_token(
         assert any(token == f"Bearer {TOKEN}" for *_, token in address.requests)
         assert store.requests
         assert all(token is None for *_, token in store.requests)
-
-
-def test_a_look_alike_that_makes_up_its_ids_is_no_fault(root, files, monkeypatch, tmp_path):
-    def of_the_path(path, content):
-        return hashlib.sha1(str(path).encode()).hexdigest()  # noqa: S324 - an id
-
-    monkeypatch.setattr("helpers.hub._id", of_the_path)
-    monkeypatch.setattr("helpers.hub.LARGE", (".none",))
-    with local_hub(root) as address:
-        use_hub(monkeypatch, address, tmp_path)
-        assert contents(model()) == files
-        assert contents(model("a" * 40)) == files

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import re
 import sqlite3
-import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,7 @@ from qwen3nb.utils.strict_json import parse_json
 
 MOST = 256 << 20  # bytes of a file, unpacked
 _CELL = 16 << 20  # bytes of one value of a database
-_FIELD = re.compile(r"\w[\w -]*")
+_FIELD = re.compile(r"\{(\w[\w -]*)\}")
 # Neither SQLite's own tables nor virtual ones, which are programs.
 _SQLITE_TABLES = (
     "SELECT name FROM pragma_table_list "
@@ -103,9 +102,8 @@ class Documents:
 class TextTemplate:
     """How the text of a document is composed: ``{full_name}. {purpose}. {description}``.
 
-    A template consists of literal text and field names in braces. Attributes, indices,
-    conversions and formats are refused, so that a template cannot run code. An empty field is
-    dropped together with the text between it and the field before it; the text before the
+    A template consists of literal text and field names in braces, and runs no code. An empty field
+    is dropped together with the text between it and the field before it; the text before the
     first and after the last field always stays.
 
     >>> TextTemplate.parse("{name}. {purpose}. {topics}").fill({"name": "a", "topics": "x y"})
@@ -118,27 +116,13 @@ class TextTemplate:
     @classmethod
     def parse(cls, text: str) -> TextTemplate:
         """Parse a template; raise DataError for anything but field names in braces, or for none."""
-        try:
-            parts = list(string.Formatter().parse(text))
-        except ValueError as error:
-            raise DataError(f"text template {text!r}: {error}") from None
-        fields, before = [], ""
-        for literal, name, spec, conversion in parts:
-            before += literal
-            if name is None:
-                continue
-            if spec or conversion or not _FIELD.fullmatch(name):
-                raise DataError(
-                    f"text template {text!r}: expected a field name in braces, got {{{name}"
-                    f"{'!' + conversion if conversion else ''}{':' + spec if spec else ''}}}"
-                )
-            fields.append((before, name))
-            before = ""
-        if not fields:
+        *parts, after = _FIELD.split(text)
+        if not parts or any(brace in part for part in (*parts, after) for brace in "{}"):
             raise DataError(
-                f"text template {text!r}: expected a field, as in '{{title}}. {{text}}'"
+                f"text template {text!r}: expected text with names of fields in braces, as in "
+                "'{title}. {text}'"
             )
-        return cls(tuple(fields), before)
+        return cls(tuple(zip(parts[::2], parts[1::2], strict=True)), after)
 
     def fill(self, values: Mapping[str, str]) -> str:
         """Return the text for ``values``; empty if all fields are empty."""
