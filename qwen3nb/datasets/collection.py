@@ -49,7 +49,6 @@ from qwen3nb.models.search.mteb_rows import (
 from qwen3nb.utils.strict_json import first_duplicate
 
 CONFLICTING = "judgements given twice with different grades, the last one counts"
-REPEATED = "judgements given twice with the same grade"
 NEGATIVE = "judgements with a negative grade, counted as 0"
 MISSING = "judged documents not in the corpus"
 UNANSWERABLE = "queries without a relevant document, left out"
@@ -57,21 +56,12 @@ ZERO = "queries without a relevant document, counted as 0"
 UNJUDGED = "queries without judgements, left out"
 UNKNOWN = "judged queries that are not among the queries, left out"
 DUPLICATES = "texts with the id of an earlier one, which they replace"
-TWICE = "candidates given twice for a query"
 WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
-STRAY_CANDIDATES = "queries with candidates that are not among the queries, left out"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 
 # Data sets whose queries are documents too: MTEB removes a document with the query's own id
 # from their rankings. By the name of their folders in BEIR and on the hub, in lower case.
-SKIP_SELF = (
-    "arguana",
-    "fever",
-    "fever_test_top_250_only_w_correct-v2",
-    "fiqa",
-    "msmarco",
-    "quora",
-)
+SKIP_SELF = ("arguana", "fever", "fever_test_top_250_only_w_correct-v2", "fiqa", "msmarco", "quora")
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,20 +144,16 @@ class TestCollection:
         return cls(name, documents, queries, qrels).checked(name)
 
     @classmethod
-    def from_beir(
-        cls, folder: Path | str, *, split: str = "test", skip_self: bool | None = None
-    ) -> TestCollection:
+    def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
         """Read a BEIR folder.
 
         A document with the query's own id is removed from its ranking only where MTEB's task
-        says so: in ArguAna, FEVER, FiQA, MS MARCO and Quora (`SKIP_SELF`). BEIR's own code
-        removes it everywhere, even if it is judged.
+        says so: in ArguAna, FEVER, FiQA, MS MARCO and Quora (`SKIP_SELF`), by the name of the
+        folder. BEIR's own code removes it everywhere, even if it is judged.
 
         Args:
             folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
             split: split whose qrels to read.
-            skip_self: whether to remove a document with the query's own id; by default decided
-                by the name of the folder.
 
         Raises:
             DataError: a file is missing, or a row is malformed.
@@ -184,9 +170,8 @@ class TestCollection:
         if top_ranked is not None:
             rows = numbered_json_rows(top_ranked, {"query-id": str, "corpus-ids": list})
             candidates = _by_id(top_ranked, rows)
-        if skip_self is None:
-            skip_self = folder.name.lower() in SKIP_SELF
-        collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=skip_self)
+        own = folder.name.lower() in SKIP_SELF
+        collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=own)
         return collection.checked(folder, counted=counts)
 
     def checked(
@@ -238,9 +223,7 @@ class TestCollection:
                 if odd is not None:
                     of_query = f"of query {query!r:.60}"
                     raise DataError(f"{where}: candidate {odd!r:.60} {of_query} {cause}")
-            counts[TWICE] = sum(len(each) - len(set(each)) for each in given.values())
             counts[WITHOUT_CANDIDATES] = sum(not each for each in candidates.values())
-            counts[STRAY_CANDIDATES] = len(given.keys() - self.queries.keys())
         return replace(
             self, queries=queries, qrels=scored, candidates=candidates, counts=nonzero(counts)
         )
@@ -335,7 +318,7 @@ def _read_qrels(
     """Read the grade per query and document from BEIR's TSV or JSONL, or from a TSV of TREC.
 
     Of several grades for one pair the last counts, as in BEIR and MTEB; a TSV of TREC has 4
-    ``columns``. The second value are the counts `REPEATED` and `CONFLICTING`.
+    ``columns``. The second value is the count of `CONFLICTING`.
     """
     rows: Iterator[tuple[int, Any]]
     if ".jsonl" in file.name:
@@ -344,17 +327,16 @@ def _read_qrels(
     else:
         rows = numbered_tsv_rows(file, columns)
     qrels: dict[str, dict[str, int]] = {}
-    counts = {REPEATED: 0, CONFLICTING: 0}
+    conflicting = 0
     for number, (query, *_, document, grade) in rows:
         if number == 1 and grade == "score":
             continue
         where = f"{file}:{number}"
         grades = qrels.setdefault(checked_id(query, where=where), {})
         value = _read_grade(grade, where=where)
-        if document in grades:
-            counts[REPEATED if grades[document] == value else CONFLICTING] += 1
+        conflicting += grades.get(document, value) != value
         grades[checked_id(document, where=where)] = value
-    return qrels, counts
+    return qrels, {CONFLICTING: conflicting}
 
 
 def _read_grade(grade: Any, *, where: str) -> int:

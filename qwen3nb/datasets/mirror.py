@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,17 +215,12 @@ def explain(task: Any, error: Exception) -> MirrorError:
     """Return the error for data that could not be loaded, and how to fetch them."""
     mirror = paths.mirror()
     where = f"not in the mirror {mirror}" if mirror else "no mirror is set (QWEN3NB_MIRROR)"
-    reason = hub_reason(error)
     name, data = task.metadata.name, task.metadata.dataset["path"]
+    what = f"the data {data} are not available: {where}, and the hub failed ({hub_reason(error)})"
     if Path(data).is_dir():
-        return MirrorError(
-            f"{name}: the copy of the data in {data} cannot be loaded ({reason}); remove it "
-            f"and fetch it again on a connected machine: `qwen3nb fetch --tasks {name}`"
-        )
-    return MirrorError(
-        f"{name}: the data {data} are not available: {where}, and the hub failed ({reason}). "
-        f"Fetch them on a connected machine: `qwen3nb fetch --tasks {name} --mirror DIR`"
-    )
+        what = f"the copy of the data in {data} cannot be loaded ({hub_reason(error)}); remove it"
+    fetch_it = f"Fetch them on a connected machine: `qwen3nb fetch --tasks {name} --mirror DIR`"
+    return MirrorError(f"{name}: {what}. {fetch_it}")
 
 
 def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
@@ -233,10 +228,9 @@ def needs(tasks: Iterable[Any], models: Iterable[Source] = ()) -> list[Need]:
     used: dict[tuple[str, str, str | None], list[str]] = {}
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
-            data = part.metadata.dataset
-            if _HUB_ID.fullmatch(data["path"]) and not data["path"].startswith("qwen3nb/"):
-                key = ("dataset", data["path"], data.get("revision"))
-                used.setdefault(key, []).append(part.metadata.name)
+            id_, revision = part.metadata.dataset["path"], part.metadata.dataset.get("revision")
+            if _HUB_ID.fullmatch(id_) and not id_.startswith("qwen3nb/"):
+                used.setdefault(("dataset", id_, revision), []).append(part.metadata.name)
     for source in models:
         for part in source.parts or (source,):
             if part.on_hub and part.id is not None:
@@ -409,13 +403,9 @@ def fetch(need: Need, mirror: Path, *, say: Callable[[str], object] = print) -> 
     write_json(partial / NOTE, note)
     shutil.rmtree(partial / ".cache", ignore_errors=True)  # the hub library's own notes
     folder.parent.mkdir(parents=True, exist_ok=True)
-    old = partial.with_name(f"{partial.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
+    shutil.rmtree(folder, ignore_errors=True)  # its files are the hub's
     partial.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-    if not any(partial.parent.iterdir()):
+    with suppress(OSError):  # other downloads are not complete
         partial.parent.rmdir()
     return folder
 
@@ -432,8 +422,7 @@ def sizes(
         for need in needed:
             try:
                 _, files = listing(need.id, kind=need.kind, revision=need.revision)
-                total = sum(each.size for each in files.values())
-                size = f"{total / 1e6:,.1f} MB"
+                size = f"{sum(each.size for each in files.values()) / 1e6:,.1f} MB"
             except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
                 size = "unknown"
                 if not any(each == size for _, each in sized):

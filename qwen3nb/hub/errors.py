@@ -5,7 +5,6 @@ Nothing that a server wrote is repeated, nor the query of an address: both may h
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import socket
@@ -40,15 +39,13 @@ _OTHER_SIZE = (
     "a file is not what the hub lists (it has another size); it was removed; try again, and check "
     "the proxy"
 )
-# What errors of the operating system and of TLS mean; special ones first.
+# What errors of the operating system and of TLS mean.
 _SYSTEM = {
-    ssl.SSLCertVerificationError: "has a certificate that is not accepted; check the clock of this "
-    "machine, the proxy and SSL_CERT_FILE",
-    ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT and the proxy",
+    ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT, the proxy, SSL_CERT_FILE "
+    "and this machine's clock",
     socket.gaierror: "has a name that is not known; check the network and HF_ENDPOINT",
     ConnectionRefusedError: "refuses connections; check the network and HF_ENDPOINT",
 }
-_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 _PORTS = {"http": 80, "https": 443}
 _QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
 _USER = re.compile(r"(https?://)[^\s/@]*@")
@@ -103,13 +100,11 @@ def hub_error(error: BaseException) -> HubError:
     """
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)
-    chain = list(causes(error))
-    lasting = any(
-        type(each).__name__ == "OfflineModeIsEnabled"
-        or (_transport_reason(each) and "cut the connection" not in _transport_reason(each))
-        for each in chain
+    reason = hub_reason(error)
+    lasting = "HF_HUB_OFFLINE" in reason or any(
+        text and "cut the connection" not in text for text in map(_transport_reason, causes(error))
     )
-    return HubError(hub_reason(error), lasting=getattr(error, "lasting", lasting))
+    return HubError(reason, lasting=getattr(error, "lasting", lasting))
 
 
 def _transport_reason(error: BaseException) -> str:
@@ -128,8 +123,6 @@ def _transport_reason(error: BaseException) -> str:
     if isinstance(error, httpx.ProxyError):
         return f"the proxy refuses {name}; check HTTPS_PROXY"
     for each in causes(error):
-        if isinstance(each, OSError) and each.errno in _NO_ROUTE:
-            return f"the hub {name} cannot be reached: there is no route to it; check the network"
         for kind, reason in _SYSTEM.items():
             if isinstance(each, kind):
                 return f"the hub {name} {reason}"

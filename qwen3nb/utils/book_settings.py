@@ -47,11 +47,6 @@ def book_settings(config: Path | None = None) -> BookSettings:
             value = value.get(key) if isinstance(value, dict) else None
         return "" if value is None else " ".join(str(value).split())
 
-    return BookSettings(
-        title=text("title"),
-        author=text("author"),
-        year=text("copyright"),
-        url=text("qwen3nb", "url") or text("html", "baseurl"),
-        license=text("qwen3nb", "license"),
-        baseline=text("qwen3nb", "baseline"),
-    )
+    named = {name: text("qwen3nb", name) for name in ("license", "baseline")}
+    address = text("qwen3nb", "url") or text("html", "baseurl")
+    return BookSettings(text("title"), text("author"), text("copyright"), address, **named)

@@ -34,14 +34,7 @@ def json_text(value: Any) -> str:
     Raises:
         ValueError: a NaN or infinity anywhere in ``value``.
     """
-    plain = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
-    return json.dumps(plain, allow_nan=False, indent=1, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    return json.dumps(value, allow_nan=False, indent=1, default=dataclasses.asdict)
 
 
 def typeset(text: str) -> str:
@@ -90,10 +83,8 @@ def duration_text(seconds: float | None) -> str:
     """
     if seconds is None:
         return "–"
-    if seconds >= 1:
-        return f"{seconds:.1f} s"
-    thousandths = 1000 * seconds
-    return f"{thousandths:.{2 if thousandths < 1 else 1 if thousandths < 10 else 0}f} ms"
+    digits = 2 if seconds < 1e-3 else 1 if seconds < 1e-2 else 0
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.{digits}f} ms"
 
 
 def percent_text(value: float | None, *, sign: bool = True) -> str:

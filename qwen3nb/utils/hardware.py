@@ -11,8 +11,11 @@ import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
-_GPU = re.compile(r"GPU \d+: (?P<name>.*) \(UUID: (?P<id>GPU-[\w-]+)\)")
-_SLICE = re.compile(r"\s+(?P<name>MIG .*?)\s+Device\s+\d+: \(UUID: (?P<id>MIG-[\w/-]+)\)")
+_DEVICE = re.compile(
+    r"^(?:GPU \d+: (?P<gpu>.*)|\s+(?P<slice>MIG .*?)\s+Device\s+\d+:) "
+    r"\(UUID: (?P<id>(?:GPU|MIG)-[\w/-]+)\)",
+    re.MULTILINE,
+)
 
 
 def cores() -> int:
@@ -72,9 +75,7 @@ def _container(name: str, default: int = 1 << 62) -> int:
 def processor() -> str:
     """Return name, family and model of the processor; cloud machines often hide the name."""
     facts = _first_core()
-    if not facts:
-        return platform.processor() or platform.machine()
-    parts = [facts.get("model name", platform.machine())]
+    parts = [facts.get("model name", platform.processor() or platform.machine())]
     parts += [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
     return " ".join(parts)
 
@@ -88,9 +89,7 @@ def vendor() -> str:
 def _first_core() -> dict[str, str]:
     """Return what Linux knows about the first core; elsewhere nothing."""
     info = Path("/proc/cpuinfo")
-    if not info.is_file():
-        return {}
-    first = info.read_text(encoding="utf-8").partition("\n\n")[0]
+    first = info.read_text(encoding="utf-8").partition("\n\n")[0] if info.is_file() else ""
     lines = (line.partition(":") for line in first.splitlines())
     return {key.strip(): value.strip() for key, _, value in lines}
 
@@ -117,13 +116,12 @@ def _listed() -> list[tuple[str, str]]:
         return []
     done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
     devices: list[tuple[str, str]] = []
-    whole = None
-    for line in done.stdout.splitlines() if not done.returncode else ():
-        if match := _GPU.match(line):
-            whole = (match["name"], match["id"])
+    whole = ("", "")
+    for match in _DEVICE.finditer(done.stdout if not done.returncode else ""):
+        if match["gpu"]:
+            whole = (match["gpu"], match["id"])
             devices.append(whole)
-        elif (match := _SLICE.match(line)) and whole is not None:
-            if devices[-1] == whole:
-                devices.pop()
-            devices.append((f"{whole[0]}, {match['name']}", match["id"]))
+        else:
+            devices = [each for each in devices if each != whole]
+            devices.append((f"{whole[0]}, {match['slice']}", match["id"]))
     return devices

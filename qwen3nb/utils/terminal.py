@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -74,11 +74,6 @@ class GuardedStream:
         safe = self._secrets.without(text)
         self._below.write(safe if self._colours else visible_progress(safe))
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
-        for line in lines:
-            self.write(line)
 
     def __getattr__(self, name: str) -> Any:
         if name == "buffer":

@@ -338,7 +338,7 @@ def test_what_is_odd_is_noted_and_counted(files):
     assert domain.grades == {"graded": {"a": 3, "b": 1, "c": 2}, "listed": {"b": 3}}
     assert domain.relevant == {"graded": {"a": 1, "b": 0, "c": 1}, "listed": {"b": 1}}
     assert (domain.dropped, domain.threshold) == (("weak",), 2)
-    assert "(it counts): c, gone" in "\n".join(domain.notes)
+    assert "the grades count, not the expected list: b, c, gone" in "\n".join(domain.notes)
     assert domain.counts["empty documents"] == 1
     assert domain.counts["judged documents not in the corpus"] == 1
 

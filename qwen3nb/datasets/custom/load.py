@@ -158,13 +158,9 @@ def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iter
         unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
         if unknown:
             yield f"{where}: not among the documents, ignored: {listed(unknown)}"
-        relevant = [name for name, grade in query.grades.items() if grade >= threshold]
-        if only := [name for name in query.expected if name not in relevant]:
-            cause = f"expected, but graded below {threshold} (the grade counts)"
-            yield f"{where}: {cause}: {listed(only)}"
-        if query.expected and (only := [d for d in relevant if d not in query.expected]):
-            cause = f"graded {threshold} or higher, but not expected (it counts)"
-            yield f"{where}: {cause}: {listed(only)}"
+        relevant = {name for name, grade in query.grades.items() if grade >= threshold}
+        if query.expected and (other := sorted(relevant ^ set(query.expected))):
+            yield f"{where}: the grades count, not the expected list: {listed(other)}"
         if max(_known(query.grades, texts).values(), default=0) < threshold:
             yield f"{where}: no document of grade {threshold} or higher, query dropped"
 

@@ -148,7 +148,7 @@ def _first_stage(
     return {query: [str(name) for name in row] for query, row in rows}
 
 
-# Kind and type of task: base class, main score, description, further attributes.
+# Type of task: base class, main score, description, further attributes.
 _KINDS: dict[str, tuple[type, str, str, dict[str, Any]]] = {
     "Retrieval": (_Retrieval, "ndcg_at_10", "find a function by what it does", {}),
     "Reranking": (

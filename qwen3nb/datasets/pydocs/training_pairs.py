@@ -28,20 +28,13 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.datasets.pydocs.build import QUERY_WORDS, load_pydocs, split_docstring
+from qwen3nb.datasets.pydocs.build import LISTS, QUERY_WORDS, load_pydocs, split_docstring
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
 CACHE_VERSION = 1  # increase when a rule above changes
 SHORTEST = 8
 DEVELOPMENT = ("huggingface_hub", "networkx", "tornado")
-_LIBRARIES = """
-    IPython PIL accelerate anyio babel bs4 click datasets docutils fontTools fsspec
-    huggingface_hub ipykernel jedi jinja2 joblib jupyter_client jupyter_server matplotlib mpmath
-    narwhals nbconvert nbformat networkx packaging peft plotly polars prompt_toolkit pyarrow
-    pydantic pygments pyparsing requests rich seaborn sentence_transformers sphinx sqlalchemy
-    sympy torch tornado traitlets transformers urllib3 zmq
-"""
-LIBRARIES = tuple(_LIBRARIES.split())
+LIBRARIES = tuple(LISTS["training"]["libraries"].split())
 # Tests, copies of other libraries, and the architectures of transformers, which copy each other.
 _SKIPPED = {"_numpy", "_vendor", "models", "test", "testing", "tests", "vendor"}
 _DISTRIBUTIONS = {
