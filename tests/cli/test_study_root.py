@@ -17,7 +17,6 @@ diff v1
 domain --queries q.toml --documents d.jsonl
 eval --model bm25
 eval --model bm25 --dry-run
-freeze v1
 paper --out p
 report --model m --out r
 reproduce
