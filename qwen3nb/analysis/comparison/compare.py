@@ -33,7 +33,7 @@ from qwen3nb.analysis.comparison.differences import (
     shown_by_interval,
     verdict,
 )
-from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES, too_few_draws
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
 from qwen3nb.analysis.stats.paired_tests import (
     minimum_detectable_effect,
     queries_to_show,
@@ -207,13 +207,6 @@ class Comparison:
         """That the tasks of a mean are given, and its intervals over queries; empty for a task."""
         of_mean = any(each.task == task for each in self.means)
         return " Intervals of a mean are over queries, its tasks being given." if of_mean else ""
-
-    @property
-    def caution(self) -> str:
-        """That there are too many pairs for any to differ significantly, if that is so."""
-        how = self.procedure
-        largest = max((each.family for each in self.tasks), default=0)
-        return too_few_draws(largest, draws=how.draws, alpha=how.alpha, how=how.correction)
 
     def to_frame(self) -> DataFrame:
         """The differences from the baseline as a pandas data frame of numbers, one row each."""

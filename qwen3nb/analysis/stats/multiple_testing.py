@@ -92,22 +92,6 @@ def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str 
     return max(draws, min(MOST_DRAWS, math.ceil(4 * comparisons / alpha)))
 
 
-def too_few_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> str:
-    """Say that a family is too large even for `enough_draws` to show any difference, if it is.
-
-    >>> too_few_draws(4950, draws=10_000)
-    ''
-    """
-    draws = enough_draws(comparisons, draws=draws, alpha=alpha, how=how)
-    smallest = comparisons / (draws + 1)
-    if how != "holm" or smallest < alpha:
-        return ""
-    return (
-        f" {comparisons:,} comparisons are too many for {draws:,} draws to show a difference at "
-        f"{alpha:g}: compare fewer models."
-    )
-
-
 def _ascending(p_values: Sequence[float]) -> list[int]:
     return sorted(range(len(p_values)), key=lambda index: p_values[index])
 

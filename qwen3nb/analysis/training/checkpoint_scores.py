@@ -132,7 +132,7 @@ PerStep = Mapping[int, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class BestCheckpoint:
-    """The checkpoint with the highest mean, and whether it differs from the others."""
+    """The checkpoint with the highest mean, and whether it differs from the next."""
 
     step: int  # of the best checkpoint
     mean: float  # its mean, slightly biased upwards by the selection
@@ -141,7 +141,6 @@ class BestCheckpoint:
     interval: Interval | None  # paired interval of the difference; None for a single query
     p_value: float  # of best against next, Holm-corrected over best against each of the others
     significant: bool  # whether the difference is
-    tied: tuple[int, ...]  # steps that are not significantly different from the best
 
 
 @dataclass(frozen=True)
@@ -177,21 +176,16 @@ def best_checkpoint(scores: PerStep, *, seed: int) -> BestCheckpoint:
         seed=draw_seed(seed, matrix.queries),
     )
     p_values = holm(uncorrected)
-    intervals = [
-        difference_interval(columns[:, best] - columns[:, other], level=LEVEL) for other in others
-    ]
-    shown = [significant(*each) for each in zip(p_values, intervals, strict=True)]
-    tied = tuple(sorted(steps[i] for i, clear in zip(others, shown, strict=True) if not clear))
     second = others[0]
+    interval = difference_interval(columns[:, best] - columns[:, second], level=LEVEL)
     return BestCheckpoint(
         step=steps[best],
         mean=float(means[best]),
         next_step=steps[second],
         difference=float(means[best] - means[second]),
-        interval=intervals[0],
+        interval=interval,
         p_value=p_values[0],
-        significant=shown[0],
-        tied=tied,
+        significant=significant(p_values[0], interval),
     )
 
 

@@ -113,10 +113,7 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
         f"permutation test with {max(each.draws for each in shown):,} draws; p corrected by "
         f"{family}; in bold where the difference is significant: corrected p < {how.alpha:g}, and "
-        "the interval leaves out 0."
-        + (comparison.given(tasks[0]) if tasks else "")
-        + comparison.caution
-        + left_out
+        "the interval leaves out 0." + (comparison.given(tasks[0]) if tasks else "") + left_out
     )
 
 
@@ -308,7 +305,6 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         caption=f"Every pair of models: on how many of {count} the row is significantly above the "
         "column, paired over the queries that both answered (two-sided paired permutation test, "
         f"corrected p < {how.alpha:g}, {test}, and an interval that leaves out 0)."
-        + comparison.caution
         + not_shown(len({name for each in tasks for name in each.columns}) - MOST_MODELS),
         alt=f"A matrix of counts of {count}. "
         f"{undecided} of {len(pairs)} pairs are not significantly different.",
@@ -404,7 +400,7 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
     parts = [_counted(comparison, differences) for differences in (*means, every)]
     if rest := [each for each in every if not each.significant(comparison.procedure.alpha)]:
         parts.append(_open(comparison, rest))
-    return Conclusion(" ".join([*parts, comparison.caution.strip()]).strip())
+    return Conclusion(" ".join(parts))
 
 
 def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:
@@ -508,8 +504,8 @@ def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
     if best.ahead:
         text += f", {lead(best.ahead[0])}, {'' if clear else 'not '}a difference that these "
         text += f"{best.queries} show."
-        if not clear:
-            text += f" It is {lead(shown)}, which they do show." if shown else comparison.caution
+        if shown and not clear:
+            text += f" It is {lead(shown)}, which they do show."
     else:
         text += f", over {best.queries}; no other model can be compared with it."
     if best.unpaired:
