@@ -99,7 +99,7 @@ def leaderboard(
         for key in tasks or TIERS[tier].task_keys
     }
     table = _scores_table(models, near, links or {})
-    legend = (("†", _NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else ()
+    legend = (("†", _NEAR),) if any(near.values()) else ()
     return replace(table, name=name, legend=legend)
 
 
