@@ -200,36 +200,6 @@ def mean_p_values(
     return sign_flip_p_values(every, pairs, n_resamples=n_resamples, seed=flips)
 
 
-@dataclass(frozen=True)
-class CategoryBoards:
-    """Rankings over all tasks and within each category."""
-
-    overall: Ranking  # all tasks, weighted equally
-    boards: dict[str, Ranking]  # one ranking per category
-    notes: tuple[str, ...]  # categories without a ranking, with the reason
-
-
-def category_leaderboards(
-    matrices: Sequence[ScoreMatrix], categories: Mapping[str, str], *, seed: int
-) -> CategoryBoards:
-    """Rank systems over all tasks and within each category (by default its own) of tasks.
-
-    Raises:
-        ValueError: as in `rank_systems`, over all tasks.
-    """
-    groups: dict[str, list[ScoreMatrix]] = {}
-    for matrix in matrices:
-        groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
-    overall = rank_systems(matrices, seed=seed)
-    boards, notes = {}, []
-    for name, group in groups.items():
-        try:
-            boards[name] = rank_systems(group, seed=seed)
-        except ValueError as error:
-            notes.append(f"{name}: {error}")
-    return CategoryBoards(overall, boards, tuple(notes))
-
-
 OTHER = "(no category)"
 
 

@@ -15,7 +15,7 @@ import html
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,16 +88,12 @@ def texts_at_hand(result: Result) -> tuple[SearchTexts | None, str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explorer:
-    """The scores of two or more models on the queries that all of them answered.
-
-    The page offers a selection of the models, by default the best; `to_frame` and `query` take any.
-    """
+    """The scores of two or more models, the best first, on the queries that all answered."""
 
     matrix: ScoreMatrix
     records: Mapping[str, Result]  # of each model, by its name in the matrix
     texts: SearchTexts | None = None  # and judgements; without them, ids are shown
-    note: str = ""  # why there are no texts; empty if there are
-    selection: tuple[str, ...] = ()
+    note: str = ""  # why there are no texts, and how many models are not here
 
     def __repr__(self) -> str:
         size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
@@ -106,14 +102,7 @@ class Explorer:
     @property
     def models(self) -> list[str]:
         """Names of the models, the best mean first."""
-        order = np.argsort(-self.matrix.scores.mean(axis=1), kind="stable")
-        return [self.matrix.systems[index] for index in order]
-
-    @property
-    def offered(self) -> list[str]:
-        """Names of the models that the page offers, the best mean first."""
-        offered = [name for name in self.models if not self.selection or name in self.selection]
-        return offered[:MOST_MODELS]
+        return list(self.matrix.systems)
 
     def text(self, query: str) -> str:
         """Return a query's text, from the record or the data, or its id without either."""
@@ -181,14 +170,9 @@ class Explorer:
         rest = (name for name in self.models if name not in given)
         return first or next(rest), second or next(rest)
 
-    def _not_offered(self) -> str:
-        """Say how many models the page does not offer, and how to choose those that it does."""
-        left_out = len(self.models) - len(self.offered)
-        return f"{plural(left_out, 'model')} not offered: -p models A,B chooses." * bool(left_out)
-
     def _data(self) -> dict[str, Any]:
         """Return the data that the page's script shows."""
-        models, queries = self.offered, self.matrix.queries
+        models, queries = self.models, self.matrix.queries
         return {
             "metric": self.matrix.metric,
             "models": models,
@@ -215,7 +199,7 @@ class Explorer:
             f'<label>{axis}-axis <select data-axis="{axis}">'
             + "".join(
                 f"<option{' selected' if i == selected else ''}>{html.escape(name)}</option>"
-                for i, name in enumerate(self.offered)
+                for i, name in enumerate(self.models)
             )
             + "</select></label>"
             for selected, axis in enumerate("xy")
@@ -224,12 +208,11 @@ class Explorer:
             f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
             f"model on the x-axis, another on the y-axis; {len(self.matrix.queries)} queries."
         )
-        notes = _note(self.note) + _note(self._not_offered())
         return (
             f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
-            f"script; the tables below need none.</p></div>{notes}"
+            f"script; the tables below need none.</p></div>{_note(self.note)}"
             f'<script type="application/json">{data}</script></div>'
         )
 
@@ -366,8 +349,8 @@ def explore(
         results: any records.
         task: name of the task.
         metric: a per-query metric between 0 and 1.
-        models: names of two or more models that the page offers, or a comma-separated string; by
-            default all, of many the best.
+        models: names of two or more models to show, or a comma-separated string; by default all,
+            of many the best.
         texts: texts and judgements; by default those of the task, if its data are at hand. If
             they are not, ids are shown instead and a note gives the reason.
 
@@ -380,18 +363,25 @@ def explore(
         reasons = "; ".join(left_out) or "there is none"
         return NoExplorer(f"Two models with {metric} on {task} are needed: {reasons}.")
     matrix = matrices[0]
+    order = np.argsort(-matrix.scores.mean(axis=1), kind="stable")
+    best = [matrix.systems[index] for index in order]
+    named = split_names(models) if isinstance(models, str) else models
+    chosen = [one_of("model", name, best) for name in named]
+    kept = [name for name in best if not chosen or name in chosen][:MOST_MODELS]
+    if len(kept) < 2:
+        raise ValueError(f"expected two or more models; got {kept[0]!r} alone")
+    rows = [matrix.systems.index(name) for name in kept]
+    matrix = replace(matrix, systems=tuple(kept), scores=matrix.scores[rows])
     newest = by_part(newest_records(given)[0])
     names = system_names(newest)
     records = {names[r.model.identity, r.seed]: r for r in newest if r.task.key == matrix.task}
-    records = {name: records[name] for name in matrix.systems}
+    records = {name: records[name] for name in kept}
     note = ""
     if texts is None:
-        texts, note = texts_at_hand(records[matrix.systems[0]])
-    named = split_names(models) if isinstance(models, str) else models
-    selection = tuple(dict.fromkeys(one_of("model", name, matrix.systems) for name in named))
-    if len(selection) == 1:
-        raise ValueError(f"expected two or more models; got {selection[0]!r} alone")
-    return Explorer(matrix, records, texts, note, selection)
+        texts, note = texts_at_hand(records[kept[0]])
+    if len(kept) < len(best):
+        note += f" {plural(len(best) - len(kept), 'model')} not shown: -p models A,B chooses."
+    return Explorer(matrix, records, texts, note.strip())
 
 
 def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:

@@ -24,7 +24,7 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     tier_columns,
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.analysis.comparison.ranking import CategoryBoards, category_leaderboards, rank_systems
+from qwen3nb.analysis.comparison.ranking import rank_systems
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
@@ -35,7 +35,7 @@ from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, pl
 from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
+from qwen3nb.report.render.sections import MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table, transposed
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
+    from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 
 _NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
@@ -440,69 +441,48 @@ def _draw_scores(table: Table, width: float) -> MplFigure:
     return figure
 
 
-def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> CategoryBoards | None:
+def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[str, Ranking]:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
-    Of more than `MANY` tasks, a ranking per type. The mean is over the tasks that most models
-    have: a model that lacks one of them is listed with the reason, not ranked. A tier with
-    benchmarks has a ranking per benchmark and type instead, the first of which stands for the
-    tier. None if fewer than two models can be ranked.
+    The mean is over the tasks that most models have: a model that lacks one of them is listed with
+    the reason, not ranked. A tier with benchmarks has a ranking per benchmark and type instead.
+    What fewer than two models have is left out.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
-    if TIERS[tier].benchmarks:
-        return _benchmark_boards(on_tier, tier, seed=seed)
-    matrices, _ = pair_results(on_tier)
-    ranked = rankable(matrices)
-    if not ranked:
-        return None
-    if len(matrices) > MANY:
-        types = {result.task.key: result.task.type for result in on_tier}
-        return category_leaderboards(ranked, types, seed=seed)
-    boards = category_leaderboards(ranked, {}, seed=seed)
-    by_task = {each.task: each for each in matrices if len(each.systems) > 1}
-
-    def position(task: str) -> int:  # of a task, or a part of one, among the tier's
-        return next((i for i, key in enumerate(tasks) if task.startswith(key)), len(tasks))
-
-    on_each = {
-        task: boards.boards.get(task) or rank_systems([by_task[task]], seed=seed)
-        for task in sorted(by_task, key=position)
-    }
-    return replace(boards, boards=on_each)
-
-
-def _benchmark_boards(results: Sequence[Result], tier: str, *, seed: int) -> CategoryBoards | None:
-    """Rank the models within each benchmark, or each type of a benchmark that has several."""
     boards: dict[str, Ranking] = {}
-    notes = []
     for title, column in ranked_columns(tier).items():
-        if ranked := column_matrices(results, column):
+        if ranked := column_matrices(on_tier, column):
             weights = [column.weights[each.task] for each in ranked]
             boards[title] = rank_systems(ranked, seed=seed, weights=weights, name=title)
-        else:
-            notes.append(f"{title}: no two models have scores per query on the same tasks")
-    if not boards:
-        return None
-    return CategoryBoards(next(iter(boards.values())), boards, tuple(notes))
+    if TIERS[tier].benchmarks:
+        return boards
+    matrices, _ = pair_results(on_tier)
+
+    def position(matrix: ScoreMatrix) -> int:  # of a task, or a part of one, among the tier's
+        starts = (i for i, key in enumerate(tasks) if matrix.task.startswith(key))
+        return next(starts, len(tasks))
+
+    for matrix in sorted(matrices, key=position):
+        if len(matrix.systems) > 1:
+            boards[matrix.task] = rank_systems([matrix], seed=seed)
+    if len(shared := rankable(matrices)) > 1:
+        boards["all tasks"] = rank_systems(shared, seed=seed)
+    return boards
 
 
-def rank_table(boards: CategoryBoards | None) -> Table | None:
+def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
     """Return a row per model and a column per ranking, best on the first of them first.
 
     A cell has the rank, its interval and the tie groups. A model that is not ranked keeps its row,
     with the reason. None without rankings, which need two models with scores per query on the same
     tasks.
     """
-    if boards is None:
+    if not boards:
         return None
-    overall = boards.overall
-    shown = dict(boards.boards) or {overall.name: overall}
-    if not overall.name and len(overall.tasks) > 1:
-        shown["all tasks"] = overall
-    systems = dict.fromkeys(each.system for board in shown.values() for each in board.standings)
+    systems = dict.fromkeys(each.system for board in boards.values() for each in board.standings)
     rows: list[dict[str, Any]] = [{"model": system} for system in systems]
-    for name, board in shown.items():
+    for name, board in boards.items():
         benchmark, _, kind = name.rpartition(": ")
         size = f"n = {board.queries[0]}"
         if board.name or len(board.tasks) > 1:
@@ -512,16 +492,13 @@ def rank_table(boards: CategoryBoards | None) -> Table | None:
         for row in rows:
             cell = _rank(own.get(row["model"]), row["model"], board)
             row[f"{short_task(kind)}\n{size}"] = cell
-    notes = [
-        "Only models with a score on every task are ranked; in a mean over tasks each has the same "
-        "weight, a group that of one task. Intervals leave out the ranks of models that are "
-        "significantly better or worse. Letters and intervals: paired permutation test, Holm over "
-        f"all pairs of a column, alpha {overall.alpha:g}, and the interval of the difference.",
-        *(f"{line}." for line in boards.notes),
-    ]
+    alpha = next(iter(boards.values())).alpha
     return Table.of(
         rows,
-        note=" ".join(notes),
+        note="Only models with a score on every task are ranked; in a mean over tasks each has the "
+        "same weight, a group that of one task. Intervals leave out the ranks of models that are "
+        "significantly better or worse. Letters and intervals: paired permutation test, Holm over "
+        f"all pairs of a column, alpha {alpha:g}, and the interval of the difference.",
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",

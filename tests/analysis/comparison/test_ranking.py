@@ -1,10 +1,10 @@
-"""Ranks with intervals, tie groups, ranks by category."""
+"""Ranks with intervals, and tie groups."""
 
 import numpy as np
 import pytest
 from helpers.matrices import table
 
-from qwen3nb.analysis.comparison.ranking import category_leaderboards, rank_systems
+from qwen3nb.analysis.comparison.ranking import rank_systems
 from qwen3nb.analysis.stats.score_matrix import join
 
 RNG = np.random.default_rng(5)
@@ -88,16 +88,3 @@ def test_systems_without_a_task_are_reported():
         rank_systems([two, join({"x": {"q": 1}, "y": {"q": 1}}, task="z")], seed=0)
     with pytest.raises(ValueError, match="at least one task"):
         rank_systems([], seed=0)
-
-
-def test_leaderboards_by_category():
-    """Three retrieval tasks at +0.1 for s0, one STS task at -0.3."""
-    rows = {"R1": (0.6, 0.5), "R2": (0.6, 0.5), "R3": (0.9, 0.7), "S": (0.2, 0.5)}
-    matrices = [table([a] * 30, [b] * 30, task=task) for task, (a, b) in rows.items()]
-    kinds = {task: "Retrieval" if task[0] == "R" else "STS" for task in rows}
-    ranking = category_leaderboards(matrices, kinds, seed=0)
-    assert [s.system for s in ranking.overall.standings] == ["s0", "s1"]
-    assert [s.system for s in ranking.boards["STS"].standings] == ["s1", "s0"]
-    lonely = join({"x": {"q": 1.0}, "s0": {"q": 1.0}}, task="odd")
-    with pytest.raises(ValueError, match="fewer than two systems"):
-        category_leaderboards([*matrices, lonely], kinds, seed=0)
