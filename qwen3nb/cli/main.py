@@ -36,6 +36,7 @@ _CONTENTS = {
         "bench": ("bench:bench", "Measure speed and memory beside other libraries"),
     },
     "Compare": {
+        "plan": ("plan:plan", "Say how many queries a difference needs, before measuring"),
         "compare": ("records:compare", "Decide between models on your own data"),
         "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
         "diff": ("records:diff", "Say what changed since a release, with intervals"),

@@ -1,0 +1,126 @@
+"""Command that plans a comparison before it is measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from qwen3nb.cli import options as opt
+from qwen3nb.cli.program import Command
+from qwen3nb.tiers import TIERS
+
+TOO_FEW = 3  # exit code if a task has fewer queries than the difference needs
+
+_DEVIATION = click.FloatRange(min=0)
+_MARGIN = click.FloatRange(0, 1, min_open=True)
+_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+@click.command(cls=Command, writes=True)
+@opt.model_option("models", several=True, required=True, help="Label to compare; repeatable.")
+@opt.option("--baseline", required=True, help="Label that the models are compared with.")
+@opt.option("--margin", type=_MARGIN, required=True, help="Smallest difference worth having.")
+@opt.option("--tier", choices=TIERS, default="smoke", help="The tier to measure on.")
+@opt.TASKS
+@opt.option("--metric", default="", help="By default, the main metric of each task.")
+@opt.option("--alpha", type=_SHARE, default=0.05, help="Family-wise error rate on a task.")
+@opt.option("--power", type=_SHARE, default=0.8, help="Probability to show the margin.")
+@opt.option(
+    "--deviation",
+    type=_DEVIATION,
+    help="Standard deviation of the difference between queries.  [default: of earlier records]",
+)
+@opt.option("--seeds", least=1, default=1)
+@opt.option("--seed-deviation", type=_DEVIATION, default=0.0, help="The same between seeds.")
+@opt.option("--prompts", least=1, default=1)
+@opt.option("--prompt-deviation", type=_DEVIATION, default=0.0, help="The same between prompts.")
+@opt.RESULTS
+@opt.out_option(help="File of the plan.  [default: plan.toml of the study]")
+@opt.JSON
+def plan(
+    models: Sequence[str],
+    baseline: str,
+    margin: float,
+    tier: str,
+    tasks: str,
+    metric: str,
+    alpha: float,
+    power: float,
+    deviation: float | None,
+    seeds: int,
+    seed_deviation: float,
+    prompts: int,
+    prompt_deviation: float,
+    results: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Say how many queries show a difference worth having, and write the plan.
+
+    The spread of the difference is that of earlier records of these models, or of others on the
+    same task, unless it is stated. Comparisons in the study then say what they do otherwise than
+    planned. Exits with 3 if a task has fewer queries than the difference needs.
+
+    \b
+    qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
+    qwen3nb plan --model a,b --baseline bm25 --margin 0.02 --seeds 5 --seed-deviation 0.01
+    """
+    from qwen3nb.analysis.comparison import plan as planning
+    from qwen3nb.evaluation.mteb.select import split_names
+    from qwen3nb.records.store import load_results
+
+    stated = planning.Spread(
+        queries=deviation or 0.0, seeds=seed_deviation, prompts=prompt_deviation
+    )
+    made, planned = planning.make_plan(
+        load_results(results),
+        planning.Plan(
+            baseline=baseline,
+            models=tuple(models),
+            tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys,
+            margin=margin,
+            metric=metric,
+            alpha=alpha,
+            power=power,
+            seeds=seeds,
+            prompts=prompts,
+        ),
+        stated=stated,
+    )
+    file = planning.write_plan(made, out or planning.plan_file())
+    if as_json:
+        opt.print_json(
+            {"file": str(file), "plan": asdict(made), "tasks": list(map(asdict, planned))}
+        )
+    else:
+        from qwen3nb.report.render.console import print_table
+        from qwen3nb.report.render.table import Table
+
+        rows = [
+            (
+                each.task,
+                each.spread.queries if each.spread else "no records of two models",
+                each.there or None,
+                each.needed or (each.needed_seeds and f"none: {each.needed_seeds} seeds or more"),
+                each.detectable,
+            )
+            for each in planned
+        ]
+        heads = (
+            "task",
+            "spread",
+            "queries there",
+            f"needed for {margin:g}",
+            "shown by those there",
+        )
+        note = (
+            f"Pairs on a task: {made.family}, tested together at {alpha:g}; power {power:g}; "
+            f"seeds: {seeds}; prompts: {prompts}. The plan is in {file}"
+        )
+        print_table(Table.of(rows, heads, note=note))
+    if not all(each.enough for each in planned):
+        sys.exit(TOO_FEW)

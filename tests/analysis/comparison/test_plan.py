@@ -1,0 +1,129 @@
+"""A plan: the queries that it asks for show the margin, and a comparison says where it deviates."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from helpers.records import make
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.analysis.comparison.plan import (
+    Plan,
+    PlanError,
+    Spread,
+    deviations,
+    make_plan,
+    read_plan,
+    write_plan,
+)
+
+PLAN = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.02)
+
+
+def test_the_number_of_queries_is_that_of_statsmodels():
+    solve = pytest.importorskip("statsmodels.stats.power").TTestPower().solve_power
+    needed = solve(effect_size=0.02 / 0.3, power=0.8, alpha=0.05)
+    assert PLAN.needed(Spread(queries=0.3)) == int(np.ceil(needed)) == 1768
+    family = Plan(baseline="b", models=("a", "c", "d"), tasks=("T",), margin=0.02)
+    needed = solve(effect_size=0.02 / 0.3, power=0.8, alpha=0.05 / 6)
+    assert family.needed(Spread(queries=0.3)) == int(np.ceil(needed))
+
+
+def test_the_planned_power_is_reached_in_simulation():
+    plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, seeds=6)
+    spread = Spread(queries=0.3, seeds=0.03)
+    n, generator, significant = plan.needed(spread), np.random.default_rng(1), 0
+    for _ in range(400):
+        scores = 0.05 + generator.normal(0, 0.3, (n, 1)) + generator.normal(0, 0.03, (1, 6))
+        # Variance of the mean from the two margins, degrees of freedom by Satterthwaite.
+        parts = [
+            (scores.mean(axis=1).var(ddof=1) / n, n - 1),
+            (scores.mean(axis=0).var(ddof=1) / 6, 5),
+        ]
+        variance = sum(part for part, _ in parts)
+        df = variance**2 / sum(part**2 / own for part, own in parts)
+        significant += scores.mean() / np.sqrt(variance) > scipy.stats.t.ppf(0.975, df)
+    assert 0.74 < significant / 400 < 0.86
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.05, 0.5), st.floats(0.01, 0.1), st.integers(2, 12))
+def test_fewer_queries_are_too_few_and_more_seeds_need_no_more(deviation, margin, seeds):
+    spread = Spread(queries=deviation, seeds=margin / 8)
+    plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=margin, seeds=seeds)
+    needed = plan.needed(spread)
+    if needed is None:
+        assert plan.needed_seeds(spread) > seeds
+        return
+    assert plan.reached(margin, spread, needed) >= 0.8
+    assert needed == 2 or plan.reached(margin, spread, needed - 1) < 0.8
+    assert plan.needed(spread, seeds=seeds + 1) <= needed
+    assert plan.detectable(spread, needed) <= np.ceil(1000 * margin) / 1000
+
+
+def test_one_seed_cannot_show_what_varies_between_seeds():
+    assert PLAN.needed(Spread(queries=0.3, seeds=0.001)) is None
+    assert PLAN.needed_seeds(Spread(queries=0.3, seeds=0.001)) == 2
+    assert PLAN.needed_seeds(Spread(queries=0.3, seeds=9.0)) is None
+
+
+def test_the_spread_is_that_of_the_planned_models_or_of_others_on_the_task():
+    scores = np.random.default_rng(2).random((4, 50))
+    records = [make(name, row, task="T") for name, row in zip("bacd", scores, strict=True)]
+    plan, (task,) = make_plan(records, PLAN)
+    assert task.spread == Spread(queries=pytest.approx((scores[1] - scores[0]).std(ddof=1)))
+    assert (task.pairs, task.there, task.enough) == (1, 50, False)
+    assert plan.queries == {"T": PLAN.needed(task.spread)}
+    _, (others,) = make_plan(records[2:], PLAN)
+    assert others.pairs == 1
+    assert others.spread.queries == pytest.approx((scores[3] - scores[2]).std(ddof=1))
+    _, (stated,) = make_plan(records, PLAN, stated=Spread(queries=0.1, seeds=0.01))
+    assert (stated.spread, stated.needed) == (Spread(queries=0.1, seeds=0.01), None)
+    assert make_plan([], PLAN)[1][0].spread is None
+
+
+def test_a_plan_is_read_as_it_was_written_and_a_damaged_one_is_refused(tmp_path):
+    plan = Plan(
+        baseline='b "x"',
+        models=("a\\b",),
+        tasks=("T", "U"),
+        margin=0.02,
+        queries={"T": 7},
+        made="d",
+    )
+    file = write_plan(plan, tmp_path / "plan.toml")
+    assert read_plan(file) == plan
+    for damage in ("margin = 0.02", "margni = 0.02"), ("0.02", "'x'"), ("= 0.02", "0.02"):
+        file.write_text(write_plan(plan, file).read_text().replace(*damage))
+        with pytest.raises(PlanError, match=r"plan\.toml: (margni|margin|Expected)"):
+            read_plan(file)
+
+
+def test_a_comparison_says_what_it_does_otherwise_than_planned():
+    scores = {"T": np.linspace(0, 1, 30), "U": np.linspace(0, 0.5, 30)}
+    records = [make(n, row, task=t) for n in "abc" for t, row in scores.items()]
+    plan = Plan(
+        baseline="b",
+        models=("a", "z"),
+        tasks=("T", "V"),
+        margin=0.02,
+        alpha=0.01,
+        correction="holm",
+        queries={"T": 40},
+    )
+    lines = deviations(plan, compare(records, baseline="c", minimum=0.05, correction="none"))
+    assert lines == [
+        "alpha 0.01 was planned, 0.05 is used",
+        "margin 0.02 was planned, 0.05 is used",
+        "correction holm was planned, none is used",
+        "baseline b was planned, c is used",
+        "models that are missing: z",
+        "models that were not planned, and widen the family: c",
+        "tasks that are missing: V",
+        "tasks that were not planned: U",
+        "T: 40 queries were planned, 30 are there",
+    ]
+    same = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, correction="holm")
+    kept = [each for each in records if each.task.key == "T" and each.model.label != "c"]
+    assert deviations(same, compare(kept, baseline="b", correction="holm")) == []
