@@ -86,6 +86,7 @@ READ = {
 
 # Exit codes other than 0 that an example announces.
 EXITS = {
+    "plan": {0, 3},
     "analyze --outputs outputs --results results --exit-code": {0, 3, 4, 5, 6},
     "quick": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score

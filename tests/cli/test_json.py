@@ -125,3 +125,17 @@ def test_contamination_says_what_was_found_and_what_the_scores_are_without(answe
     assert queries[first][:50] in shown.stdout
     train.write_text('"another text"')
     assert answer("contamination", "--train", train, "--tasks", task)["scores"] == []
+
+
+def test_plan_says_what_each_task_needs_and_writes_the_plan(answer, cli, home):
+    scores = [0.1, 0.9] * 20
+    for label, column in (("m", scores), ("n", scores[::-1])):
+        make(label, column, task="T").save()
+    options = ("--model", "m", "--baseline", "n", "--tasks", "T,U")
+    document = answer("plan", *options, "--margin", "0.05", code=3)
+    task, unknown = document["tasks"]
+    assert (task["there"], unknown["spread"]) == (40, None)
+    assert document["plan"]["queries"] == {"T": task["needed"]}
+    assert 'baseline = "n"' in (home / "plan.toml").read_text()
+    shown = cli("plan", *options, "--margin", "1")
+    assert (shown.exit_code, "no records of two models" in shown.stdout) == (0, True)
