@@ -243,7 +243,7 @@ class _Subject:
             for length in lengths:
                 row = self._speed(texts, length, few, ours.encode, theirs, file)
                 counts = texts.tokens(texts.draw(length, row["texts"])[:_COUNTED])
-                flop = 1e9 * encoder_work(ours.runner.model, counts).gflop / len(counts)
+                flop = 1e9 * encoder_work(ours.runner.model, counts) / len(counts)
                 share = flop * row["ours"] / self.peak
                 yield {"model": name, "what": "encode", **row, "share": share}
             del ours, exact, peer, theirs

@@ -28,8 +28,8 @@ import torch
 from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.paired_tests import equivalence
-from qwen3nb.bench.harness import at_least_one, in_turn, table, timed
-from qwen3nb.bench.machine_limits import MatrixPeak, MatrixWork, encoder_limit
+from qwen3nb.bench.harness import in_turn, table, timed
+from qwen3nb.bench.machine_limits import MatrixPeak, encoder_limit
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
@@ -71,7 +71,7 @@ class EncodeBench:
     rounds: int
     batch_size: int  # the best batch size of sentence-transformers
     timings: tuple[dict[str, Any], ...]
-    work: MatrixWork  # operations that the vectors need
+    gflop: float  # 10⁹ operations of matrix products that the vectors need
     # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
     # the shapes and the precision of the last method
     peak_gflops: float
@@ -80,7 +80,7 @@ class EncodeBench:
         """The timings as plain text."""
         return table(
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
-            f"{self.rounds} rounds; {self.work.gflop:.3g} GFLOP, matrix peak "
+            f"{self.rounds} rounds; {self.gflop:.3g} GFLOP, matrix peak "
             f"{self.peak_gflops:.0f} GFLOP/s",
             rows=[
                 {
@@ -149,9 +149,8 @@ def bench_encode(
         dtype: dtype of the weights; with 16 bits, vectors are close, not equal.
 
     Raises:
-        ValueError: no rounds, or an unknown model, device or dtype.
+        ValueError: an unknown model, device or dtype.
     """
-    at_least_one(rounds=rounds)
     texts = texts if texts is not None else bench_texts(256)
     where = {"device": pick_device(device), "dtype": dtype}
     with model_folder(model, [text for each in texts.values() for text in each]) as folder:
@@ -227,7 +226,7 @@ def _measured(
         rounds=rounds,
         batch_size=best,
         timings=tuple(timings),
-        work=work,
+        gflop=work,
         peak_gflops=peak.gflops,
     )
 
@@ -313,16 +312,15 @@ def bench_precision(
         rounds: number of timed rounds, after an untimed one.
 
     Raises:
-        ValueError: no rounds, or an unknown model or dtype.
+        ValueError: an unknown model or dtype.
     """
-    at_least_one(rounds=rounds)
     for each in dtypes:
         one_of("dtype", each, DTYPES)
     usual = ("bfloat16", "float16") if _FLOAT16 & {*cpu_features()} else ("bfloat16",)
     names = tuple(dict.fromkeys(("float32", *(dtypes or usual))))
     encoded = bench_texts(texts)["mixed lengths"]
     calls: dict[str, Any] = {}
-    limits: dict[str, tuple[int, MatrixWork, MatrixPeak]] = {}
+    limits: dict[str, tuple[int, float, MatrixPeak]] = {}
     with model_folder(model, encoded) as folder:
         spec = folder if model == QWEN3 else model
         for dtype in names:

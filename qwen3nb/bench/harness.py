@@ -123,13 +123,6 @@ def finished(arguments: Sequence[str], environment: Mapping[str, str] | None = N
     return done.stdout
 
 
-def at_least_one(**counts: int) -> None:
-    """Refuse counts, such as rounds, below 1."""
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"expected at least 1 {name.removesuffix('s')}; got {count}")
-
-
 def machine() -> str:
     """Describe what speed depends on besides the code."""
     import torch

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,50 +29,29 @@ _REPEATS = 3  # of each product per sample; the best counts
 _BESIDE = 8  # of each product on each thread, which takes a moment to start
 
 
-@dataclass(frozen=True)
-class MatrixWork:
-    """Operations of a model's matrix products, in units of 10⁹ (GFLOP).
+def encoder_work(model: Any, lengths: Sequence[int]) -> float:
+    """Return the 10⁹ operations of matrix products in one forward pass per text, without padding.
 
     A linear layer takes 2 · tokens · inputs · outputs (Kaplan et al. 2020, table 1); attention
     takes 4 · heads · head size for each pair of a token and one that it attends to, 2 for the
     scores and 2 for the weighted sum (as `torch.utils.flop_counter` counts them).
     """
-
-    linear_gflop: float  # of linear layers
-    attention_gflop: float  # of attention
-
-    @property
-    def gflop(self) -> float:
-        """All operations."""
-        return self.linear_gflop + self.attention_gflop
-
-
-def encoder_work(model: Any, lengths: Sequence[int]) -> MatrixWork:
-    """Return the work of one forward pass per text, without padding."""
     from qwen3nb.models.inference.packing import packing_of
 
     config, packing = model.config.get_text_config(), packing_of(model)
     causal = packing is not None and packing.causal  # a token attends to earlier ones only
     pairs = sum(each * (each + 1) // 2 if causal else each**2 for each in lengths)
-    return MatrixWork(
-        2 * sum(lengths) * _weights(model) / 1e9,
-        4 * pairs * _attention_width(config) * int(config.num_hidden_layers) / 1e9,
-    )
+    weights = sum(each.in_features * each.out_features for each in _linear_layers(model))
+    heads = int(config.num_attention_heads)
+    width = heads * int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    attention = 4 * pairs * width * int(config.num_hidden_layers)
+    return (2 * sum(lengths) * weights + attention) / 1e9
 
 
 def _linear_layers(module: Any) -> list[Any]:
     """Linear layers that see every token: all but the pooler's."""
     every = (each for name, each in module.named_modules() if not name.startswith("pooler"))
     return [each for each in every if hasattr(each, "in_features")]
-
-
-def _weights(module: Any) -> int:
-    return sum(each.in_features * each.out_features for each in _linear_layers(module))
-
-
-def _attention_width(config: Any) -> int:
-    heads = int(config.num_attention_heads)
-    return heads * int(getattr(config, "head_dim", None) or config.hidden_size // heads)
 
 
 def product_shapes(model: Any, call: Callable[[], object]) -> Counter[Shape]:
@@ -173,24 +151,16 @@ class MatrixPeak:
             seconds += flop / (2 * rows * inputs * outputs) * self._best[rows, inputs, outputs]
         return sum(flop for _, flop, *_ in self._products) / seconds / 1e9
 
-    def share(self, work: MatrixWork, seconds: float) -> float:
-        """The share of the peak that doing ``work`` in ``seconds`` reaches."""
-        return work.gflop / seconds / self.gflops
+    def share(self, gflop: float, seconds: float) -> float:
+        """The share of the peak that ``gflop`` in ``seconds`` reach."""
+        return gflop / seconds / self.gflops
 
 
 def encoder_limit(
     runner: Runner, rows: Sequence[Sequence[int]], *, dtype: str
-) -> tuple[MatrixWork, MatrixPeak]:
+) -> tuple[float, MatrixPeak]:
     """Return the work of encoding rows of tokens, and what measures the peak in their shapes."""
     model = runner.model
     shapes = product_shapes(model, lambda: runner.vectors(rows))
     peak = MatrixPeak(shapes, dtype=dtype, device=str(model.device))
     return encoder_work(model, list(map(len, rows))), peak
-
-
-def limit_text(work: MatrixWork, gflops: float) -> str:
-    """Return the work and the matrix peak in a line."""
-    return (
-        f"{work.linear_gflop:.3g} GFLOP in linear layers, {work.attention_gflop:.3g} in attention; "
-        f"matrix peak {gflops:.0f} GFLOP/s"
-    )

@@ -3,8 +3,7 @@
 The reference is left-padded batches with the logits of every position, as in the model card of
 Qwen3-Reranker; the peer is the CrossEncoder of sentence-transformers. All take turns in one
 process. A ratio is the median of the reference's CPU seconds over that of a method, because load on
-the machine inflates wall time. Scores are compared in the same run. Peak memory is measured in a
-separate process per method.
+the machine inflates wall time. Scores are compared in the same run.
 
 The weights are random, the output matrix has as many rows as Qwen3's real vocabulary, and
 the passages are docstrings, truncated to the requested lengths.
@@ -12,9 +11,8 @@ the passages are docstrings, truncated to the requested lengths.
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,14 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
-from qwen3nb.bench.random_models import (
-    QUERY,
-    VOCABULARY,
-    cross_encoder,
-    predict,
-    write_random_reranker,
-)
+from qwen3nb.bench.harness import in_turn, table
+from qwen3nb.bench.random_models import QUERY, cross_encoder, predict, write_random_reranker
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Floats, Reranker
 from qwen3nb.utils.choices import one_of
@@ -49,10 +41,9 @@ _REFERENCE, _PEER, _OURS = "reference", "sentence-transformers CrossEncoder", "q
 class RerankBench:
     """Results for one size of model and one length of passages.
 
-    A timing has, of each method, the reference first and ours last: median seconds and CPU
-    seconds, the ratio of the reference's CPU seconds to them, the largest difference in P(yes)
-    from it, peak memory in bytes of a process that only does this, and the part of it above
-    the memory after loading, or None.
+    A timing has, of each method, the reference first and ours last: median ``seconds`` and ``cpu``
+    seconds, the ``ratio`` of the reference's CPU seconds to them, and the largest ``difference`` in
+    P(yes) from it.
     """
 
     size: str  # key of `SHAPES`
@@ -66,13 +57,9 @@ class RerankBench:
         return table(
             f"{self.size} parameters, passages of {self.passages} tokens: {self.documents} "
             f"documents, medians of {self.rounds} rounds in turn",
-            rows=[
-                {**each, "mb": each["peak"] and each["peak"] / 1e6}
-                | {"more": each["above"] and each["above"] / 1e6}
-                for each in self.timings
-            ],
+            rows=self.timings,
             shown=": {name} | CPU s: {cpu:.2f} | s: {seconds:.2f} | faster: {ratio:.2f}x | "
-            "max dP: {difference:.0e} | peak MB: {mb:.0f} | +MB: {more:.0f}",
+            "max dP: {difference:.0e}",
         )
 
 
@@ -82,11 +69,8 @@ def bench_rerank(
     passages: Sequence[str] = tuple(PASSAGES),
     documents: int = 100,
     rounds: int = 3,
-    memory: bool = True,
-    folder: Path | None = None,
-    say: Callable[[str], Any] = print,
-) -> list[RerankBench]:
-    """Measure, print a table per length of passages, and return what was measured.
+) -> Iterator[RerankBench]:
+    """Measure one length of passages after the other.
 
     Args:
         size: one of `SHAPES`; ``0.6B`` is the shape of Qwen3-0.6B (the reference needs 8 GB
@@ -94,64 +78,35 @@ def bench_rerank(
         passages: keys of `PASSAGES`.
         documents: documents per query.
         rounds: number of timed rounds, after an untimed one.
-        memory: whether to also measure peak memory, in separate processes.
-        folder: where to write the model; by default a temporary folder. Removed afterwards.
-        say: called with each table.
 
     Raises:
-        ValueError: an unknown size or length, or no rounds.
+        ValueError: an unknown size or length.
         RuntimeError: the scores of a method differ from those of the reference.
     """
     one_of("size", size, SHAPES)
     for name in passages:
         one_of("length of passages", name, PASSAGES)
-    at_least_one(rounds=rounds, documents=documents)
-    benches = []
-    with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-", dir=folder) as work:
-        say(f"writing a random model of {size} parameters, {VOCABULARY:,} rows, to {work}")
+    with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
         write_random_reranker(Path(work), SHAPES[size])
         for name in passages:
-            benches.append(_measured(Path(work), size, name, documents, rounds, memory=memory))
-            say(f"{benches[-1].table()}\n")
-    return benches
+            timings = _timings(Path(work), PASSAGES[name], documents, rounds)
+            yield RerankBench(size, name, documents, rounds, timings)
 
 
-def _measured(
-    folder: Path, size: str, passages: str, documents: int, rounds: int, *, memory: bool
-) -> RerankBench:
-    texts = _passages(folder, *PASSAGES[passages], documents)
-    (folder / f"{passages}.json").write_text(json.dumps(texts))
-    methods = {name: _method(name, folder) for name in (_REFERENCE, _PEER, _OURS)}
-    calls = {name: partial(method, texts) for name, method in methods.items()}
-    medians, scores = in_turn(calls, rounds=rounds)
+def _timings(
+    folder: Path, lengths: tuple[int, int], documents: int, rounds: int
+) -> tuple[dict[str, Any], ...]:
+    texts = _passages(folder, *lengths, documents)
+    methods = {name: partial(_method(name, folder), texts) for name in (_REFERENCE, _PEER, _OURS)}
+    medians, scores = in_turn(methods, rounds=rounds)
     timings = []
     for name, each in medians.items():
         difference = float(abs(scores[name] - scores[_REFERENCE]).max())
         if difference > 1e-4:
             raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
-        child = in_child(_prepared, name, str(folder), passages) if memory else None
-        timings.append(
-            {
-                "name": name,
-                **vars(each),
-                "ratio": medians[_REFERENCE].cpu / each.cpu,
-                "difference": difference,
-                "peak": child.peak if child else None,
-                "above": child.grown if child else None,
-            }
-        )
-    return RerankBench(size, passages, len(texts), rounds, tuple(timings))
-
-
-def _prepared(name: str, folder: str, passages: str) -> Callable[[], None]:
-    """In a process of its own: load a method; what is returned scores once."""
-    texts = json.loads((Path(folder) / f"{passages}.json").read_text())
-    method = _method(name, Path(folder))
-
-    def score() -> None:
-        method(texts)
-
-    return score
+        ratio = medians[_REFERENCE].cpu / each.cpu
+        timings.append({"name": name, **vars(each), "ratio": ratio, "difference": difference})
+    return tuple(timings)
 
 
 def _method(name: str, folder: Path) -> Callable[[list[str]], Floats]:

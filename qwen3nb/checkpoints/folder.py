@@ -29,8 +29,6 @@ from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 SINGLE = "model.safetensors"
 _FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
-# Weights in formats that are not read.
-_UNREAD = {".pt", ".pth", ".gguf", ".onnx", ".xml", ".h5", ".msgpack"}
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 # Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
@@ -196,7 +194,6 @@ class ModelFolder(os.PathLike[str]):
                 return self._sharded(self.path / index)
         raise CheckpointError(
             f"{self.path}: no weights; expected {' or '.join(_FORMATS)}, or shards with an index"
-            f"{self.unread_weights()}"
         )
 
     def weights_in(self, name: str) -> Weights:
@@ -262,11 +259,6 @@ class ModelFolder(os.PathLike[str]):
     def current(self) -> ModelFolder:
         """Return this folder; opened again if one of its files has changed since it was read."""
         return self if self.changed() is None else ModelFolder(self.path)
-
-    def unread_weights(self) -> str:
-        """Return a remark on weights in formats that are not read, if there are any."""
-        files = sorted(path for path in self.path.rglob("*") if path.suffix in _UNREAD)
-        return f" ({files[0].relative_to(self.path)} is in a format not read)" if files else ""
 
     def configured_inside(self) -> str:
         """Return a sentence that names the folders in this one with a ``config.json``, if any."""

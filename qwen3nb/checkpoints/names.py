@@ -8,8 +8,6 @@ model had in training.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 
@@ -41,12 +39,12 @@ def encoder_name(name: str) -> str | None:
     return name.removeprefix(_ENCODER)
 
 
-def encoder_tensors(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> dict[str, str]:
+def encoder_tensors(checkpoint: ModelFolder, *, untied: bool = False) -> dict[str, str]:
     """Return the names of the encoder's tensors by those that they have in a stock Qwen3.
 
     Args:
         checkpoint: an encoder-decoder.
-        allow: with ``untied``, copies of the embedding may differ, and the encoder's own is used.
+        untied: whether copies of the embedding may differ; the encoder's own is then used.
 
     Raises:
         CheckpointError: copies of the embedding differ.
@@ -54,7 +52,7 @@ def encoder_tensors(checkpoint: ModelFolder, *, allow: Collection[str] = ()) -> 
     tensors = checkpoint.weights.tensors
     used = {new: name for name in tensors if (new := encoder_name(name)) is not None}
     own = [name for name in (EMBEDDINGS[1], *EMBEDDINGS) if name in tensors]
-    if copies := own if "untied" in allow else _equal_copies(checkpoint):
+    if copies := own if untied else _equal_copies(checkpoint):
         used["embed_tokens.weight"] = copies[0]
     return used
 
@@ -87,8 +85,7 @@ def _equal_copies(checkpoint: ModelFolder) -> list[str]:
     for name in names[1:]:
         if digests[name] != digests[names[0]]:
             raise CheckpointError(
-                f"{checkpoint}: {name} and {names[0]} should be the same embedding, but "
-                "differ (--allow untied uses the encoder's own copy)"
+                f"{checkpoint}: {name} and {names[0]} should be the same embedding, but differ"
             )
     return names
 

@@ -19,13 +19,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
@@ -35,6 +33,9 @@ from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.terminal import say
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # The encoder that the book and its card are about: the best on the development pairs, the average
 # of the two best checkpoints included. `models.kinds.resolve` calls it "demo".
@@ -157,44 +158,40 @@ def make_encoders(demo: Path) -> None:
 
 
 def _train_encoders(demo: Path) -> None:
-    from qwen3nb.datasets.pydocs import training_pairs
-    from qwen3nb.demo import train_contrastive, train_ul2, trainer
-    from qwen3nb.demo.train_contrastive import CONTRASTIVE
-    from qwen3nb.demo.train_ul2 import UL2
-    from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
+    from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
+    from qwen3nb.demo.train_contrastive import CONTRASTIVE, train_contrastive
+    from qwen3nb.demo.train_ul2 import UL2, train_seq2seq
 
-    shared = (trainer, qwen3_seq2seq)
-    key = _key(vars(UL2), train_ul2, tiny_tokenizer, *shared)
-    _once(demo / "train", key, lambda folder: train_ul2.train_seq2seq(folder, UL2))
-    pairs = training_pairs.load_training_pairs()
-    later = _key(vars(CONTRASTIVE), train_contrastive, training_pairs, *shared)
+    key = _key(UL2)
+    _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
+    pairs = load_training_pairs()
 
     def contrast(folder: Path) -> None:
         start = list_checkpoints(demo / "train")[-1]
-        train_contrastive.train_contrastive(folder, start, pairs, CONTRASTIVE)
+        train_contrastive(folder, start, pairs, CONTRASTIVE)
 
-    _once(demo / "contrastive", sha256_json([key, later, pairs.identity, pairs.versions]), contrast)
+    later = [key, _key(CONTRASTIVE), pairs.identity, pairs.versions]
+    _once(demo / "contrastive", sha256_json(later), contrast)
 
 
 def make_language_models(demo: Path) -> None:
     """Train a language model and adapters, while `make_encoders` runs in another process."""
     from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
-    from qwen3nb.demo import train_ul2, trainer
     from qwen3nb.demo.train_ul2 import DECODER, train_decoder
-    from qwen3nb.models.modeling import tiny_tokenizer
 
     load_training_pairs()  # the other process needs them after a few minutes
     make_adapters(demo)
-    key = _key(vars(DECODER), train_ul2, trainer, tiny_tokenizer)
-    _once(demo / "decoder", key, lambda folder: train_decoder(folder, DECODER))
+    _once(demo / "decoder", _key(DECODER), lambda folder: train_decoder(folder, DECODER))
 
 
-def _key(settings: object, *code: ModuleType) -> str:
-    """A digest of a training's settings, data and code."""
+def _key(settings: DataclassInstance) -> str:
+    """A digest of a training's settings, of PyDocs, and of the code of all trainings."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
-    digests = [sha256_file(Path(str(module.__file__))) for module in code]
-    return sha256_json([settings, load_pydocs().identity, digests])
+    modeling = Path(paths.__file__).parent / "models" / "modeling"
+    files = [modeling / "qwen3_seq2seq.py", modeling / "tiny_tokenizer.py"]
+    digests = [sha256_file(file) for file in (*sorted(Path(__file__).parent.glob("t*.py")), *files)]
+    return sha256_json([asdict(settings), load_pydocs().identity, digests])
 
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
@@ -211,18 +208,15 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
 def make_adapters(demo: Path) -> None:
     """Train adapters that rank, embed, or do both, and evaluate them."""
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-    from qwen3nb.demo import train_lora, train_ul2, trainer
     from qwen3nb.demo.train_lora import BASE, LORA, train_adapters, train_base
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
-    from qwen3nb.models.modeling import tiny_tokenizer
 
     base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
-    code = (train_ul2, train_lora, trainer, tiny_tokenizer)
-    key = _key(asdict(BASE), *code)
+    key = _key(BASE)
     _once(base, key, lambda folder: train_base(folder, BASE))
     _once(
         outputs,
-        sha256_json([key, _key(asdict(LORA), *code)]),
+        sha256_json([key, _key(LORA)]),
         lambda folder: train_adapters(base, folder, settings=LORA, say=_note),
     )
     task = "PyDocsSampleRetrieval"
@@ -256,10 +250,6 @@ def _extract(demo: Path) -> None:
     from qwen3nb.report.card.card import extract
 
     train, contrastive = demo / "train", demo / "contrastive"
-    average = train / "average"
-    if not average.is_dir():
-        steps = list_checkpoints(train)
-        average_checkpoints(select_checkpoints(train, last=len(steps)), average)
     sources = {source.name: source for source in (train / "init", list_checkpoints(train)[-1])}
     for source in (*list_checkpoints(contrastive)[1::2], contrastive / "average"):
         sources[f"contrastive-{source.name}"] = source

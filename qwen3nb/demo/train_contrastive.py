@@ -12,6 +12,7 @@ that are not trained on: each checkpoint logs its loss and nDCG@10 there.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,14 +31,7 @@ from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
 from qwen3nb.demo.train_ul2 import token_id
-from qwen3nb.demo.trainer import (
-    Schedule,
-    copy_files,
-    faster_linear_layers,
-    make_trainer,
-    padded,
-    quietly,
-)
+from qwen3nb.demo.trainer import Schedule, padded, quietly, train
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
@@ -71,9 +65,8 @@ def train_contrastive(
     folder: Path, start: Path, pairs: TrainingPairs, settings: ContrastiveSettings = CONTRASTIVE
 ) -> Path:
     """Train from the checkpoint ``start``; write ``checkpoint-N`` and ``average`` to ``folder``."""
-    copy_files(start.parent / "tokenizer", folder / "tokenizer")
+    shutil.copytree(start.parent / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
-    train = _tokenized(tokenizer, pairs.train, length=settings.length)
     spread = _spread(pairs.development, settings.development)
     # Each summary is to find its own text among all.
     search = TestCollection.from_texts(
@@ -85,26 +78,22 @@ def train_contrastive(
     evaluator = TrainingEvaluator(search, name=METRIC, tokenizer=start)
     set_seed(settings.seed)
     with quietly():
-        trainer = make_trainer(
-            _ContrastiveTrainer,
-            folder,
-            settings,
-            name="contrastive",
-            seed=settings.seed,
-            callbacks=[evaluator],
-            settings=settings,
-            model=Qwen3ForSeq2SeqLM.from_pretrained(start),
-            train_dataset=train,
-            eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
-            data_collator=partial(_collate, pad=token_id(tokenizer, END)),
-        )
-        at_start = _measured(trainer, evaluator)
-        with faster_linear_layers():
-            trainer.train()
+        model = Qwen3ForSeq2SeqLM.from_pretrained(start)
+    trainer = train(
+        _ContrastiveTrainer,
+        folder,
+        settings,
+        name="contrastive",
+        seed=settings.seed,
+        callbacks=[evaluator],
+        settings=settings,
+        model=model,
+        train_dataset=_tokenized(tokenizer, pairs.train, length=settings.length),
+        eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
+        data_collator=partial(_collate, pad=token_id(tokenizer, END)),
+    )
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
-    average = average_checkpoints(best, folder / "average", show_progress=False)
-    with quietly():
-        trainer.model = Qwen3ForSeq2SeqLM.from_pretrained(average)
+    average_checkpoints(best, folder / "average", show_progress=False)
     libraries = [name for name in pairs.versions if name not in DEVELOPMENT]
     described = {
         "objective": "InfoNCE on (summary, body) pairs",
@@ -120,16 +109,9 @@ def train_contrastive(
         "language": ["en"],
         "toy": True,
         "tokens_seen": trainer.tokens,
-        "development": {"start": at_start, "average": _measured(trainer, evaluator)},
     }
     write_json(folder / "training.json", described, indent=2)
     return folder
-
-
-def _measured(trainer: _ContrastiveTrainer, evaluator: TrainingEvaluator) -> dict[str, float]:
-    """Loss and nDCG@10 of the trainer's model on the development pairs."""
-    scores = evaluator(trainer.model)
-    return {"eval_loss": trainer.development_loss(), METRIC: scores[evaluator.primary_metric]}
 
 
 def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
@@ -171,14 +153,10 @@ class _ContrastiveTrainer(Trainer):
         return self._info_nce(queries, documents)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Log the loss on the development pairs; callbacks see it and add their own."""
-        measured = {"eval_loss": self.development_loss()}
-        self.log(measured)
-        self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
-        return measured
+        """Log the mean loss on the development pairs, in batches and of a length as in training.
 
-    def development_loss(self) -> float:
-        """Mean loss on the development pairs, in batches and of a length as in training."""
+        Callbacks see it and add their own.
+        """
         rows, size = list(self.eval_dataset), self._settings.batch
         self.model.eval()
         with torch.inference_mode():
@@ -186,7 +164,10 @@ class _ContrastiveTrainer(Trainer):
             parts = [[_embed(self.model, batch, side) for batch in batches] for side in _SIDES]
             losses = [float(self._info_nce(*both)) for both in zip(*parts, strict=True)]
         self.model.train()
-        return sum(losses) / len(losses)
+        measured = {"eval_loss": sum(losses) / len(losses)}
+        self.log(measured)
+        self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
+        return measured
 
     def _info_nce(self, queries: Tensor, documents: Tensor) -> Tensor:
         scores = queries @ documents.T / self._settings.temperature

@@ -16,6 +16,7 @@ each followed by the tokens it hides. Source and target end with the end-of-text
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,13 +32,11 @@ from transformers import Trainer, set_seed
 from qwen3nb.datasets.pydocs.build import Entry, load_pydocs
 from qwen3nb.demo.trainer import (
     Schedule,
-    copy_files,
-    faster_linear_layers,
-    make_trainer,
     padded,
     quietly,
     toy_qwen3,
     toy_sizes,
+    train,
 )
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
@@ -62,14 +61,6 @@ DENOISERS = (
 
 
 @dataclass(frozen=True)
-class Example:
-    """Token ids of a source and of its target."""
-
-    source: list[int]
-    target: list[int]
-
-
-@dataclass(frozen=True)
 class Ul2Settings(Schedule):
     """Size and training of the models."""
 
@@ -87,6 +78,7 @@ class Ul2Settings(Schedule):
     seed: int = 0  # seed of everything random
 
 
+Example = tuple[list[int], list[int]]  # token ids of a source and of its target
 UL2 = Ul2Settings()
 DECODER = Ul2Settings(steps=120, save_every=60)
 
@@ -138,26 +130,36 @@ def _sizes(tokenizer: Tokenizer, settings: Ul2Settings) -> dict[str, Any]:
 
 def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
     """Train the encoder-decoder; write ``init`` and ``checkpoint-N`` to ``folder``."""
-    train, held_out = training_texts()
-    tokenizer = write_tokenizer(train, folder / "tokenizer", vocabulary=settings.vocabulary)
+    texts, held_out = training_texts()
+    tokenizer = write_tokenizer(texts, folder / "tokenizer", vocabulary=settings.vocabulary)
     set_seed(settings.seed)
     model = Qwen3ForSeq2SeqLM(seq2seq_config(tokenizer, settings))
     with quietly():
         model.save_pretrained(folder / "init")
-    copy_files(folder / "tokenizer", folder / "init")
+    shutil.copytree(folder / "tokenizer", folder / "init", dirs_exist_ok=True)
     examples = [
-        _denoised(texts, tokenizer, count=count, settings=settings, seed=settings.seed + offset)
-        for offset, (texts, count) in enumerate(
-            [(train, settings.steps * settings.batch), (held_out, 4 * settings.batch)]
+        _denoised(own, tokenizer, count=count, settings=settings, seed=settings.seed + offset)
+        for offset, (own, count) in enumerate(
+            [(texts, settings.steps * settings.batch), (held_out, 4 * settings.batch)]
         )
     ]
-    _train(model, folder, examples, settings, pad=token_id(tokenizer, END), name="UL2")
+    train(
+        Trainer,
+        folder,
+        settings,
+        name="UL2",
+        seed=settings.seed,
+        model=model,
+        train_dataset=examples[0],
+        eval_dataset=examples[1],
+        data_collator=partial(_collate, pad=token_id(tokenizer, END)),
+    )
     about = {
         "objective": "UL2 denoising",
         "denoisers": [vars(denoiser) for denoiser in DENOISERS],
         "data": "PyDocs without the functions of the smoke tier's sample",
-        "texts": len(train),
-        "tokens_seen": sum(len(e.source) + len(e.target) for e in examples[0]),
+        "texts": len(texts),
+        "tokens_seen": sum(len(source) + len(target) for source, target in examples[0]),
         "settings": vars(settings),
         "hardware": "CPU",
         "language": ["en"],
@@ -169,17 +171,30 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
 
 def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     """Train a tiny Qwen3 language model on the same texts."""
-    train, held_out = training_texts()
-    tokenizer = write_tokenizer(train, folder, vocabulary=settings.vocabulary)
+    texts, held_out = training_texts()
+    tokenizer = write_tokenizer(texts, folder, vocabulary=settings.vocabulary)
     end = token_id(tokenizer, END)
     set_seed(settings.seed)
     model = toy_qwen3(_sizes(tokenizer, settings), use_cache=False)
-    ids = [_ids(tokenizer, texts, settings.length - 1) for texts in (train, held_out)]
+    ids = [_ids(tokenizer, own, settings.length - 1) for own in (texts, held_out)]
     generator = np.random.default_rng(settings.seed)
     picks = generator.integers(0, len(ids[0]), size=settings.steps * settings.batch)
-    rows = [Example([*ids[0][pick], end], [*ids[0][pick], end]) for pick in picks]
-    check = [Example([*row, end], [*row, end]) for row in ids[1][: 4 * settings.batch]]
-    _train(model, folder, [rows, check], settings, pad=end, name="causal LM", checkpoints=False)
+    rows, check = (
+        [([*row, end], [*row, end]) for row in own]
+        for own in ([ids[0][pick] for pick in picks], ids[1][: 4 * settings.batch])
+    )
+    train(
+        Trainer,
+        folder,
+        settings,
+        name="causal LM",
+        seed=settings.seed,
+        checkpoints=False,
+        model=model,
+        train_dataset=rows,
+        eval_dataset=check,
+        data_collator=partial(_collate, pad=end),
+    )
     with quietly():
         model.save_pretrained(folder)
     return folder
@@ -207,38 +222,13 @@ def _denoised(
     ]
 
 
-def _train(
-    model: Any,
-    folder: Path,
-    examples: Sequence[list[Example]],
-    settings: Ul2Settings,
-    *,
-    pad: int,
-    **options: Any,
-) -> None:
-    """Train on the first examples; the others are for the evaluation loss."""
-    trainer = make_trainer(
-        Trainer,
-        folder,
-        settings,
-        seed=settings.seed,
-        model=model,
-        train_dataset=examples[0],
-        eval_dataset=examples[1],
-        data_collator=partial(_collate, pad=pad),
-        **options,
-    )
-    with quietly(), faster_linear_layers():
-        trainer.train()
-
-
 def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
     """Collate right-padded (B, T) source ids, mask, and labels with -100 on padding."""
-    sources = [example.source for example in examples]
+    sources = [source for source, _ in examples]
     return {
         "input_ids": padded(sources, pad),
         "attention_mask": padded([[1] * len(row) for row in sources], 0),
-        "labels": padded([example.target for example in examples], IGNORED),
+        "labels": padded([target for _, target in examples], IGNORED),
     }
 
 
@@ -258,7 +248,7 @@ def denoise(
     else:
         how: dict[str, Any] = {"rate": denoiser.rate, "span": denoiser.span}
         source, target = hide_spans(ids, sentinels=sentinels, generator=generator, **how)
-    return Example([*modes[denoiser.mode], *source, end], [*target, end])
+    return [*modes[denoiser.mode], *source, end], [*target, end]
 
 
 def hide_suffix(

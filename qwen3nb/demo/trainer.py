@@ -41,7 +41,7 @@ class Schedule:
     learning_rate: float  # peak of the learning rate; linear warm-up, then cosine
 
 
-def make_trainer(
+def train(
     kind: Callable[..., _Trainer],
     folder: Path,
     schedule: Schedule,
@@ -52,7 +52,7 @@ def make_trainer(
     checkpoints: bool = True,
     **options: Any,
 ) -> _Trainer:
-    """Return a trainer: one thread's work, a checkpoint and a log every few steps."""
+    """Train in one thread, with a checkpoint and a log every few steps; return the trainer."""
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=schedule.steps,
@@ -77,8 +77,10 @@ def make_trainer(
         label_names=["labels"],
     )
     own = [_TrainingBar(name), _CopyTokenizer(folder / "tokenizer"), *callbacks]
-    trainer = kind(args=arguments, callbacks=own, **options)
-    trainer.remove_callback(PrinterCallback)  # which prints every log entry as a dictionary
+    with quietly(), faster_linear_layers():
+        trainer = kind(args=arguments, callbacks=own, **options)
+        trainer.remove_callback(PrinterCallback)  # which prints every log entry as a dictionary
+        trainer.train()
     return trainer
 
 
@@ -107,7 +109,8 @@ class _CopyTokenizer(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._folder.is_dir():
-            copy_files(self._folder, Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            target = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            shutil.copytree(self._folder, target, dirs_exist_ok=True)
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
@@ -139,13 +142,6 @@ def toy_qwen3(sizes: dict[str, Any], **more: Any) -> Any:
     rope = {"rope_type": "default", "rope_theta": 10000.0}
     tied = {"head_dim": 32, "tie_word_embeddings": True}
     return Qwen3ForCausalLM(Qwen3Config(**sizes, **tied, rope_parameters=rope, **more))
-
-
-def copy_files(source: Path, target: Path) -> None:
-    """Copy the files of a folder into another."""
-    target.mkdir(parents=True, exist_ok=True)
-    for file in source.iterdir():
-        shutil.copyfile(file, target / file.name)
 
 
 @contextmanager

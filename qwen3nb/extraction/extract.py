@@ -7,7 +7,7 @@ removed and the extraction fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,17 +31,10 @@ from qwen3nb.models.gate.weights import check_encoder
 from qwen3nb.models.kinds.prompts import mistyped_roles
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
-from qwen3nb.utils.choices import one_of
 
 # transformers 4 refuses the weights with this text; with "pt", it would run them in silence.
 _FORMAT = "pt for transformers 5.2 or newer, as older releases would run this encoder causally"
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
-# Defects that can be allowed. A missing weight cannot: it would be random.
-ALLOWANCES = {
-    "decoder": "a decoder that is not finite; the encoder does not need it",
-    "unexpected": "tensors that belong to neither encoder nor decoder",
-    "untied": "copies of the shared embedding that differ; the encoder's own copy is used",
-}
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,6 @@ def extract_encoder(
     output: Path | str,
     *,
     label: str | None = None,
-    allow: Collection[str] = (),
     onnx: bool = False,
     show_progress: bool = True,
     describe: Callable[[Path], str] | None = None,
@@ -78,7 +70,6 @@ def extract_encoder(
         output: the directory to create; an earlier export is replaced after verification.
         label: label in results; by default that of an export of the same weights in ``output``,
             else the last two parts of the checkpoint's path.
-        allow: defects to allow; keys of `ALLOWANCES`.
         onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
         show_progress: whether to show progress bars.
         describe: returns the README of a directory that is complete but for it; None for none.
@@ -91,8 +82,6 @@ def extract_encoder(
     export = ExportOptions(**options)
     if onnx:
         require_onnx()
-    for name in allow:
-        one_of("allowance", name, ALLOWANCES)
     source, output = open_checkpoint(checkpoint), Path(output)
     if output.resolve() in (source.path.resolve(), *source.path.resolve().parents):
         raise CheckpointError(
@@ -107,11 +96,11 @@ def extract_encoder(
             f"{source}: model_type is {source.config.get('model_type')!r}; expected one of "
             f"{', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder to extract"
         )
-    used, tensors = encoder_tensors(source, allow=allow), source.weights.tensors
+    used, tensors = encoder_tensors(source), source.weights.tensors
     check_bounds(source.config, source.path / "config.json")
     config = check_encoder(source, used, pooling=export.pooling, normalize=export.normalize)
     warnings = ignored_settings(source.config)
-    checked = _other_tensors(source, used, allow=allow)
+    checked = _other_tensors(source, used)
     dtype = _STORED[export.dtype]
     pieces = [Piece(new, dtype, (name,)) for new, name in used.items()]
     pieces += [Piece(None, dtype, (name,)) for name in checked]
@@ -158,24 +147,20 @@ def extract_encoder(
     return extraction
 
 
-def _other_tensors(
-    source: ModelFolder, used: Mapping[str, str], *, allow: Collection[str]
-) -> list[str]:
+def _other_tensors(source: ModelFolder, used: Mapping[str, str]) -> list[str]:
     """Return the names of tensors that are checked, but not written.
 
     Raises:
         CheckpointError: tensors that belong to neither encoder nor decoder.
     """
     others = sorted(source.weights.tensors.keys() - set(used.values()))
-    if "unexpected" in allow:
-        return []
     known = (*EMBEDDINGS, "model.decoder.")
     if odd := [name for name in others if not name.startswith(known)]:
         raise CheckpointError(
             f"{source}: the weights do not match config.json: {odd[0]}: unexpected "
-            f"({len(odd)} such tensors; --allow unexpected)"
+            f"({len(odd)} such tensors)"
         )
-    return [] if "decoder" in allow else others
+    return others
 
 
 def _provenance(

@@ -1,7 +1,5 @@
 """Benchmarks of encoding, of precisions and of reranking, on models that are tiny."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from helpers import TEXTS
@@ -24,7 +22,7 @@ def test_both_give_the_same_vectors(tmp_path):
     assert peer["ratio"] == peer["cpu_ratio"] == 1
     assert ours["equal"]
     for way in (peer, ours):
-        share = result.work.gflop / result.peak_gflops / way["seconds"]
+        share = result.gflop / result.peak_gflops / way["seconds"]
         assert way["peak_share"] == pytest.approx(share)
     title, _, *rows = result.table().splitlines()
     assert f"4 texts, {result.tokens} tokens, medians of 1 rounds" in title
@@ -73,27 +71,20 @@ def test_each_precision_beside_float32(tmp_path, monkeypatch):
     assert "not shown" in rows[1]  # of 8 queries
 
 
-@pytest.mark.integration
-def test_rerankers_agree_and_memory_is_optional():
-    (bench,) = bench_rerank(size="tiny", passages=["60-80"], documents=2, rounds=1, memory=False)
+def test_rerankers_agree():
+    (bench,) = bench_rerank(size="tiny", passages=["60-80"], documents=2, rounds=1)
     reference, _, ours = bench.timings
     assert ours["ratio"] == pytest.approx(reference["cpu"] / ours["cpu"])
-    first, last = {**reference, "peak": 4 * 10**9, "above": 3 * 10**9}, ours
-    lines = replace(bench, timings=(first, last)).table().splitlines()
-    assert "2 documents, medians of 1 rounds" in lines[0]
-    assert [line.split()[-2:] for line in lines[2:]] == [["4000", "3000"], ["-", "-"]]
+    assert "2 documents, medians of 1 rounds" in bench.table().splitlines()[0]
 
 
 @pytest.mark.parametrize(
     ("call", "refusal"),
     [
-        (lambda: next(bench_encode("all-MiniLM-L6-v2", texts={}, rounds=0)), "at least 1 round"),
         (lambda: next(bench_encode("e5-base-v2", texts={})), "e5-base-v2: not on this machine"),
-        (lambda: bench_precision("bm25", pydocs=None, rounds=0), "at least 1 round; got 0"),
         (lambda: bench_precision("bm25", pydocs=None, dtypes=["int8"]), "unknown dtype 'int8'"),
-        (lambda: bench_rerank(size="7B"), "choose one of"),
-        (lambda: bench_rerank(passages=["10"]), "choose one of"),
-        (lambda: bench_rerank(rounds=0), "at least 1 round"),
+        (lambda: next(bench_rerank(size="7B")), "choose one of"),
+        (lambda: next(bench_rerank(passages=["10"])), "choose one of"),
         (lambda: bench_evaluation(model="bm25"), "bm25: not on this machine"),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from qwen3nb.bench import harness
-from qwen3nb.bench.harness import at_least_one, in_child, in_turn, table
+from qwen3nb.bench.harness import in_child, in_turn, table
 
 
 def test_methods_take_turns_after_an_untimed_call():
@@ -47,8 +47,3 @@ def test_a_table_has_a_column_per_key():
     shown = "s: {seconds:.1f} | share: {share:.0%}"
     text = table(rows=[{"seconds": 1, "share": 0.5}, {"seconds": 2, "share": None}], shown=shown)
     assert text.splitlines() == ["s    share", "1.0    50%", "2.0      -"]
-
-
-def test_no_rounds_are_refused():
-    with pytest.raises(ValueError, match="at least 1 round; got 0"):
-        at_least_one(texts=2, rounds=0)

@@ -108,7 +108,6 @@ def test_a_mistake_is_one_line(cli, checkout, line, expected):
     ("line", "message"),
     [
         ("extract {no} {out}", "no such folder"),
-        ("extract {checkpoint} {out} --allow nan", "choose one of: decoder"),
         ("average {folder} {out} --last 2", "checkpoint-N"),
         ("card --model {checkpoint}", "no qwen3nb.json"),
         ("push {checkpoint} lab/model", "this is not an export"),

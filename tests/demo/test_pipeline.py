@@ -1,27 +1,19 @@
-from dataclasses import replace
-
 import pytest
 from helpers.checkout import write_checkout
 
 from qwen3nb.book import build
 from qwen3nb.datasets.pydocs import training_pairs
-from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
-from qwen3nb.demo import pipeline, train_ul2
+from qwen3nb.datasets.pydocs.training_pairs import TrainingPairs
+from qwen3nb.demo import pipeline
 from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.utils.atomic_files import read_json
 
-PAIRS = TrainingPairs((), {}, {"torch": "1"})
 
-
-def keys_of(folder, pairs=PAIRS):
+def keys_of(folder, versions):
     """The key of every training, without training anything."""
-    keys = {}
-
-    def once(folder, key, make):
-        keys[folder.name] = key
-
+    keys, pairs = {}, TrainingPairs((), {}, versions)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "_once", once)
+        patch.setattr(pipeline, "_once", lambda folder, key, make: keys.update({folder.name: key}))
         patch.setattr(f"{training_pairs.__name__}.load_training_pairs", lambda: pairs)
         patch.setattr(f"{lora_runs.__name__}.evaluate_trained", lambda *args, **kwargs: None)
         pipeline._train_encoders(folder)
@@ -29,20 +21,12 @@ def keys_of(folder, pairs=PAIRS):
     return keys
 
 
-def test_every_training_has_a_key_of_settings_data_and_code(tmp_path):
-    keys = keys_of(tmp_path)
+@pytest.mark.integration
+def test_every_training_has_a_key_and_only_the_contrastive_phase_depends_on_the_pairs(tmp_path):
+    keys, again = (keys_of(tmp_path, {"torch": version}) for version in "12")
     assert set(keys) == {"train", "contrastive", "decoder", "base", "outputs"}
     assert len(set(keys.values())) == 5
-    assert len({pipeline._key({}), pipeline._key({"a": 1}), pipeline._key({}, train_ul2)}) == 3
-
-
-@pytest.mark.integration
-def test_only_the_contrastive_phase_depends_on_the_pairs(tmp_path):
-    keys = keys_of(tmp_path)
-    pair = DocstringPair("torch", "Add one.", "To every number in the list.")
-    for other in (replace(PAIRS, versions={"torch": "2"}), replace(PAIRS, pairs=(pair,))):
-        again = keys_of(tmp_path, other)
-        assert [name for name in keys if keys[name] != again[name]] == ["contrastive"]
+    assert [name for name in keys if keys[name] != again[name]] == ["contrastive"]
 
 
 def test_a_training_is_repeated_only_when_its_key_changes(tmp_path, capsys):

@@ -132,21 +132,6 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
     assert json.loads((again.folder / "config.json").read_text())["pooling_mode"] == "cls"
 
 
-def test_allowances_accept_known_defects_and_settings_that_are_not_used(broken, tmp_path):
-    def change(tensors, config, folder):
-        config |= UNUSED
-        tensors["model.projection.weight"] = torch.ones(2, 2)
-        tensors.pop(f"{DECODER}.layers.1.{UP}")
-        tensors[f"{DECODER}.{NORM}"][0] = math.inf
-
-    folder = broken(change)
-    done = extract_encoder(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
-    assert done.max_difference <= 1e-5
-    assert len(done.warnings) == len(UNUSED)
-    with pytest.raises(ValueError, match="unknown allowance 'missing'; choose one of: decoder"):
-        extract_encoder(folder, tmp_path / "encoder", allow=["missing"])
-
-
 @pytest.mark.usefixtures("verified")
 def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_path):
     """One file, wrapped names, shards, a pickled state dict with aliases: one model."""

@@ -92,16 +92,16 @@ def bench_precision(models: tuple[str, ...], whole: bool, **options: Any) -> Non
 )
 @_count("documents", 100)
 @_count("rounds", 3)
-@opt.flag("--no-memory", help="Do not measure peak memory.")
-@opt.out_option("folder", help="Where to write the model.")
-def bench_rerank(no_memory: bool, **options: Any) -> None:
+def bench_rerank(**options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank --size 0.6B --documents 24
     """
+    from qwen3nb.bench.harness import machine
     from qwen3nb.bench.rerank import bench_rerank as run
 
     opt.hide_library_bars()
-    run(memory=not no_memory, say=click.echo, **options)
+    for result in run(**options):
+        click.echo(f"{machine()}\n{result.table()}\n")

@@ -30,12 +30,6 @@ from qwen3nb.utils.terminal import say
     help="Name in the results.  [default: that of an export of the same weights that it replaces, "
     "else the last parts of the path]",
 )
-@opt.option(
-    "--allow",
-    multiple=True,
-    metavar="WHAT",
-    help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
-)
 @opt.flag("--onnx", help="Write onnx/model.onnx too, verified like the rest.")
 @opt.FACTS
 @opt.LICENSE

@@ -278,8 +278,7 @@ def _folder(spec: str, path: Path) -> Source:
         return adapter_source(path)
     if not (config or modules or static_files(folder)):
         raise SpecError(
-            f"{folder}: no config.json, so this is not a model{folder.unread_weights()}."
-            f"{folder.configured_inside()}"
+            f"{folder}: no config.json, so this is not a model.{folder.configured_inside()}"
         )
     try:
         folder.check_files()

@@ -104,7 +104,7 @@ class _Seq2Seq(_Transformer):
         folder.check_whole()
         check_settings(folder)
         # Of copies of the embedding, any: they are read and compared when the model is loaded.
-        check_encoder(folder, encoder_tensors(folder, allow=("untied",)))
+        check_encoder(folder, encoder_tensors(folder, untied=True))
 
     def stored(self, folder: ModelFolder) -> dict[str, Any]:
         return {"pooling": "mean", "normalize": True}

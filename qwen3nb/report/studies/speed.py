@@ -29,7 +29,7 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
     about = "; ".join(
         f"{bench.model}, {bench.texts}: {bench.count} texts, {bench.tokens:,} tokens, "
         f"{bench.rounds} rounds, best batch size of sentence-transformers {bench.batch_size}, "
-        f"{bench.work.gflop:.3g} GFLOP, matrix peak {bench.peak_gflops:,.0f} GFLOP/s"
+        f"{bench.gflop:.3g} GFLOP, matrix peak {bench.peak_gflops:,.0f} GFLOP/s"
         for bench in benches
     )
     return Table.of(
