@@ -20,7 +20,6 @@ Shapes: N rows or texts, D dimensions.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -34,8 +33,8 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from qwen3nb.utils.atomic_files import file_stamp, read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.files.digest_memory import known_digest, remembered_digest
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.files.digest_memory import remembered_digest
 
 HEADER = 128  # bytes of the header that is written: room for any number of rows
 SCHEMA = 1  # of manifests
@@ -208,7 +207,7 @@ def read_manifest(folder: Path) -> ShardedVectors:
                 f"{folder}: expected a .npy file, or a folder with a {MANIFEST} (qwen3nb encode "
                 "--shards)"
             )
-        shards = read_shard_plan(folder).shards
+        shards = read_shards(folder / PLAN).shards
         done = sum((folder / shard.file).is_file() for shard in shards)
         raise ValueError(
             f"{folder}: not finished: {done} of {len(shards)} parts and no {MANIFEST}; "
@@ -218,11 +217,6 @@ def read_manifest(folder: Path) -> ShardedVectors:
     for shard in vectors.shards:
         vectors.check(shard, folder)
     return vectors
-
-
-def read_shard_plan(folder: Path) -> ShardedVectors:
-    """Return the plan of a folder, or raise ValueError."""
-    return read_shards(folder / PLAN)
 
 
 def read_shards(file: Path) -> ShardedVectors:
@@ -247,38 +241,18 @@ def read_shards(file: Path) -> ShardedVectors:
 def shard_blocks(folder: Path, size: int) -> Iterator[Floats]:
     """Yield blocks (n, D), n at most ``size``, of the vectors of a folder, in order.
 
-    The digest of each part is checked unless that was done before.
-
     Raises:
-        ValueError: see `read_manifest`; or a part whose content is not what the manifest says,
-            which shows when all of it is read.
+        ValueError: see `read_manifest`; or a part whose content is not what the manifest says.
     """
-    vectors = read_manifest(folder)
-    for shard in vectors.shards:
+    for shard in read_manifest(folder).shards:
         file = folder / shard.file
-        if known_digest([file]) == shard.sha256:
-            yield from read_blocks(file, size)
-            continue
-        stamp, digest = file_stamp(file), hashlib.sha256()
-        with file.open("rb") as handle:
-            digest.update(handle.read(file.stat().st_size - 4 * shard.texts * vectors.dimension))
-        for block in read_blocks(file, size):
-            digest.update(block.data)
-            yield block
-        check_content(shard, folder, digest.hexdigest())
-        if file_stamp(file) == stamp:
-            remembered_digest([file], digest.hexdigest)
-
-
-def check_content(shard: Shard, folder: Path, digest: str = "") -> None:
-    """Raise ValueError if the digest of a part, computed if it is empty, is not the manifest's."""
-    file = folder / shard.file
-    digest = digest or remembered_digest([file], lambda: sha256_file(file))
-    if digest != shard.sha256:
-        raise ValueError(
-            f"{file}: expected SHA-256 {shard.sha256[:12]}… ({MANIFEST}), got {digest[:12]}…; "
-            "run the same `qwen3nb encode` again, which replaces it"
-        )
+        digest = remembered_digest([file], lambda file=file: sha256_file(file))  # type: ignore[misc]
+        if digest != shard.sha256:
+            raise ValueError(
+                f"{file}: expected SHA-256 {shard.sha256[:12]}… ({MANIFEST}), got "
+                f"{digest[:12]}…; run the same `qwen3nb encode` again, which replaces it"
+            )
+        yield from read_blocks(file, size)
 
 
 def damaged_shards(folder: Path) -> list[str]:

@@ -71,7 +71,6 @@ RESERVE = 10**9  # bytes of the disk that stay free
 SHARE = 0.02  # or this share of a small disk
 MOST_ROWS, MOST_BYTES = 1 << 18, 1 << 30  # of a segment
 _PARTS = 16  # segments that a limit holds at least
-_STEP = 64  # the folder is measured again after 1/64 of the limit
 _RECENT = 60.0  # seconds in which a segment's time of use is not written again
 _BLOCK = 1 << 18  # bytes read at once, at most
 _GAP = 1 << 14  # bytes between two rows above which they are read apart
@@ -307,9 +306,8 @@ class EmbeddingCache:
             self.limit = parse_size(text) if text else None
         except ValueError as error:
             raise ValueError(f"{LIMIT}: {error}") from None
-        # Bytes from which a segment is full, and that may be written until the next measuring.
+        # Bytes from which a segment is full.
         self._full = min(MOST_BYTES, (self.limit or MOST_BYTES * _PARTS) // _PARTS)
-        self._granted = 0
         self._segments: dict[Path, Segment] = {}
         self._writer: SegmentWriter | None = None
         self._stay_open = False
@@ -413,19 +411,14 @@ class EmbeddingCache:
             )
         if self.limit is None:
             return
-        if size > self._granted:
-            import psutil
+        import psutil
 
-            step = max(size, self.limit // _STEP)
-            began = min(float(psutil.Process().create_time()), time.time())
-            total = shrink(folder, to=self.limit - step, before=began)
-            self._granted = min(step, self.limit - total)
-        if size > self._granted:
+        began, most = min(float(psutil.Process().create_time()), time.time()), self.limit - size
+        if shrink(folder, to=most, before=began) > most:
             raise OSError(
                 f"what this run uses fills the limit of {self.limit / 1e9:g} GB ({LIMIT}, "
                 "--cache-limit)"
             )
-        self._granted -= size
 
     @property
     def manifest(self) -> Path:

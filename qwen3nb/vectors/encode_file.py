@@ -37,8 +37,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ValidationError
 
 from qwen3nb import paths
 from qwen3nb.models.encoders.base import Encoder
@@ -59,7 +58,6 @@ from qwen3nb.vectors.block_file import (
     fill,
     npy_header,
     read_manifest,
-    read_shard_plan,
     read_shards,
     write_all,
 )
@@ -70,18 +68,13 @@ TEXTS_PER_SHARD = 65_536  # by default
 BLOCK = 65_536  # vectors, as FAISS adds them to an index
 _BLOCK = 32 << 20  # bytes of vectors: enough to batch texts of similar length
 _MOST = 32_768  # texts of a block, which are in memory too
-_LONGEST = 64 << 20  # bytes of a line; longer lines are refused
 Cuts = tuple[ShardSource, tuple[Shard, ...]]
 
 
-class _Line(TypedDict):
+class _Line(BaseModel, strict=True):
     """A line of a file of texts; what else it has is not read."""
 
-    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
     text: str
-
-
-_LINE = TypeAdapter(_Line)
 
 
 def block_size(dimension: int) -> int:
@@ -194,14 +187,9 @@ def read_texts(file: Path) -> Iterator[str]:
 def _texts_from(handle: BinaryIO, file: Path) -> Iterator[str]:
     """Yield the texts from where ``handle`` stands; errors count lines from there."""
     with named(file):
-        for number in itertools.count(1):
-            line = handle.readline(_LONGEST + 1)
-            if not line:
-                return
-            if len(line) > _LONGEST:
-                raise ValueError(f"{file}:{number}: a line of more than {_LONGEST >> 20} MiB")
+        for number, line in enumerate(handle, 1):
             try:
-                yield _LINE.validate_json(line)["text"]
+                yield _Line.model_validate_json(line).text
             except ValidationError as error:
                 raise ValueError(
                     f'{file}:{number}: expected {{"text": "…"}}; {error.errors()[0]["msg"]}'
@@ -316,7 +304,7 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int =
         ValueError: a malformed line; a plan of another input, or with other parts.
     """
     if (folder / PLAN).is_file():
-        plan = read_shard_plan(folder)
+        plan = read_shards(folder / PLAN)
         if not source.is_file() or sha256_file(source) != plan.source.sha256:
             raise ValueError(
                 f"{folder} holds vectors of another input: expected {plan.source.file} of "
@@ -371,7 +359,7 @@ def start_shards(folder: Path, cuts: Cuts, model: ShardModel) -> ShardedVectors:
     own = ShardedVectors(cuts[0], model, cuts[1])
     if not (folder / PLAN).is_file():
         own.write(folder / PLAN, replace=False)
-    plan = read_shard_plan(folder)
+    plan = read_shards(folder / PLAN)
     if plan.model != model:
         expected, got = (
             f"{each.label}, identity {each.identity[:12]}, "

@@ -101,11 +101,11 @@ def shards(folder):
 
 def whole_parts(folder):
     """Every part that is there has its size, and a manifest only comes last."""
-    from qwen3nb.vectors.block_file import PLAN, damaged_shards, read_shard_plan
+    from qwen3nb.vectors.block_file import PLAN, damaged_shards, read_shards
 
     vectors = folder / "v"
     if (vectors / PLAN).is_file():
-        plan = read_shard_plan(vectors)
+        plan = read_shards(vectors / PLAN)
         for shard in plan.shards:
             if (vectors / shard.file).exists():
                 plan.check(shard, vectors)

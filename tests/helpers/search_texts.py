@@ -2,8 +2,7 @@
 
 from datasets import Dataset
 
-from qwen3nb.evaluation.mteb.per_query import Slice
-from qwen3nb.evaluation.mteb.search_texts import SearchTexts
+from qwen3nb.evaluation.mteb.per_query import SearchTexts, Slice
 
 
 def search_part(queries, documents=(), qrels=None, *, prefix=""):

@@ -17,7 +17,13 @@ from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file as module
-from qwen3nb.vectors.block_file import damaged_shards, read_manifest, read_shard_plan, shard_blocks
+from qwen3nb.vectors.block_file import (
+    PLAN,
+    damaged_shards,
+    read_manifest,
+    read_shards,
+    shard_blocks,
+)
 from qwen3nb.vectors.encode_file import (
     cut_texts,
     encode_blocks,
@@ -293,7 +299,7 @@ def test_many_writers_make_each_part_once(tmp_path, source):
 
 
 def test_a_late_writer_leaves_the_part_that_is_there(folder):
-    plan = read_shard_plan(folder)
+    plan = read_shards(folder / PLAN)
     before = (folder / "part-000000.npy").stat()
     texts = LINES[: plan.shards[0].texts]
     encode_to_file(random_encoder(seed=5), texts, folder / "part-000000.npy", replace=False)

@@ -196,10 +196,10 @@ def encode(
 
 
 def _print_resumed(folder: Path) -> None:
-    from qwen3nb.vectors.block_file import PLAN, read_shard_plan
+    from qwen3nb.vectors.block_file import PLAN, read_shards
 
     if (folder / PLAN).is_file():
-        shards = read_shard_plan(folder).shards
+        shards = read_shards(folder / PLAN).shards
         there = sum((folder / each.file).is_file() for each in shards)
         click.echo(f"{folder}: resuming, {there} of {len(shards)} parts are there")
 

@@ -213,22 +213,18 @@ def _check_known(what: str, name: str, names: Iterable[str]) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders."""
+    """Silence the warnings and progress bars of MTEB's own code, scorers and loaders.
+
+    They say that a task is superseded, that a toy model never predicts some classes, and what
+    other libraries will change.
+    """
     import datasets
-    from sklearn.exceptions import UndefinedMetricWarning
 
     shown = not datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
-            # Published scores refer to the task of that name, superseded or not.
-            warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
-            # MTEB's bitext evaluator copies tensors in a way that torch discourages.
-            warnings.filterwarnings("ignore", message="To copy construct from a tensor")
-            # A toy model never predicts some classes; their precision is unused here.
-            warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
+            warnings.simplefilter("ignore")
             yield
     finally:
         if shown:

@@ -28,7 +28,7 @@ from qwen3nb.analysis.comparison.alignment import (
 )
 from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
-from qwen3nb.evaluation.mteb.search_texts import DocumentText, SearchTexts
+from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result

@@ -37,12 +37,6 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
     return digest
 
 
-def known_digest(files: Sequence[Path]) -> str | None:
-    """Return the stored digest of ``files``, or None."""
-    key = _key(files)
-    return known_digests(key).get(key)
-
-
 def known_digests(*keys: str) -> dict[str, str]:
     """Return this machine's digests of files by their stamps: those of ``keys``, or all."""
     try:

@@ -3,7 +3,7 @@
 import pytest
 from helpers.search_texts import search_part, search_texts
 
-from qwen3nb.evaluation.mteb.search_texts import DocumentText, SearchTexts
+from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts
 from qwen3nb.records.record import TaskInfo
 
 
