@@ -370,6 +370,27 @@ class Encoder(ABC):
         )
 
 
+class RandomEncoder(Encoder):
+    """A random unit vector per text: chance level for every score.
+
+    A text's vector comes from a generator seeded with ``seed`` and the text, so it does not
+    depend on what else is encoded.
+    """
+
+    def __init__(self, source: Source, given: Settings) -> None:
+        self._seed, self.width = given.seed, int(source.spec.partition(":")[2] or 128)
+        super().__init__(source, given, settings={"seed": self._seed, "dimension": self.width})
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        rows = []
+        for text in texts:
+            entropy = int.from_bytes(text_key(text)[:16], "little")
+            rows.append(np.random.default_rng([self._seed, entropy]).normal(size=self.width))
+        vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self.width)
+        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+
 def _zero(vectors: Vectors) -> NDArray[np.bool_]:
     """Return which rows are zero, (N,)."""
     return np.logical_not(vectors.any(axis=1))

@@ -10,26 +10,29 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from safetensors.numpy import load_file
 from torch.nn import functional as F
 
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
-from qwen3nb.models.gate.static_tables import read_table, static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
+from qwen3nb.models.kinds.sentence import static_files
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
-from qwen3nb.models.types import SpecError, Vectors
+from qwen3nb.models.types import ModelFolderError, SpecError, Vectors, refusing
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 _MAX_LENGTH = 512  # of model2vec
+_NAMES = ("embeddings", "embedding.weight")  # of the table
 
 
 class StaticEncoder(Encoder):
@@ -110,7 +113,7 @@ def _load(folder: ModelFolder) -> tuple[Vectors, Tokenizer]:
     """Return the table and the tokenizer in ``folder``, which fit each other."""
     files = static_files(folder)
     assert files is not None  # noqa: S101 - the kind of its source
-    rows, file = read_table(folder.weights_in(files[0])), folder.path / files[1]
+    rows, file = read_table(folder.path / files[0]), folder.path / files[1]
     tokenizer = rust_tokenizer(file)
     check_loaded(tokenizer, rows=len(rows), folder=folder)
     if (count := tokenizer.get_vocab_size()) != len(rows):
@@ -120,6 +123,37 @@ def _load(folder: ModelFolder) -> tuple[Vectors, Tokenizer]:
         )
     tokenizer.no_padding()
     return rows, tokenizer
+
+
+def read_table(file: Path) -> Vectors:
+    """Return the row of each token, (V, D), with its mapping and weight applied.
+
+    Raises:
+        ModelFolderError: tensors that are missing, unexpected, of another shape or type, or not
+            finite, or a mapping to a row that is not there.
+    """
+    with refusing(file, "not a table with a row per token"):
+        held = load_file(file)
+    names = [name for name in _NAMES if name in held]
+    if len(names) != 1 or held.keys() - {*names, "mapping", "weights"}:
+        raise ModelFolderError(
+            f"{file}: has {', '.join(sorted(held))}; expected the rows of tokens, called "
+            f"{' or '.join(_NAMES)}, perhaps with mapping and weights"
+        )
+    for name, values in held.items():
+        if not np.isfinite(values).all():
+            raise ModelFolderError(f"{file}: {name} contains NaN or infinity; copy the file again")
+    rows = held[names[0]].astype(np.float32, copy=False)
+    with refusing(file, "not a table with a row per token"):
+        if "mapping" in held:
+            if held["mapping"].min() < 0:
+                raise IndexError("mapping goes below 0")
+            rows = rows[held["mapping"]]
+        if "weights" in held:
+            rows = rows * held["weights"].astype(np.float32, copy=False)[:, None]
+        if rows.ndim != 2:
+            raise ValueError(f"shape {list(rows.shape)}")
+    return rows
 
 
 def _unknown(tokenizer: Tokenizer) -> int | None:

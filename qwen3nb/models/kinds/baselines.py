@@ -21,7 +21,7 @@ class _Random(Kind):
         return Source(spec, self, safe_label(spec))
 
     def load(self, source: Source, settings: Settings) -> Any:
-        from qwen3nb.models.encoders.random_baseline import RandomEncoder
+        from qwen3nb.models.encoders.base import RandomEncoder
 
         return RandomEncoder(source, settings)
 

@@ -10,13 +10,19 @@ from typing import Any
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
-from qwen3nb.models.gate.static_tables import NUMBERS, static_files, token_table
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
 from qwen3nb.models.types import ModelFolderError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
+# Weights and tokenizer of static models: of model2vec; of wordllama's package; of its repository
+# on the hub.
+_MODEL2VEC = ("model.safetensors", "tokenizer.json")
+_WORDLLAMA = (
+    ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"),
+    ("l2_supercat_256.safetensors", "l2_supercat_tokenizer_config.json"),
+)
 # Encoder-decoders of which sentence-transformers loads the encoder alone.
 _ENCODER_ONLY = {
     *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
@@ -62,8 +68,6 @@ class _SentenceTransformer(FolderKind):
                 check_length(model, length, f"{module.file}: max_seq_length")
             elif (weights := _module_weights(module)) is not None:
                 check_types(weights.tensors.values())
-                if module.name == "StaticEmbedding":
-                    token_table(weights)
             # What else is wrong with weights, sentence-transformers refuses.
 
     def weights(self, folder: ModelFolder) -> Weights:
@@ -99,10 +103,9 @@ class _Static(FolderKind):
     def check(self, source: Source) -> None:
         folder = source.own_folder
         check_settings(folder)
-        for name in (files := self._files(folder)):
+        for name in self._files(folder):
             if not folder.has(name):
                 raise ModelFolderError(f"{folder}: no {name}, which a static model consists of")
-        token_table(folder.weights_in(files[0]), types=tuple(NUMBERS))
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
         return self._files(folder)[1:]
@@ -123,6 +126,16 @@ class _Static(FolderKind):
 
 
 SENTENCE, STATIC = _SentenceTransformer(), _Static()
+
+
+def static_files(folder: ModelFolder) -> tuple[str, str] | None:
+    """Return the files with the table and the tokenizer of a static model that runs here.
+
+    None for another kind of model. Those of wordllama have no ``config.json``.
+    """
+    if folder.has("config.json"):
+        return _MODEL2VEC if folder.config.get("model_type") == "model2vec" else None
+    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
 
 
 def _states_alone(module: SentenceModule) -> bool:

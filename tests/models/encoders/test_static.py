@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 import torch
 from helpers import TEXTS
-from helpers.static_models import ODD, WIDTH, write_model2vec, write_static_sentence_model
+from helpers.archetypes import edit
+from helpers.static_models import ODD, WIDTH, WORDS, write_model2vec, write_static_sentence_model
+from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
 
-MODEL2VEC = {
+ROWS = len(WORDS) + 1
+LAYOUTS = {
     "normalised": {"normalize": True},
     "as they are": {"normalize": False},
     "nothing said": {},
@@ -31,10 +34,10 @@ MODEL2VEC = {
 }
 
 
-@pytest.mark.parametrize("case", MODEL2VEC)
+@pytest.mark.parametrize("case", LAYOUTS)
 def test_vectors_equal_those_of_model2vec(tmp_path, case):
     model2vec = pytest.importorskip("model2vec", reason="pip install 'qwen3nb[test]'")
-    folder = write_model2vec(tmp_path / "potion", **MODEL2VEC[case])
+    folder = write_model2vec(tmp_path / "potion", **LAYOUTS[case])
     theirs = model2vec.StaticModel.from_pretrained(folder).encode(list(ODD))
     encoder = load_encoder(folder, cache=False)
     assert find_source(str(folder)).kind.name == "static"
@@ -144,8 +147,6 @@ def test_options_of_transformers_are_refused(folder, options):
     importlib.util.find_spec("wordllama") is None, reason="pip install 'qwen3nb[demo]' brings it"
 )
 def test_wordllama_is_the_mean_of_its_table(tmp_path):
-    from safetensors.numpy import load_file
-
     source = find_source("wordllama")
     assert (source.kind.name, source.label) == ("static", "wordllama")
     weights = source.folder.path / "weights/l2_supercat_256.safetensors"
@@ -162,3 +163,76 @@ def test_wordllama_is_the_mean_of_its_table(tmp_path):
         shutil.copyfile(each, tmp_path / each.name)
     again = load_encoder(tmp_path, cache=False)
     np.testing.assert_array_equal(again.encode(texts), encoder.encode(texts))
+
+
+def config(**fields):
+    return lambda folder: edit(folder, "config.json", **fields)
+
+
+def tensors(**changes):
+    """Change tensors by name; None removes one."""
+
+    def damage(folder):
+        held = load_file(folder / "model.safetensors") | changes
+        held = {name: array for name, array in held.items() if array is not None}
+        save_file(held, folder / "model.safetensors")
+
+    return damage
+
+
+def not_finite(folder):
+    held = load_file(folder / "model.safetensors")
+    next(iter(held.values()))[1, 2] = np.nan
+    save_file(held, folder / "model.safetensors")
+
+
+def one_token_more(folder):
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    edit(folder, "tokenizer.json", model=model | {"vocab": model["vocab"] | {"extra": ROWS}})
+
+
+def without(name):
+    return lambda folder: (folder / name).unlink()
+
+
+zeros = np.zeros
+BOTH = {
+    "not finite": (not_finite, "contains NaN or infinity"),
+    "one token more": (one_token_more, f"{ROWS} rows"),
+    "no weights": (without("model.safetensors"), "no .*weights|no model"),
+    "no tokenizer": (without("tokenizer.json"), "no tokenizer|missing"),
+}
+MODEL2VEC = {
+    **BOTH,
+    "normalize": (config(normalize="yes"), "normalize is 'yes'; it should be a valid bool"),
+    "no length": (config(max_length=0), "max_length is 0; it should be greater"),
+    "no table": (tensors(embeddings=None, other=zeros(3, np.float32)), "has other; expected the"),
+    "another tensor": (tensors(bias=zeros(3, np.float32)), "has bias, embeddings; expected"),
+    "no matrix": (tensors(embeddings=zeros(ROWS, np.float32)), "not a table with a row per token"),
+    "one row more": (tensors(embeddings=zeros((ROWS + 1, 3), np.float32)), f"has {ROWS} tokens"),
+    "a row that is not there": (tensors(mapping=np.full(ROWS, ROWS)), f"index {ROWS} is out of"),
+    "a mapping below 0": (tensors(mapping=np.full(ROWS, -1)), "mapping goes below 0"),
+    "a mapping of fractions": (tensors(mapping=zeros(ROWS, np.float32)), "IndexError"),
+    "a short mapping": (tensors(mapping=zeros(3, np.int64)), "only 3 rows"),
+    "too many weights": (tensors(weights=zeros(ROWS + 1, np.float32)), "could not be broadcast"),
+}
+WHOLE = tensors(**{"embedding.weight": zeros((ROWS, WIDTH), np.int8)})
+SENTENCE = {**BOTH, "whole numbers": (WHOLE, "type I8; expected one of")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*(("model2vec", name) for name in MODEL2VEC), *(("sentence", name) for name in SENTENCE)],
+)
+def test_a_malformed_static_model_is_refused(tmp_path, kind, name):
+    folder = tmp_path / "model"
+    if kind == "model2vec":
+        write_model2vec(folder, normalize=True)
+    else:
+        write_static_sentence_model(folder)
+    damage, refusal = (MODEL2VEC if kind == "model2vec" else SENTENCE)[name]
+    damage(folder)
+    with pytest.raises(ValueError, match=refusal) as caught:
+        load_encoder(folder, cache=False).encode("fox")
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)

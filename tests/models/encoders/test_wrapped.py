@@ -117,7 +117,11 @@ def test_anything_but_a_vector_of_real_numbers_per_text_is_refused(convert):
     ("model", "error", "message"),
     [
         (3, TypeError, r"an object with encode\(texts\); got int"),
-        (SimpleNamespace(encode=list, model_type="SparseEncoder"), SpecError, "a sparse encoder"),
+        (
+            SimpleNamespace(encode=list, model_type="SparseEncoder"),
+            SpecError,
+            "one vector per text",
+        ),
     ],
 )
 def test_other_objects_are_refused(model, error, message):
