@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
+from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
-from qwen3nb.models.kinds.sentence import static_files
 from qwen3nb.models.kinds.source import Settings, Source
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens

@@ -38,6 +38,13 @@ _HEADS = (
     *("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "LMHeadModel"),
     "Model",
 )
+# Weights and tokenizer of static models: of model2vec; of wordllama's package; of its repository
+# on the hub.
+_MODEL2VEC = ("model.safetensors", "tokenizer.json")
+_WORDLLAMA = (
+    ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"),
+    ("l2_supercat_256.safetensors", "l2_supercat_tokenizer_config.json"),
+)
 
 
 def check_dense(folder: ModelFolder) -> None:
@@ -85,6 +92,16 @@ def as_exported(folder: ModelFolder) -> bool:
     pooling = None if rule is None else rule.stored
     same = [each.name for each in modules] == names
     return same and modules[1].fields.get("pooling_mode") in (pooling, [pooling])
+
+
+def static_files(folder: ModelFolder) -> tuple[str, str] | None:
+    """Return the files with the table and the tokenizer of a static model that runs here.
+
+    None for another kind of model. Those of wordllama have no ``config.json``.
+    """
+    if folder.has("config.json"):
+        return _MODEL2VEC if folder.config.get("model_type") == "model2vec" else None
+    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
 
 
 def check_head(folder: ModelFolder) -> str:

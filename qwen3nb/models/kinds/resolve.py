@@ -22,11 +22,11 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.models.gate.declared import check_dense
+from qwen3nb.models.gate.declared import check_dense, static_files
 from qwen3nb.models.kinds.baselines import BM25_KIND, FUSION_KIND, ON_HUB, RANDOM
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
-from qwen3nb.models.kinds.sentence import SENTENCE, STATIC, static_files
+from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
 from qwen3nb.models.kinds.source import Kind, Source, registry, safe_label
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.types import SpecError

@@ -10,19 +10,13 @@ from typing import Any
 from qwen3nb.checkpoints.folder import ModelFolder, SentenceModule
 from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.gate.bounds import check_bounds, check_settings
+from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.weights import check_length, check_types, check_weights
 from qwen3nb.models.kinds.source import FolderKind, Settings, Source
 from qwen3nb.models.kinds.transformer import check_opened, check_reads_text
 from qwen3nb.models.types import ModelFolderError
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
-# Weights and tokenizer of static models: of model2vec; of wordllama's package; of its repository
-# on the hub.
-_MODEL2VEC = ("model.safetensors", "tokenizer.json")
-_WORDLLAMA = (
-    ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"),
-    ("l2_supercat_256.safetensors", "l2_supercat_tokenizer_config.json"),
-)
 # Encoder-decoders of which sentence-transformers loads the encoder alone.
 _ENCODER_ONLY = {
     *("blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers"),
@@ -126,16 +120,6 @@ class _Static(FolderKind):
 
 
 SENTENCE, STATIC = _SentenceTransformer(), _Static()
-
-
-def static_files(folder: ModelFolder) -> tuple[str, str] | None:
-    """Return the files with the table and the tokenizer of a static model that runs here.
-
-    None for another kind of model. Those of wordllama have no ``config.json``.
-    """
-    if folder.has("config.json"):
-        return _MODEL2VEC if folder.config.get("model_type") == "model2vec" else None
-    return next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
 
 
 def _states_alone(module: SentenceModule) -> bool:
