@@ -28,7 +28,6 @@ from qwen3nb.datasets.mirror import (
     mirrored,
     missing,
     missing_error,
-    needs,
     sizes,
 )
 from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark, sts_pairs
@@ -37,7 +36,6 @@ from qwen3nb.evaluation.mteb.evaluate import evaluate_task
 from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.hub.session import hub_problem, hub_reachable
-from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.atomic_files import sha256_file
 
@@ -70,16 +68,6 @@ def test_only_ids_are_looked_for(mirror):
     assert mirrored("a/b") == mirror / "a" / "b"
     for other in ("a/c", "../mirror/a", "a", "a/b/c", "/etc/passwd", "a/.."):
         assert mirrored(other) is None
-
-
-@pytest.mark.integration
-def test_what_a_choice_of_tasks_needs():
-    tasks = choose_tasks(tasks=["STSBenchmark", "SciFact", "AuthorSTS"])
-    by_id = {need.id: need for need in needs(tasks, [find_source("e5-base-v2")])}
-    assert set(by_id) == {"mteb/stsbenchmark-sts", "mteb/scifact", "intfloat/e5-base-v2"}
-    assert by_id["mteb/scifact"].used_by == ("SciFact",)
-    assert len(by_id["mteb/scifact"].revision) == 40
-    assert by_id["intfloat/e5-base-v2"].kind == "model"
 
 
 def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""Configurations that are no plain values, and quotes that nothing closes."""
+"""Configurations with more than plain values, and quotes that nothing closes."""
 
 import pytest
 
@@ -26,9 +26,8 @@ def test_a_configuration_may_refer_to_its_parts(tmp_path):
     assert read_settings(tmp_path / "config.yaml") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
 
 
-@pytest.mark.parametrize("start", ['"', '"""', "'''"])
-def test_quotes_that_nothing_closes_are_read_once(tmp_path, start):
+def test_quotes_that_nothing_closes_are_read_once(tmp_path):
     """A search for their end from each quote would take hours for a file of this size."""
-    (tmp_path / "q.toml").write_text(f"a = {start}" + '\\"""' * 200_000)
+    (tmp_path / "q.toml").write_text('a = """' + '\\"""' * 200_000)
     with pytest.raises(DataError, match="q.toml: not TOML"):
         read_queries(tmp_path / "q.toml")

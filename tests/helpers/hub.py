@@ -36,7 +36,9 @@ def local_hub(root: Path, fault=None):
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield LocalHub(f"http://127.0.0.1:{server.server_port}", server.requests)
+        hub = LocalHub(f"http://127.0.0.1:{server.server_port}")
+        hub.requests = server.requests
+        yield hub
     finally:
         server.closing.set()
         server.shutdown()
@@ -46,10 +48,7 @@ def local_hub(root: Path, fault=None):
 class LocalHub(str):
     """The address of a hub, with the requests it got: method, path and authorization."""
 
-    def __new__(cls, address, requests):
-        hub = super().__new__(cls, address)
-        hub.requests = requests
-        return hub
+    requests: list
 
 
 def write_repositories(root):

@@ -11,7 +11,6 @@ from helpers.fault_injection import leftovers, tree
 
 from qwen3nb.utils.atomic_files import (
     _beside,
-    canonical,
     explained,
     new_folder,
     read_json,
@@ -45,11 +44,6 @@ def test_a_new_folder_appears_whole_or_not_at_all(tmp_path):
         (work / "b").write_text("3")
     assert [path.name for path in target.iterdir()] == ["b"]
     assert [path.name for path in target.parent.iterdir()] == ["model"]
-
-
-def test_canonical_does_not_depend_on_the_order_of_keys():
-    assert canonical({"b": 1, "a": [1, 2]}) == canonical({"a": [1, 2], "b": 1})
-    assert canonical({"a": [2, 1]}) != canonical({"a": [1, 2]})
 
 
 @pytest.fixture

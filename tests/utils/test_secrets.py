@@ -33,20 +33,18 @@ XAUTHORITY XDG_SESSION_ID
 """.split()  # noqa: SIM905 - likewise
 
 
-@pytest.mark.parametrize("name", [*SECRET_NAMES, *PLAIN_NAMES])
-def test_a_name_betrays_a_secret_or_is_only_like_one_that_does(name):
-    secret = name in SECRET_NAMES
-    assert is_secret_name(name) is secret
-    assert (name in kernel_environment(environ={name: "x", "HOME": "/"})) is not secret
+def test_a_name_betrays_a_secret_or_is_only_like_one_that_does():
+    assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
+    assert [name for name in PLAIN_NAMES if is_secret_name(name)] == []
+    environ = dict.fromkeys([*SECRET_NAMES, *PLAIN_NAMES], "x")
+    assert list(kernel_environment(environ=environ)) == PLAIN_NAMES
 
 
 MADE_UP = "a1B2c3D4e5F6" * 4
 FORMS = {
     "Hugging Face": "hf_" + MADE_UP[:34],
     "GitHub": "ghp_" + MADE_UP[:36],
-    "GitHub's finer one": "github_pat_11" + MADE_UP,
     "OpenAI": "sk-proj-" + MADE_UP,
-    "Anthropic": "sk-ant-api03-" + MADE_UP,
     "AWS": "AKIA" + "ABCD" * 4,
     "JSON web token": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{MADE_UP}",
     "private key": f"-----BEGIN RSA PRIVATE KEY-----\n{MADE_UP}\n-----END RSA PRIVATE KEY-----",
@@ -129,11 +127,12 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_text_is_no_secret(text):
+def test_ordinary_text_is_not_a_secret():
     plain = {"HOME": "/root", "MODE": "on", "MY_TOKEN": "short"}
     secrets = known_secrets({**plain, "PASSWORD": "password"})
-    assert secrets.kinds(f"{text} retrieval /root password on") == []
+    text = " ".join(ORDINARY)
+    assert secrets.without(f"{text} retrieval /root password on").endswith(" password on")
+    assert [text for text in ORDINARY if secrets.kinds(text)] == []
 
 
 def test_removal_reaches_keys_leaves_lines_and_the_stored_token(tmp_path):

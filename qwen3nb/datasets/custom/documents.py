@@ -36,10 +36,17 @@ from qwen3nb.utils.strict_json import parse_json
 MOST = 256 << 20  # bytes of a file, unpacked
 _CELL = 16 << 20  # bytes of one value of a database
 _FIELD = re.compile(r"\{(\w[\w -]*)\}")
-# Neither SQLite's own tables nor virtual ones, which are programs.
-_SQLITE_TABLES = (
+# What a database says of itself: its tables, and the columns of one that are no programs.
+_SQLITE = (
     "SELECT name FROM pragma_table_list "
-    "WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) != 'sqlite_'"
+    "WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) != 'sqlite_'",
+    "SELECT name FROM pragma_table_info(?)",
+)
+_DUCKDB = (
+    "SELECT table_name FROM information_schema.tables "
+    "WHERE table_schema = 'main' AND table_type = 'BASE TABLE'",
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
+    "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position",
 )
 _DUCKDB_OPTIONS = {
     "enable_external_access": "false",
@@ -48,14 +55,6 @@ _DUCKDB_OPTIONS = {
     "memory_limit": "512MB",
     "threads": "1",
 }
-_DUCKDB_TABLES = (
-    "SELECT table_name FROM information_schema.tables "
-    "WHERE table_schema = 'main' AND table_type = 'BASE TABLE'"
-)
-_DUCKDB_COLUMNS = (
-    "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
-    "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position"
-)
 Row = Mapping[str, Any]
 
 
@@ -189,7 +188,7 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
     read = _DATABASES.get(head) or _DATABASES.get(head[8:12])
     if read is not None:
-        for number, values in read(file, table=table, columns=columns):
+        for number, values in enumerate(read(file, table, columns), start=1):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
     elif suffix in (".jsonl", ".ndjson"):
         lines = ((n, line) for n, line in numbered_lines(file, most=MOST) if line.strip())
@@ -222,26 +221,20 @@ def _json_rows(
         )
 
 
-def sqlite_rows(
-    file: Path, *, table: str | None, columns: Sequence[str]
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield number and values of ``columns`` for each row of ``table``, or of the only table."""
+def _sqlite_rows(file: Path, table: str | None, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the values of ``columns`` of each row of ``table``, or of the only table."""
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as base:
             base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
             base.execute("PRAGMA trusted_schema = OFF")
-            name = _table(file, table, base.execute(_SQLITE_TABLES).fetchall())
-            known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
-            yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
+            yield from _selected(file, base, _SQLITE, table, columns)
     except sqlite3.Error as error:
         raise DataError(f"{file}: SQLite: {printable(str(error))}") from None
 
 
-def duckdb_rows(
-    file: Path, *, table: str | None, columns: Sequence[str]
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield the rows of a DuckDB file, as `sqlite_rows` does; raise DataError without DuckDB."""
+def _duckdb_rows(file: Path, table: str | None, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield the rows of a DuckDB file, as `_sqlite_rows` does; raise DataError without DuckDB."""
     try:
         duckdb: Any = importlib.import_module("duckdb")
     except ImportError:
@@ -251,37 +244,37 @@ def duckdb_rows(
     try:
         with closing(duckdb.connect(str(file), read_only=True, config=_DUCKDB_OPTIONS)) as base:
             base.execute("SET lock_configuration = true")
-            name = _table(file, table, base.execute(_DUCKDB_TABLES).fetchall())
-            known = [column for (column,) in base.execute(_DUCKDB_COLUMNS, [name]).fetchall()]
-            rows = base.execute(_select(file, name, columns, known))
-            yield from enumerate(iter(rows.fetchone, None), start=1)
+            yield from _selected(file, base, _DUCKDB, table, columns)
     except duckdb.Error as error:
         cause = [*str(error).strip().splitlines(), repr(error)][0]
         raise DataError(f"{file}: DuckDB: {printable(cause)}") from None
 
 
 # By the first bytes, or those from the ninth on.
-_DATABASES = {b"SQLite format 3\0": sqlite_rows, b"DUCK": duckdb_rows}
+_DATABASES = {b"SQLite format 3\0": _sqlite_rows, b"DUCK": _duckdb_rows}
 
 
-def _table(file: Path, wanted: str | None, rows: Iterable[tuple[str]]) -> str:
-    """Return the table to read, by default the only one."""
-    tables = sorted(name for (name,) in rows)
-    if wanted in tables or (wanted is None and len(tables) == 1):
-        return wanted or tables[0]
-    what = "expected one table, or the name of one" if wanted is None else f"no table {wanted!r}"
-    raise DataError(f"{file}: {what}; tables: {listed(tables) or 'none'}")
-
-
-def _select(file: Path, table: str, columns: Sequence[str], known: Sequence[str]) -> str:
-    """Return the statement; names come from the file's own schema and are quoted anyway."""
+def _selected(
+    file: Path, base: Any, schema: tuple[str, str], wanted: str | None, columns: Sequence[str]
+) -> Iterator[Any]:
+    """Yield the rows of a table; names come from the file's own schema and are quoted anyway."""
+    tables = sorted(name for (name,) in base.execute(schema[0]).fetchall())
+    if wanted not in tables and (wanted is not None or len(tables) != 1):
+        what = (
+            "expected one table, or the name of one" if wanted is None else f"no table {wanted!r}"
+        )
+        raise DataError(f"{file}: {what}; tables: {listed(tables) or 'none'}")
+    table = wanted or tables[0]
+    known = [name for (name,) in base.execute(schema[1], [table]).fetchall()]
     for column in columns:
         if column not in known:
             raise DataError(
                 f"{file}: table {table!r} has no column {column!r} (generated columns are not "
                 f"read); columns: {listed(known)}"
             )
-    return f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
+    names = ", ".join(map(_quoted, columns))
+    rows = base.execute(f"SELECT {names} FROM {_quoted(table)}")  # noqa: S608
+    yield from iter(rows.fetchone, None)
 
 
 def _quoted(name: str) -> str:

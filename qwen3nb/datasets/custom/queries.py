@@ -122,21 +122,25 @@ class ScoringSettings(_TomlTable):
     recency_days: _Count = 365  # age in days at which the loss is complete
 
 
-class _QueryTable(_TomlTable):
-    id: _Name
-    query: str
-    category: _Name = UNCATEGORISED
-    relevance_grades: dict[str, _Grade] | None = None
-    expected: _Ids | None = Field(
-        default=None, validation_alias=AliasChoices("expected", "expected_repos")
-    )
+class Query(_TomlTable):
+    """One query; its fields are called as in the file (the aliases) or by name."""
+
+    id: _Name  # its id
+    text: str = Field(validation_alias="query")  # the text to search for
+    category: _Name = UNCATEGORISED  # for breakdowns
+    # grade per document; the ground truth
+    grades: dict[str, _Grade] = Field({}, validation_alias="relevance_grades")
+    # the ``expected`` list, or empty
+    expected: _Ids = Field([], validation_alias=AliasChoices("expected", "expected_repos"))
 
     @model_validator(mode="after")
     def _judged(self) -> Self:
-        if self.relevance_grades is None and self.expected is None:
+        if not self.model_fields_set & {"grades", "expected"}:
             raise PydanticCustomError(
                 "not_judged", "Either 'relevance_grades' or 'expected' is required"
             )
+        if "grades" not in self.model_fields_set:
+            self.grades.update(dict.fromkeys(self.expected, HIGHEST_GRADE))
         return self
 
 
@@ -148,27 +152,16 @@ class _ModelTable(_TomlTable):
 
 
 class _File(_TomlTable):
-    queries: Annotated[list[_QueryTable], Field(min_length=1)]
+    queries: Annotated[list[Query], Field(min_length=1)]
     models: dict[str, _ModelTable] = {}
     settings: ScoringSettings = ScoringSettings()
 
 
 _TABLES: Mapping[str, type[_TomlTable]] = {
     "models": _ModelTable,
-    "queries": _QueryTable,
+    "queries": Query,
     "settings": ScoringSettings,
 }
-
-
-@dataclass(frozen=True)
-class Query:
-    """One query."""
-
-    id: str  # its id
-    text: str  # the text to search for
-    category: str  # for breakdowns
-    grades: Mapping[str, int]  # grade per document; the ground truth
-    expected: tuple[str, ...]  # the ``expected`` list, or empty
 
 
 @dataclass(frozen=True)
@@ -233,17 +226,10 @@ def read_queries(source: Any) -> QueryFile:
         content = _File.model_validate(raw)
     except ValidationError as error:
         raise _data_error(file, error) from None
-    queries = []
-    for each in content.queries:
-        expected = tuple(each.expected or ())
-        grades = each.relevance_grades
-        if grades is None:
-            grades = dict.fromkeys(expected, HIGHEST_GRADE)
-        queries.append(Query(each.id, each.query, each.category, grades, expected))
-    if (twice := first_duplicate(each.id for each in queries)) is not None:
+    if (twice := first_duplicate(each.id for each in content.queries)) is not None:
         raise DataError(f"{file}: queries: Duplicate id {twice!r}")
     models = (_model(name, each, file.parent) for name, each in content.models.items())
-    return QueryFile(file, tuple(queries), tuple(models), content.settings)
+    return QueryFile(file, tuple(content.queries), tuple(models), content.settings)
 
 
 def _data_error(file: Path, errors: ValidationError) -> DataError:
@@ -257,8 +243,12 @@ def _data_error(file: Path, errors: ValidationError) -> DataError:
         cause = _MESSAGES.get(error["type"], error["msg"])
         if error["type"] == "extra_forbidden":
             table = _File if len(path) == 1 else _TABLES[str(path[0])]
-            near = get_close_matches(str(path[-1]), table.model_fields, n=1, cutoff=0.5)
-            known = f"known: {', '.join(table.model_fields)}"
+            names = [
+                f.validation_alias if isinstance(f.validation_alias, str) else name
+                for name, f in table.model_fields.items()
+            ]
+            near = get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
+            known = f"known: {', '.join(names)}"
             cause = f"Unknown key; {f'did you mean {near[0]!r}?' if near else known}"
         elif error["type"] not in ("missing", "not_judged"):
             cause += f", got {error['input']!r:.60}"

@@ -28,51 +28,37 @@ def file(tmp_path):
     return file
 
 
-class Computed:
-    def __init__(self, file):
-        self.file, self.calls = file, 0
-
-    def __call__(self):
-        self.calls += 1
-        return sha256_file(self.file)
-
-
 def test_a_digest_is_remembered_until_the_file_changes(file):
-    compute = Computed(file)
-    first = remembered_digest([file], compute)
-    assert remembered_digest([file], compute) == first
-    assert compute.calls == 1
+    first = remembered_digest([file], lambda: sha256_file(file))
+    assert remembered_digest([file], lambda: pytest.fail("computed again")) == first
     status = file.stat()
     file.write_text("two")  # of the same size, and with the same time
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert remembered_digest([file], compute) == sha256_file(file) != first
-    assert compute.calls == 2
-    file.write_text("new")
+    assert remembered_digest([file], lambda: sha256_file(file)) == sha256_file(file) != first
     known = known_digests()
-    remembered_digest(
-        [file], lambda: "stale"
-    )  # it has just changed: another change may have this time
+    file.write_text("new")  # it has just changed: another change may have this time
+    remembered_digest([file], lambda: "stale")
     assert known_digests() == known
 
 
 def test_a_damaged_entry_is_not_believed_and_made_again(file, cache):
-    digest = remembered_digest([file], Computed(file))
+    digest = remembered_digest([file], lambda: sha256_file(file))
     assert list(known_digests().values()) == [digest]
     for flip in flips(cache, count=100):
         with flipped(*flip):
             assert set(known_digests().values()) <= {digest}
     (cache / "digests.journal").write_bytes(b"\xff{not a journal\n\0")
-    assert remembered_digest([file], Computed(file)) == digest
+    assert remembered_digest([file], lambda: sha256_file(file)) == digest
     assert list(known_digests().values()) == [digest]
 
 
 def test_a_cache_that_cannot_be_written_or_read_costs_another_reading(file, cache, caplog):
     cache.write_text("a file where the folder should be")
-    assert remembered_digest([file], Computed(file)) == sha256_file(file)
+    assert remembered_digest([file], lambda: sha256_file(file)) == sha256_file(file)
     assert "digests are computed again" in caplog.text
     cache.unlink()
     (cache / "digests.journal").mkdir(parents=True)
-    assert remembered_digest([file], Computed(file)) == sha256_file(file)
+    assert remembered_digest([file], lambda: sha256_file(file)) == sha256_file(file)
     assert known_digests() == {}
 
 
@@ -92,7 +78,7 @@ def test_a_file_replaced_while_it_was_read_is_not_remembered_as_what_came(tmp_pa
     assert remembered_digest([file], compute) == sha256_file(file)
     folder.rename(other)
     before.rename(folder)  # the first file again, with its inode and times
-    assert remembered_digest([file], Computed(file)) == sha256_file(file)
+    assert remembered_digest([file], lambda: sha256_file(file)) == sha256_file(file)
 
 
 def test_a_journal_survives_a_torn_line(tmp_path):

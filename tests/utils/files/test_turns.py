@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -64,26 +63,6 @@ def _end(process, how):
     else:
         process.stdin.write("\n")
         process.stdin.flush()
-
-
-def test_many_at_once_lose_no_update(folder):
-    count = folder / "count"
-    count.write_text("0")
-
-    def add():
-        for _ in range(5):
-            with turn(count):
-                value = int(count.read_text())
-                time.sleep(0.001)
-                count.write_text(str(value + 1))
-
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert count.read_text() == "20"
-    assert leftovers(folder) == ["count"]
 
 
 def test_one_who_gives_up_goes_on_and_leaves_the_lock(folder):
