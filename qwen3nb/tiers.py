@@ -6,8 +6,6 @@ of them are evaluated: ``STS17-en-en`` is the English subset of ``STS17``. Impor
 loads no library.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

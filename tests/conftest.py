@@ -1,7 +1,5 @@
 """What the tests share: an isolated home, tiny models, real files where they are at hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -11,8 +11,6 @@ repository is downloaded beside its folder and moved there when it is complete; 
 download goes on.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

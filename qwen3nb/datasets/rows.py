@@ -8,8 +8,6 @@ A small file cannot take much memory: a line has at most 16 MiB, and a ``.gz`` f
 at most 200 times its size (or 16 MiB). `size_limit` says how to raise these limits.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -3,8 +3,6 @@
 Neither is ours: both are read as plain values, and what is damaged is refused with its line.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ their digits, so that a run survives a round trip. Programs differ in how they o
 a run for others is therefore written with ``distinct=True``, which all of them rank alike.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from array import array

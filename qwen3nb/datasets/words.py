@@ -1,7 +1,5 @@
 """Read word pairs with similarity scores, and analogies, from a mirror or a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from qwen3nb.datasets.mirror import mirrored

@@ -4,8 +4,6 @@ huggingface_hub compares sizes. Large files, which the hub names by their SHA-25
 it before they are first used.
 """
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatch
 from functools import partial

@@ -3,8 +3,6 @@
 Nothing that a server wrote is repeated, nor the query of an address: both may hold tokens.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

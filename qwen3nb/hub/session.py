@@ -5,8 +5,6 @@ time over all tries of a request, the check for a page in place of an answer, an
 line: the library's own retries wait for minutes, or for as long as a server asks for.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -1,7 +1,5 @@
 """The facts of a book in ``_config.yml``: title, authors, year, address, licence, baseline."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

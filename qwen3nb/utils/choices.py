@@ -1,7 +1,5 @@
 """Check that a value is one of the known choices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

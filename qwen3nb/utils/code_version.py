@@ -1,7 +1,5 @@
 """Which code this is: the release, the digest of the package's files, the commit of a study."""
 
-from __future__ import annotations
-
 import subprocess
 from functools import cache
 from importlib import metadata

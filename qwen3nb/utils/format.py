@@ -1,7 +1,5 @@
 """Numbers, p-values, intervals, tables and dataclasses as text; sizes from text."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Describe this machine without loading a library that would claim its GPUs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -5,8 +5,6 @@ process. The collector visits them while they are imported, in each later full p
 the process ends: as much time as the imports themselves.
 """
 
-from __future__ import annotations
-
 import difflib
 import gc
 import importlib

@@ -4,8 +4,6 @@ Names of systems, tasks and queries come from files of unknown origin: Markdown 
 syntax in them is escaped.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -5,8 +5,6 @@ kernel this would look like an error, so they are widgets, unless the notebook i
 which shows the kernel's text on its terminal.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import TYPE_CHECKING, Any

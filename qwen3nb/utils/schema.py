@@ -4,8 +4,6 @@ A file may be damaged, or written by another program. A value that passes these 
 sorted, compared and looked up as a path.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from reprlib import Repr

@@ -1,7 +1,5 @@
 """Parse JSON that other programs wrote: one meaning, or an error."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

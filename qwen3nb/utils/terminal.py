@@ -5,8 +5,6 @@ sequences that move the cursor, rewrite lines or fill the clipboard. They are sh
 ``\\x1b``. Colours and progress bars are this program's own, and stay.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import traceback

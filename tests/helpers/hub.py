@@ -1,7 +1,5 @@
 """A hub on this machine that serves folders, well or badly: what the hub's clients ask for."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Ways in which a hub, or what stands before it, misbehaves; faults of `helpers.hub.local_hub`."""
 
-from __future__ import annotations
-
 import json
 from time import sleep
 

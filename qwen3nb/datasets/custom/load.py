@@ -12,8 +12,6 @@ later change never lower a score, and the score is continuous at 0. (The origina
 negative scores too, which reverses the effect of every boost.)
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -26,8 +26,6 @@ compared with them; if it has none, every expected document has grade 3. What is
 what is counted is a table of the guide, `book/guide/what-is-refused.md`.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ library versions are never confused.
 The ``smoke`` tier runs the sample of PyDocs; tasks on all of PyDocs have different names.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from functools import cache
@@ -98,10 +96,6 @@ class _Classification(_Embedded, AbsTaskClassification):
                 side["text"].append(entry.summary)
                 side["label"].append(labels[entry.label])
         return DatasetDict({side: Dataset.from_dict(rows) for side, rows in sides.items()})
-
-    def _calculate_scores(self, y_test: Any, y_pred: Any) -> Any:
-        # A column of `datasets` would be read row by row for each of the metrics.
-        return super()._calculate_scores(list(y_test), y_pred)
 
 
 class _Clustering(_Embedded, AbsTaskClustering):

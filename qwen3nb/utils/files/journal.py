@@ -5,8 +5,6 @@ flushed to disk before the next piece begins. A line that was truncated by a cra
 garbled by a second writer, fails its checksum, and its piece is repeated.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import zlib

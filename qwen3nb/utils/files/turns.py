@@ -6,8 +6,6 @@ version 4. Where a file cannot be locked or created, there are no turns: every f
 replaced whole, and the last writer wins.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
