@@ -113,6 +113,7 @@ def judged_zero():
     return loaded("SciFact", {"default": {"test": split}})
 
 
+@pytest.mark.integration
 def test_queries_whose_judgements_are_all_zero_count_as_0_as_in_mteb():
     (collection,) = from_mteb(judged_zero())
     assert list(collection.queries) == list(collection.qrels) == ["a", "b"]

@@ -20,7 +20,7 @@ SCORES = st.dictionaries(
 
 
 @given(run=st.dictionaries(st.sampled_from("uvw"), SCORES, min_size=1))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 def test_distinct_scores_keep_the_order_and_change_only_where_they_must(tmp_path_factory, run):
     file = tmp_path_factory.mktemp("run") / "x.trec"
     write_run(file, run, tag="t", distinct=True)

@@ -503,7 +503,7 @@ NAMES = st.text(
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))).map(str.strip)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(texts=st.dictionaries(NAMES, TEXTS, min_size=1, max_size=5))
 def test_valid_data_are_read_back_equal_from_every_format(texts):
     texts = {**texts, "one": "one"}
