@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from qwen3nb.metrics.aggregate import sample_of
 from qwen3nb.records.errors import ResultError
-from qwen3nb.records.record import Environment, MTEBScore, Result
+from qwen3nb.records.record import MTEBScore, Result
 from qwen3nb.records.side_files import QueryScores, StoredScores, named_files
 from qwen3nb.records.store import load_results, verify_files
 
@@ -26,22 +26,6 @@ def test_a_record_is_read_back_as_it_was_written(tmp_path):
     amend(result, "task", size={"documents": 5, "queries": 3}, mteb=MTEBScore("ndcg_at_10", 0.25))
     amend(result, "task", splits=("test",), subsets=("en",), languages=("eng-Latn",))
     assert Result.load(result.save(tmp_path)) == result
-
-
-def test_the_repr_shows_model_task_and_score():
-    result = make("mini", task="SciFact", scores=(0.0, 1.0))
-    assert repr(result).startswith("<Result mini on SciFact: nDCG@10 0.500 [")
-    assert repr(result).endswith("n = 2 queries>")
-    undefined = replace(result.main, value=None, low=None, high=None)
-    assert "undefined" in repr(replace(result, metrics={"nDCG@10": undefined}))
-
-
-def test_the_environment_names_versions_and_device():
-    here = Environment.current(device="cuda:0", precision="bfloat16")
-    assert here.linear == ""
-    assert (here.device, here.precision) == ("cuda:0", "bfloat16")
-    assert here.versions["numpy"].startswith("2")
-    assert here.python.startswith("3")
 
 
 @pytest.mark.parametrize("name", ["../../../out", "a/b", "/out", "..", ".hidden", ""])
@@ -129,16 +113,6 @@ def test_columns_may_lack_queries(tmp_path):
         scores.array("c")
     with pytest.raises(ValueError, match="read-only"):
         scores.array("a")[0] = 1
-
-
-def test_equal_queries_of_several_records_are_one_object(tmp_path):
-    files = [make(name).save(tmp_path) for name in "abc"]
-    first, second, third = map(Result.load, files)
-    queries = first.scores.queries
-    assert second.scores.queries is queries
-    moved = side_file(files[2])
-    moved.rename(moved.with_suffix(".away"))  # not even read: its digest is known
-    assert third.scores.queries is queries
 
 
 def test_loading_ranking_and_counting_read_no_scores(home):
