@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
 
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import TIERS
@@ -16,7 +15,6 @@ from qwen3nb.utils.format import inert_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 Names = str | Iterable[str]
 _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
@@ -232,43 +230,33 @@ class Results(Sequence[Result]):
                 else pq.ParquetWriter(handle, schema, compression="zstd")
             )
             with writer:
-                for record in self:
-                    for table in _score_tables(record, formulas=ending != ".csv"):
-                        writer.write_table(table.cast(schema))
+                for frame in map(_score_rows, self):
+                    if ending == ".csv":
+                        texts = [name for name in _SCORE_COLUMNS if name not in kinds]
+                        frame[texts] = frame[texts].map(inert_text)
+                    writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
         return target
 
 
-def _score_tables(record: Result, *, formulas: bool) -> Iterator[pa.Table]:
-    """Yield a table of each column of a record's scores; without ``formulas``, texts are inert."""
-    import pyarrow as pa
-
-    def inert(value: Any) -> Any:
-        return inert_text(value) if isinstance(value, str) and not formulas else value
+def _score_rows(record: Result) -> pd.DataFrame:
+    """Return a row per score of a record, metric by metric."""
+    import pandas as pd
 
     model, task, scores = record.model, record.task, record.scores
-    same = {
-        "model": model.label,
-        "identity": model.identity,
-        "seed": record.seed,
-        "task": task.key,
-        "type": task.type,
-        "revision": task.revision,
-        "finished": record.finished,
-        "record": record.path(Path()).as_posix(),
-    }
-    located = [tuple(map(inert, each)) for each in _located(record)]
-    queries = np.array(located, object).reshape(-1, 3)
-    for metric in scores:
-        values = scores.array(metric)
-        rows = np.flatnonzero(~np.isnan(values))
-        columns = {
-            name: pa.repeat(inert(value), len(rows))
-            for name, value in {**same, "metric": metric}.items()
-        }
-        for name, texts in zip(("split", "subset", "query"), queries[rows].T, strict=True):
-            columns[name] = pa.array(texts, pa.large_string())
-        columns["value"] = pa.array(values[rows])
-        yield pa.table({name: columns[name] for name in _SCORE_COLUMNS})
+    columns = ["split", "subset", "query"]
+    queries = pd.DataFrame(list(_located(record)), columns=columns, dtype=object)
+    rows = [queries.assign(metric=name, value=scores.array(name)) for name in scores]
+    frame = pd.concat(rows or [queries.assign(metric="", value=math.nan)]).dropna(subset="value")
+    return frame.assign(
+        model=model.label,
+        identity=model.identity,
+        seed=record.seed,
+        task=task.key,
+        type=task.type,
+        revision=task.revision,
+        finished=record.finished,
+        record=record.path(Path()).as_posix(),
+    )[_SCORE_COLUMNS]
 
 
 def _located(record: Result) -> Iterator[tuple[str, str, str]]:

@@ -78,17 +78,12 @@ class BenchmarkMean:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing, in words: tasks, and for a group how many of its parts."""
+        """Tasks that are missing; of a group, the number of its parts that are not."""
         gaps = []
         for name, keys in self.column.entries().items():
-            without = [key for key in keys if key in self.missing]
-            if len(keys) > 1 and 0 < len(without) < len(keys):
-                gaps.append(
-                    f"{name} ({len(keys) - len(without)} of {len(keys)} parts, without "
-                    f"{', '.join(without)})"
-                )
-            elif without:
-                gaps.append(name)
+            there = len({*keys} - {*self.missing})
+            if there < len(keys):
+                gaps.append(f"{name} ({there} of {len(keys)} parts)" if there else name)
         return tuple(gaps)
 
 

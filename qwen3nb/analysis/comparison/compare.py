@@ -48,8 +48,6 @@ from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import interval_text, number_text, p_value_text
-from qwen3nb.utils.markdown import markdown_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -230,24 +228,6 @@ class Comparison:
             f"Comparison of {len(models)} models on {len(tasks)} tasks, baseline "
             f"{self.baseline!r}, {sum(each.family for each in self.tasks)} pairs"
         )
-
-    def __str__(self) -> str:
-        heads = ("task", "metric", "model", "value", f"− {self.baseline}", "interval", "p")
-        rows = [
-            (
-                each.task,
-                each.metric,
-                each.first,
-                number_text(each.means[0]),
-                number_text(each.difference, sign=True),
-                interval_text(each.interval),
-                p_value_text(each.p_value),
-                p_value_text(each.corrected),
-                str(each.n),
-            )
-            for each in self.differences
-        ]
-        return "\n".join([repr(self), "", markdown_table((*heads, "p, corrected", "n"), rows)])
 
 
 def compare(
