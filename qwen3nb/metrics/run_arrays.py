@@ -78,10 +78,6 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
             order = np.lexsort((documents, scores.astype(np.float32)))
         return self._named(documents[order[::-1][:depth]])
 
-    def retrieved(self) -> list[str]:
-        """The documents that have a score, ascending."""
-        return self._named(np.unique(self.documents))
-
     def by_name(self) -> RunArrays:
         """The same run with the documents of each query in ascending order of their ids."""
         order = np.empty(len(self.documents), dtype=np.int64)

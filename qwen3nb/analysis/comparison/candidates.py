@@ -142,65 +142,51 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
     return sorted(changes, key=lambda change: (-abs(change.difference), change.query))[:most]
 
 
-def task_of(
-    results: Sequence[Result], *, current: str, task: str = "", tested: Sequence[str] = ()
-) -> str:
-    """Return the key of the task to compare on; of several revisions, the one finished last.
-
-    Args:
-        results: any records.
-        current: label of the model in use.
-        task: name of the task or its data set; by default the only custom data set of the
-            current model, else its only retrieval task, else its only task.
-        tested: metrics that a record must have per query.
-
-    Raises:
-        ValueError: no such record, or several tasks; lists them.
-    """
-    fit = [r for r in results if all(metric in r.per_query for metric in tested)]
-    if task:
-        fit = [r for r in fit if task in (r.task.key, r.task.dataset, _custom_data(r))]
-    mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
-    if not mine:
-        labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
-        raise ValueError(
-            f"no record of {current!r} with {' and '.join(tested)} per query"
-            f"{f' on {task!r}' if task else ''}; available: {labels}"
-        )
-    if not task:
-        custom = [r for r in mine if _custom_data(r)]
-        mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
-    names = {r.task.key for r in mine}
-    data, types = {r.task.dataset or r.task.key for r in mine}, {r.task.type for r in mine}
-    if (len(data) > 1 and not task) or (len(types) > 1 and task not in names):
-        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    return str(task if task in names else mine[-1].task.key)
-
-
 def select_candidates(
-    results: Sequence[Result],
+    results: Iterable[Result],
     *,
-    task: str,
     current: str,
+    task: str = "",
     models: Sequence[str] = (),
     tested: Sequence[str] = (),
 ) -> tuple[list[Result], list[str]]:
     """Return the newest record per model, the model in use first, and why others are left out.
 
+    Args:
+        results: any records.
+        current: label of the model in use.
+        task: name of the task or its data set; by default the only custom data set of the model in
+            use, else its only task. Of several versions of a data set, the last.
+        models: labels of the candidates; by default all with a record.
+        tested: metrics that a record must have per query.
+
     Raises:
-        ValueError: an unknown model, or none to compare with; lists those available.
+        ValueError: an unknown model or task, several tasks, or nothing to compare; lists those
+            available.
     """
-    newest = [result for result in latest(results) if result.task.key == task]
-    labels = sorted({result.model.label for result in newest})
+    newest = latest(results)
+    fit = [r for r in newest if not task or task in (r.task.key, r.task.dataset, _custom_data(r))]
+    fit = [r for r in fit if r.task.key == task] or fit
+    mine = [r for r in fit if r.model.label == current and {*tested} <= {*r.per_query}]
+    if not mine:
+        known = ", ".join(sorted({r.model.label for r in fit})) or "no model"
+        raise ValueError(
+            f"no record of {current!r} with {' and '.join(tested)} per query"
+            f"{f' on {task!r}' if task else ''}; available: {known}"
+        )
+    mine = [r for r in mine if not task and _custom_data(r)] or mine
+    if len({(r.task.dataset or r.task.key, r.task.type) for r in mine}) > 1:
+        raise ValueError(f"choose a task: {', '.join(sorted({r.task.key for r in mine}))}")
+    used = max(mine, key=lambda each: each.finished)
+    key, records, left_out = used.task.key, [used], []
+    others = [r for r in fit if r.task.key == key and r is not used]
+    labels = sorted({current, *(r.model.label for r in others)})
     if unknown := [label for label in models if label not in labels]:
-        raise ValueError(f"no record of {unknown[0]!r} on {task}; available: {', '.join(labels)}")
-    wanted = [r for r in newest if not models or r.model.label in (current, *models)]
-    used = next(r for r in wanted if r.model.label == current)
-    records, left_out = [used], []
-    for result in wanted:
+        raise ValueError(f"no record of {unknown[0]!r} on {key}; available: {', '.join(labels)}")
+    for result in others:
         label = result.model.label
         lacking = [metric for metric in tested if metric not in result.per_query]
-        if result is used:
+        if models and label not in (current, *models):
             continue
         if result.task.revision != used.task.revision:
             left_out.append(f"{label} was run on another revision of the data")
@@ -212,7 +198,7 @@ def select_candidates(
             records.append(result)
     if len(records) < 2:
         raise ValueError(
-            f"no model to compare with {current!r} on {task}: {'; '.join(left_out) or 'no record'}"
+            f"no model to compare with {current!r} on {key}: {'; '.join(left_out) or 'no record'}"
         )
     return records, left_out
 

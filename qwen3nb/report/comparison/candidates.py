@@ -21,7 +21,6 @@ from qwen3nb.analysis.comparison.candidates import (
     recommend,
     rule,
     select_candidates,
-    task_of,
     trend,
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
@@ -454,7 +453,7 @@ def compare_candidates(
         results: any records.
         current: label of the model in use.
         task: name of the task or its data set; by default the only custom data set of the
-            current model, else its only retrieval task, else its only task.
+            current model, else its only task.
         models: labels of the candidates; by default all models with results on the task.
         tested: metrics whose p-values are shown; the first is the deciding one.
         alpha: level of the corrected tests.
@@ -467,11 +466,10 @@ def compare_candidates(
         ValueError: an unknown task or model, or nothing to compare; lists those available.
     """
     results = list(results)
-    name = task_of(results, current=current, task=task, tested=tested)
     records, left_out = select_candidates(
-        results, task=name, current=current, models=models, tested=tested
+        results, current=current, task=task, models=models, tested=tested
     )
-    used = records[0]
+    used, name = records[0], records[0].task.key
     metrics = [
         metric
         for metric, value in used.metrics.items()
