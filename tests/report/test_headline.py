@@ -100,7 +100,7 @@ def test_joint_training_is_reported_with_the_gates_words_beside_it():
     gate, tir, ends = Gate(), 0.03, (-0.01, 0.07)
     unknown = dict.fromkeys(("std", "delta", "delta_std"))
     verdicts = {"by_point": gate.verdict(tir), "by_evidence": gate.evidence(tir, ends)}
-    intervals = {"interval": ends, "method": ""}
+    intervals = {"interval": ends}
     each = Estimate("overall", (1, 2), (), (), tir, **unknown, **intervals, **verdicts)
     group = Group("joint", each, (), (), (), ())
     report = InterferenceReport(Interference((group,), gate, (), ()), (), 2, ())

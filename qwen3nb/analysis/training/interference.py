@@ -106,7 +106,6 @@ class Estimate:
     delta: float | None = None  # mean of the deltas; ``delta_std`` is their standard deviation
     delta_std: float | None = None
     interval: Interval | None = None  # of the mean TIR over seeds and queries, or None
-    method: str = ""  # what the interval is over, or why there is none
     by_point: str = ""  # verdict by point estimate; ``by_evidence`` by the interval
     by_evidence: str = ""
     notes: tuple[str, ...] = ()  # caveats
@@ -248,13 +247,8 @@ def _concluded(
     """The estimate with its deviations, intervals, verdicts and caveats."""
     known = np.array([each for each in one.tirs if each is not None])
     deltas, parts, interval = np.array(one.deltas), list((moved or {}).values()), None
-    needs = "needs per-query scores of every task, or two seeds, and some that differ"
-    method = f"none: {problem or needs}"
     if one.tir is not None and not problem:
         interval = crossed_interval(one.tir, known, parts, level=LEVEL)
-    if interval is not None:
-        over = ["seeds"] * (len(known) > 1 or not parts) + ["queries"] * bool(parts)
-        method = f"Student's t over {' and '.join(over)}"
     caveats = [f"no interval: {problem}"] if problem else []
     if parts and len(known) < 2 and not problem:
         caveats.append("one seed: the interval does not include the variance between trainings")
@@ -264,7 +258,6 @@ def _concluded(
         delta=float(deltas.mean()) if len(deltas) else None,
         delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
         interval=interval,
-        method=method,
         by_point=gate.verdict(one.tir),
         by_evidence=gate.evidence(one.tir, interval if len(known) > 1 and not partial else None),
         notes=(*one.notes, *caveats),

@@ -226,7 +226,6 @@ def test_our_own_records_of_adapters_are_enough(home):
     tasks = {each.name: each for each in group.tasks}
     assert tasks["reranking"].tir == pytest.approx(0.2)
     assert tasks["embedding"].tir == 0
-    assert tasks["reranking"].method == "Student's t over seeds and queries"
     assert (tasks["reranking"].seeds, report.runs) == ((1, 2), 6)
 
 
