@@ -178,7 +178,7 @@ def test_the_landing_page_the_card_and_candidates_show_the_same_numbers(comparis
     shown = "a difference that these" if each.significant(ALPHA) else "not a difference that these"
     assert f"{shown} {each.n} queries" in page
     alt = lead_figure(comparison, task=RETRIEVAL).alt
-    assert f"{each.second}: {-each.difference:+.3f}" in alt
+    assert f"{each.second}: {-each.difference:+.3f}".replace("-", "−") in alt
 
     own = [result for result in results if result.model.label == "second"]
     sentences = {text.partition(":")[0]: text for text in limitations(own, comparison)}

@@ -31,12 +31,11 @@ from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.report.comparison.compare import difference_cells, p_cell
 from qwen3nb.report.comparison.explorer import query_text, top_documents
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import (
     duration_text,
-    interval_text,
     json_text,
     number_text,
     p_value_text,
@@ -203,8 +202,7 @@ class CandidateReport:
             {
                 f"against {self.current}": each.first,
                 "verdict": Cell(advice.verdict, strong=advice.matters),
-                f"Δ {each.metric}": number_text(each.difference, sign=True),
-                "95 % interval": interval_text(each.interval),
+                f"Δ {each.metric}": number(each.difference, "+.3f", interval=each.interval),
                 "p": p_cell(each.corrected, each.interval, alpha=how.alpha),
                 "queries": each.n,
             }
@@ -220,16 +218,11 @@ class CandidateReport:
                 "loaded from": (record.model.spec, record.model.identity[:8]),
                 "dimensions": record.config.get("dimensions") or None,
                 "prompts": _prompts(record),
-                "time": (duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
-                "per query": duration_text(_query_seconds(record)),
+                "time": times_text(record),
             }
             for name, record in self.records.items()
         )
-        note = (
-            "Time: of the run that made the record, with what it encoded. Per query: from a text "
-            "to its vector, one query at a time and without the cache; with BM25, to its ranking; "
-            "median."
-        )
+        note = "Per query: the median time from a text to its vector, or with BM25 to its ranking."
         return Table.of(rows, note=note, kind="words")
 
     def _differences(self) -> Table:
@@ -269,7 +262,7 @@ class CandidateReport:
                 "model": each.first,
                 "category": row.category,
                 "value": (f"{row.first:.3f}", f"against {row.second:.3f}"),
-                "Δ\n95 % interval": (f"{row.difference:+.3f}", interval_text(row.interval)),
+                "Δ\n95 % interval": number(row.difference, "+.3f", interval=row.interval),
                 "p\ncorrected": p_cell(row.p_value, row.interval, alpha=alpha),
                 "queries": row.n,
             }
@@ -300,22 +293,14 @@ class CandidateReport:
             {
                 "model": run.label,
                 "finished": (run.finished[:19], f"{run.identity[:8]}, data {run.revision[:8]}"),
-                f"{self.tested[0]}\n95 % interval": (
-                    number_text(run.mean),
-                    interval_text(run.interval, sign=False),
-                ),
-                "change\n95 % interval": (
-                    number_text(run.change, sign=True),
-                    interval_text(run.change_interval),
-                ),
+                f"{self.tested[0]}\n95 % interval": number(run.mean, interval=run.interval),
+                "change\n95 % interval": number(run.change, "+.3f", interval=run.change_interval),
                 "p\ncorrected": p_cell(run.p_value, run.change_interval, alpha=alpha),
                 "queries": run.n,
             }
             for run in self.runs
         )
-        note = (
-            "Each run is paired with the previous run on the same data; p: Holm over these changes."
-        )
+        note = "Each run is paired with the one before on the same data; p: Holm over the changes."
         return Table.of(rows, note=note)
 
     def to_markdown(self) -> str:
@@ -401,14 +386,10 @@ def _query_seconds(result: Result) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _texts_done(result: Result) -> str:
-    """How many texts a run encoded or indexed, and how many vectors it had from the cache."""
-    return f"{result.cost.encoded:,} texts, {result.cost.cached:,} vectors from the cache"
-
-
 def times_text(result: Result, *, reused: bool = False) -> str:
     """What a record took: seconds, texts encoded and cached, seconds per query."""
-    took = f"{duration_text(result.cost.seconds)} for {_texts_done(result)}"
+    texts = f"{result.cost.encoded:,} texts, {result.cost.cached:,} vectors from the cache"
+    took = f"{duration_text(result.cost.seconds)} for {texts}"
     seconds = _query_seconds(result)
     per_query = "" if seconds is None else f"; {duration_text(seconds)} per query"
     return (f"record reused, nothing encoded; it took {took}" if reused else took) + per_query

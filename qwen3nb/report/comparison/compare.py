@@ -133,7 +133,7 @@ def compared_tables(comparison: Comparison) -> Table | Sections:
     for kind, own in tasks_by_type(comparison).items():
         title = f"{kind} ({plural(len(own), 'task')})"
         tables.append((title, _compared(comparison, own, name=f"differences-{kind}")))
-    return Sections(tuple(tables), unfolded=1)
+    return Sections(tuple(tables))
 
 
 def _compared(comparison: Comparison, tasks: Sequence[TaskComparison], *, name: str) -> Table:
@@ -204,11 +204,10 @@ def power_table(comparison: Comparison) -> Table:
             "queries\nto be equivalent",
             "queries",
         ),
-        note=f"Models by what is shown of their difference from {named}. Better, worse: "
-        f"significant. Equivalent: the interval lies within ±{how.minimum:g}, as it would on so "
-        f"many queries like these as stated; no worse: it ends above −{how.minimum:g}. Detectable: "
-        "the smallest true difference of any model that is significant in 80 % of such samples (by "
-        f"a paired t-test at {how.alpha:g} over the number of pairs, and by the interval); in bold "
+        note=f"Models by what is shown of their difference from {named}. Equivalent: the interval "
+        f"lies within ±{how.minimum:g}; no worse: it ends above −{how.minimum:g}. Detectable: the "
+        "smallest true difference of any model that is significant in 80 % of such samples (by a "
+        f"paired t-test at {how.alpha:g} over the number of pairs, and by the interval); in bold "
         f"above {how.minimum:g}: these queries may then miss differences that matter.",
         empty="Nothing was compared.",
         name="power",
@@ -363,10 +362,6 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         for each in shown
     )
     where, metric = short_task(key), best.record.task.main_metric
-    ends = "; ".join(
-        f"{each.first}: {each.difference:+.3f} {interval_text(each.interval, absent='')}"
-        for each in shown
-    )
     return forest_figure(
         [start, *rows],
         xlabel=f"{metric} minus the best model's",
@@ -377,7 +372,6 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
         f"{comparison.family(key)}, corrected p < {alpha:g}) and by the interval; open: not."
         + comparison.given(task)
         + not_shown(len(best.ahead) - len(shown)),
-        alt=f"Forest plot of differences from {best.name} on {where}. {ends}.",
         columns=1,
     )
 
@@ -455,12 +449,8 @@ class TopModel:
     name: str
     record: Result  # on a benchmark, with the mean as its score
     ahead: tuple[PairedDifference, ...]  # of the others, the best of them first
+    queries: str  # what was paired, such as ``200 queries``
     unpaired: int  # other models whose scores cannot be paired with its own
-
-    @property
-    def queries(self) -> str:
-        """What was paired, such as ``200 queries``."""
-        return f"{self.record.main.n:,} {self.record.task.unit}"
 
 
 def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
@@ -476,6 +466,7 @@ def find_best(comparison: Comparison, *, task: str) -> TopModel | None:
         comparison.names[best.model.identity, best.seed],
         best,
         tuple(gap for gap in gaps if gap is not None),
+        f"{best.main.n:,} {best.task.unit}",
         gaps.count(None) + len(unranked),
     )
 

@@ -73,19 +73,6 @@ def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> 
     return (texts and texts.text(query)) or query
 
 
-def texts_at_hand(result: Result) -> tuple[SearchTexts | None, str]:
-    """Return the texts of a record's task, or why there are none.
-
-    There are none to read, and nothing to say, if the record keeps its queries.
-    """
-    if result.config.get("queries"):
-        return None, ""
-    try:
-        return SearchTexts.of_task(result.task), ""
-    except (ValueError, OSError) as error:
-        return None, f"Query texts are not available: {cut(str(error), 200)}"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Explorer:
     """The scores of two or more models, the best first, on the queries that all answered."""
@@ -281,18 +268,13 @@ def _best(grades: Mapping[str, int]) -> list[str]:
 
 
 def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) -> list[str]:
-    """Return the queries on which models differ most.
-
-    Half of them differ most between the first two models; the others are taken from every pair in
-    turn, so that a page has the largest differences of each.
-    """
+    """Return the queries on which models differ most, taken from every pair in turn."""
     orders = [
         np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable")[:most].tolist()
         for a, b in itertools.combinations(models, 2)
     ]
-    in_turn = itertools.chain.from_iterable(zip(*orders, strict=True))
-    kept = dict.fromkeys(itertools.chain(orders[0][: most // 2], in_turn))
-    return [matrix.queries[index] for index in itertools.islice(kept, most)]
+    in_turn = dict.fromkeys(itertools.chain.from_iterable(zip(*orders, strict=True)))
+    return [matrix.queries[index] for index in itertools.islice(in_turn, most)]
 
 
 def query_details(
@@ -377,8 +359,11 @@ def explore(
     records = {names[r.model.identity, r.seed]: r for r in newest if r.task.key == matrix.task}
     records = {name: records[name] for name in kept}
     note = ""
-    if texts is None:
-        texts, note = texts_at_hand(records[kept[0]])
+    if texts is None and not records[kept[0]].config.get("queries"):
+        try:
+            texts = SearchTexts.of_task(records[kept[0]].task)
+        except (ValueError, OSError) as error:
+            note = f"Query texts are not available: {cut(str(error), 200)}"
     if len(kept) < len(best):
         note += f" {plural(len(best) - len(kept), 'model')} not shown: -p models A,B chooses."
     return Explorer(matrix, records, texts, note.strip())

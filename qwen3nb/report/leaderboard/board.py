@@ -46,17 +46,14 @@ if TYPE_CHECKING:
     from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 
 _NEAR = (
-    "not significantly different from the best of its column: two-sided paired permutation test "
-    "over queries, p corrected as in the table of paired differences, and the interval; only for "
-    "metrics that are a mean over queries"
+    "not significantly different from the best of its column, as in the table of differences; only "
+    "for metrics that are a mean over queries"
 )
 _MEANS = (
-    "Means over the tasks of one benchmark, never over several or over different metrics; a group "
-    "such as CQADupStack counts as one task. Without a metric: the main scores as MTEB defines "
-    "them, averaged as on its public leaderboard. 95 % intervals, combined from those of the tasks "
-    "and over their queries, the tasks being given. 12 of 15: a mean needs a score on every task; "
-    "the tables of tasks show what is missing. Best of each column in bold, second best "
-    "underlined."
+    "Means over the tasks of one benchmark; a group such as CQADupStack counts as one task. No "
+    "metric: the main scores, averaged as on MTEB's leaderboard. 95 % intervals, combined from "
+    "those of the tasks, which are given. 12 of 15: a mean needs a score on every task; the tables "
+    "of tasks show what is missing. Best of each column in bold, second best underlined."
 )
 
 
@@ -276,7 +273,7 @@ def task_tables(
             )
             tables.append((title, transposed(table, first="task") if len(tasks) > 1 else table))
     about = "All tasks, by benchmark and type, with the models in the order of the table above."
-    return Sections(tuple(tables), about, unfolded=1)
+    return Sections(tuple(tables), about)
 
 
 def _parts(benchmark: Benchmark) -> Iterator[tuple[str, Sequence[str]]]:
@@ -381,8 +378,7 @@ def cost_table(results: Iterable[Result]) -> Table:
         )
     return Table.of(
         rows,
-        note="Seconds over all tasks, including loading data and scoring; cached texts do not "
-        "count as encoded. Peak memory is that of the whole process.",
+        note="Seconds over all tasks, with loading and scoring; peak memory of the whole process.",
         name="cost",
         caption="What the results of each model cost.",
     )

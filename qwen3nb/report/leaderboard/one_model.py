@@ -126,8 +126,6 @@ def preflight_table(preflight: Preflight) -> Table:
             f" Encoding takes about {preflight.minutes:,.0f} minutes here: published sizes at the "
             "speed of short, medium and the longest texts. It is less where vectors are stored."
         )
-    elif left:
-        note += " Their time is unknown."
     return Table.of(
         (
             {
@@ -387,11 +385,7 @@ def _per_query(scores: Sequence[tuple[str, list[float]]], metric: str, width: fl
         axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
         mean = float(np.mean(values))
         axis.axvline(mean, color=COLORS[1], linewidth=1.5)
-        side, shift = ("right", -4) if mean > 0.5 else ("left", 4)
-        look: dict[str, Any] = {"textcoords": "offset points", "va": "top", "ha": side}
-        at = ("data", "axes fraction")
-        axis.annotate(f"mean {mean:.3f}", (mean, 0.97), (shift, 0), xycoords=at, **look)
-        axis.set_title(f"{plain(short_task(task), most=34)}\nn = {len(values)}")
+        axis.set_title(f"{plain(short_task(task), most=34)}\nmean {mean:.3f}, n = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()

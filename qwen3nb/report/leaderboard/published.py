@@ -22,22 +22,23 @@ if TYPE_CHECKING:
 
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
     """Return published scores next to ours; those that could not be run give the reason."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for done in reproductions:
         each, value = done.published, done.value
-        row: dict[str, Any] = {
-            "model": each.model,
-            "task": each.task,
-            "published": (f"{each.value:.4f}", each.source),
-            "ours": (done.verdict, done.reason),
-            "difference": "not run",
-            "tolerance": f"{each.tolerance:g}",
-            "verdict": None,
-        }
-        if value is not None:
-            row["ours"], row["difference"] = f"{value:.4f}", f"{value - each.value:+.4f}"
-            row["verdict"] = Cell(done.verdict, strong=done.verdict == "FAIL")
-        rows.append(row)
+        known = value is not None
+        rows.append(
+            {
+                "model": each.model,
+                "task": each.task,
+                "published": (f"{each.value:.4f}", each.source),
+                "ours": number(value, ".4f") if known else (done.verdict, done.reason),
+                "difference": number(value - each.value, "+.4f")
+                if value is not None
+                else "not run",
+                "tolerance": f"{each.tolerance:g}",
+                "verdict": Cell(done.verdict, strong=done.verdict == "FAIL") if known else None,
+            }
+        )
     return Table.of(
         rows,
         note="Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times "
@@ -97,11 +98,9 @@ _EXPECTED = {
 def expected_table(results: Iterable[Result]) -> Table | None:
     """Return expected and measured scores on STS-B and MS MARCO, a row per model.
 
-    None if no model of which a score is expected has one on either.
-
-    Every extracted model is one of ours. A target is judged only on the data it was set for, in
-    the revision that MTEB pins and in full; of a model with one of the scores, a cell without the
-    other names the command that fills it.
+    None if no model of which a score is expected has one on either. Every extracted model is one of
+    ours. A target is judged only on the data it was set for, in full; a missing score names the
+    command that fills it.
     """
     newest, _ = newest_records([r for r in latest(results) if r.task.key in _TARGETS])
     if not newest:

@@ -44,7 +44,6 @@ def not_shown(count: int) -> str:
     """Return the sentence that says how many models a figure or table leaves out, if any.
 
     >>> not_shown(20)
-    ' Only the best models are shown, 20 others are not.'
+    ' Only the best models are shown; not shown: 20.'
     """
-    others = "another is" if count == 1 else f"{count} others are"
-    return f" Only the best models are shown, {others} not." if count > 0 else ""
+    return f" Only the best models are shown; not shown: {count}." if count > 0 else ""

@@ -18,8 +18,8 @@ _BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ 
 FORMULAS = frozenset(
     "ndcg mrr recall precision map accuracy f1 v-measure spearman difference tir".split()  # noqa: SIM905
 )
-_ALSO = {"ndcgexp": "ndcg", "hit": "recall", "p": "precision", "judged": "precision", "ap": "map"}
-_ALSO |= {"pearson": "spearman"}
+_ALSO = {"ndcgexp": "ndcg", "hit": "recall", "p": "precision", "judged": "precision"}
+_ALSO |= {"ap": "map", "pearson": "spearman"}
 
 # Parameters of the evaluation notebook that a command need not name, with their defaults.
 EVAL_DEFAULTS: Mapping[str, Any] = {

@@ -15,11 +15,10 @@ MOST_MODELS = 30  # in a figure; of more, the best are shown
 
 @dataclass(frozen=True, repr=False)
 class Sections:
-    """Titled tables; on a page each is folded, in Markdown each has a heading."""
+    """Titled tables; on a page all but the first are folded, in Markdown each has a heading."""
 
     tables: tuple[tuple[str, Any], ...]  # each a `Table`
     about: str = ""  # shown above them
-    unfolded: int = 0  # number of tables, from the first, that are open on a page
 
     def to_markdown(self) -> str:
         """Return the tables below headings, escaped."""
@@ -41,7 +40,7 @@ class Sections:
     def _repr_html_(self) -> str:
         about = f'<p class="q-note">{escaped_text(self.about)}</p>' if self.about else ""
         folded = "".join(
-            f'<details class="q-section"{" open" if index < self.unfolded else ""}>'
+            f'<details class="q-section"{"" if index else " open"}>'
             f"<summary>{html.escape(title)}</summary>{unstyled(table._repr_html_())}</details>"
             for index, (title, table) in enumerate(self.tables)
         )

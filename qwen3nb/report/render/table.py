@@ -148,10 +148,8 @@ class Table:
             name = first if firsts.count(first) == 1 else " ".join(head.split())
             cells = [row[index] for row in self.rows]
             columns[name] = _values(cells)
-            if intervals and any(each.interval for each in cells):
-                for end, label in enumerate(("low", "high")):
-                    ends = [each.interval[end] if each.interval else None for each in cells]
-                    columns[f"{name}, {label}"] = np.array(ends, float)
+            for label, ends in _ends(cells) if intervals else ():
+                columns[f"{name}, {label}"] = np.array(ends, float)
             if intervals and (n := _N.search(head)):
                 columns[f"{name}, n"] = int(n[1].replace(",", ""))
         return DataFrame(columns, index=range(len(self)))
@@ -162,10 +160,7 @@ class Table:
         for index, head in enumerate(self.columns):
             cells, name = [row[index] for row in self.rows], " ".join(head.split())
             columns.append([name, *map(_plain_value, cells)])
-            if any(each.interval for each in cells):
-                ends = [each.interval or (None, None) for each in cells]
-                columns.append([f"{name}, low", *(low for low, _ in ends)])
-                columns.append([f"{name}, high", *(high for _, high in ends)])
+            columns += [[f"{name}, {label}", *ends] for label, ends in _ends(cells)]
         return [list(row) for row in zip(*columns, strict=True)] or [[]]
 
     def to_html(self) -> str:
@@ -177,18 +172,13 @@ class Table:
         own = f' id="{html.escape(name, quote=True)}"' if name else ""
         above = f'<p class="q-caption">{escaped_text(self.caption)}</p>' if self.caption else ""
         below = "".join(f'<p class="q-note">{escaped_text(note)}</p>' for note in self.notes())
-        grid = f'<div class="q-scroll">{self.grid_html()}</div>' if self.columns else ""
-        return f'<div class="q-table"{own}>{above}{grid}{below}</div>'
-
-    def grid_html(self) -> str:
-        """Return the head and the rows as an HTML ``table``, escaped."""
         heads = "".join(map(self._html_head, range(len(self.columns))))
-        body = "".join(map(_html_row, self.rows))
         kind = f"{self.kind} many" if len(self.columns) > _MANY_COLUMNS else self.kind
-        return (
-            f'<table class="q {html.escape(kind)}"><thead><tr>{heads}</tr></thead>'
-            f"<tbody>{body}</tbody></table>"
+        grid = (
+            f'<div class="q-scroll"><table class="q {html.escape(kind)}"><thead><tr>{heads}</tr>'
+            f"</thead><tbody>{''.join(map(_html_row, self.rows))}</tbody></table></div>"
         )
+        return f'<div class="q-table"{own}>{above}{grid if self.columns else ""}{below}</div>'
 
     def _html_head(self, index: int) -> str:
         text, _, detail = self.columns[index].partition("\n")
@@ -291,18 +281,23 @@ def _plain_value(cell: Cell) -> float | str:
     return words.replace("−", "-") if cell.value is None else cell.value
 
 
+def _ends(cells: Sequence[Cell]) -> list[tuple[str, Sequence[float | None]]]:
+    """Return the lower and the upper ends of a column with intervals; nothing of another."""
+    if not any(each.interval for each in cells):
+        return []
+    ends = [each.interval or (None, None) for each in cells]
+    return [("low", [low for low, _ in ends]), ("high", [high for _, high in ends])]
+
+
 def _values(cells: Sequence[Cell]) -> Any:
     """Return the numbers of a column, NaN where a cell has none; its texts if they are words."""
+    if any(cell.value is not None for cell in cells):
+        return np.array([cell.value for cell in cells], float)
     texts = [str(_plain_value(cell)) for cell in cells]
-    numbers = [
-        int(text.replace(",", "")) if cell.value is None and _COUNT.fullmatch(text) else cell.value
-        for cell, text in zip(cells, texts, strict=True)
-    ]
-    words = {text for text, each in zip(texts, numbers, strict=True) if each is None} - _MISSING
-    if words and all(cell.value is None for cell in cells):
+    if any(text not in _MISSING and not _COUNT.fullmatch(text) for text in texts):
         return texts
-    whole = all(isinstance(each, int) for each in numbers)
-    return numbers if whole else np.array(numbers, float)
+    numbers = [None if text in _MISSING else int(text.replace(",", "")) for text in texts]
+    return np.array(numbers, float) if None in numbers else numbers
 
 
 def _html_row(row: Sequence[Cell]) -> str:

@@ -118,7 +118,7 @@ def test_of_many_models_the_best_are_shown_and_the_others_counted():
     assert len(compared_tables(comparison)) == 12
     figures = {differences_figure(comparison): 2, pairs_figure(comparison): 3}
     for figure, count in figures.items():
-        assert figure.caption.endswith(f" models are shown, {count} others are not.")
+        assert figure.caption.endswith(f" models are shown; not shown: {count}.")
         assert "too many" not in figure.caption  # as more than 20 are drawn
     assert "m02" not in next(iter(figures)).alt
     assert len(differences_table(comparison)) == 32
@@ -135,7 +135,7 @@ def test_the_figure_has_the_best_on_its_line_and_the_others_behind():
     assert sorted(filled.values()) == [False, True, True]  # b is not shown to be
     assert figure.columns == 1  # as wide as a phone
     results = [make(f"m{i}", scores=noisy(0.3 + i / 50, seed=i)) for i in range(10)]
-    assert "another is not" in lead_figure(compare(results), task=RETRIEVAL).caption
+    assert "not shown: 1." in lead_figure(compare(results), task=RETRIEVAL).caption
 
 
 @pytest.mark.parametrize(
