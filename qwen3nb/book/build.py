@@ -28,7 +28,7 @@ from qwen3nb.execution.sweep import Job, failures_text, memory, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
-from qwen3nb.report.card.card import card_body
+from qwen3nb.report.card.card import card_text
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json
@@ -109,7 +109,7 @@ def write_card_page(
             page.unlink(missing_ok=True)
             return None
         model = max(extracted)[1]
-    return write_public(page, card_body(model, results, tier=tier))
+    return write_public(page, card_text(model, results, tier=tier, front=False))
 
 
 def refresh_pages(

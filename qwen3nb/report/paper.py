@@ -119,12 +119,10 @@ class PaperContents:
         newest = latest(r for r in self.results if models or "training" not in r.config)
         names = model_names(newest)
         kept = [each for each in newest if not models or names[each.model.identity] in models]
-        for kind, given, known in (
-            ("model", models, set(names.values())),
-            ("task", tasks, {each.task.key for each in kept}),
-        ):
-            for name in given:
-                one_of(f"{kind} with results", name, sorted(known))
+        for name in models:
+            one_of("model with results", name, sorted(names.values()))
+        for name in tasks:
+            one_of("task with results", name, sorted({each.task.key for each in kept}))
         keys = tasks or TIERS[self._tier].task_keys
         return [each for each in kept if each.task.key in keys]
 

@@ -76,7 +76,7 @@ def card_text(
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
         name: what the examples name instead, of a folder that is not finished.
-        front: whether with the front matter, which a page of the book has not.
+        front: whether with the front matter, which a page of the book lacks.
 
     Raises:
         ValueError: the folder was not written by `extract`, or a fact is invalid.
@@ -111,11 +111,6 @@ def card_text(
     if not front:
         return body
     return f"---\n{front_matter(folder, own, stated, name=provenance['label'])}\n---\n\n{body}"
-
-
-def card_body(folder: Path | str, results: Sequence[Result], **options: Any) -> str:
-    """Return `card_text` without its front matter."""
-    return card_text(folder, results, front=False, **options)
 
 
 def extract(

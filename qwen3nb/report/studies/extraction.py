@@ -23,8 +23,6 @@ def checkpoints_table(
     """The checkpoints of a training, the selected ones in bold."""
     rows = []
     for folder in folders:
-        weights = open_checkpoint(folder).weights
-        entries = weights.tensors.values()
         try:
             value = f"{metric_of(folder, metric):.4f}"
         except CheckpointError:
@@ -34,9 +32,7 @@ def checkpoints_table(
                 "checkpoint": Cell(folder.name, strong=folder in selected),
                 "step": str(step_of(folder)),
                 metric: value,
-                "parameters": f"{sum(entry.count for entry in entries):,}",
-                "stored as": ", ".join(sorted({entry.dtype for entry in entries})),
-                "digest": weights.digest[:12],
+                "digest": open_checkpoint(folder).weights.digest[:12],
             }
         )
     return Table.of(

@@ -189,7 +189,7 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
     Returns:
         The files written.
     """
-    trainings = read_trainings([], outputs=outputs, adapters_only=True)
+    trainings = read_trainings([], outputs=outputs)
     of_scores = (configurations_figure(report.scores), interference_figure(report))
     of_trainings = (loss_figure(trainings), conflict_figure(trainings))
     figures = [figure for figure in (*of_scores, *of_trainings) if figure is not None]
@@ -443,10 +443,9 @@ def configurations_figure(scores: Iterable[Score]) -> Figure | None:
             for row, system in enumerate(rows):
                 values = list(cells.get((system, task), {}).values())
                 if values:
-                    axis.barh(row, fmean(values), height=0.7, color=colors[system], alpha=0.85)
-                if len(values) > 1:
-                    ends = [fmean(values) - stdev(values), fmean(values) + stdev(values)]
-                    axis.plot(ends, [row, row], color=GREY, linewidth=1.4)
+                    spread = stdev(values) if len(values) > 1 else None
+                    look: dict[str, Any] = {"color": colors[system], "ecolor": GREY, "alpha": 0.85}
+                    axis.barh(row, fmean(values), xerr=spread, height=0.7, **look)
             axis.set_title(plain(f"{short_task(task[1])} ({task[0]})", most=34))
             axis.set_xlabel(metric)
             grid(axis)

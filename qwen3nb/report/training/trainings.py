@@ -88,19 +88,6 @@ class Trainings:
         ]
         return DataFrame(rows, columns=names)
 
-    def per_query(self) -> DataFrame:
-        """Return the first training's scores on its first task: a row per query, a column per step.
-
-        Queries that a step lacks are left out. Without two steps with scores, the frame is empty.
-        """
-        from pandas import DataFrame
-
-        for each in self.trajectories:
-            steps = next(iter(each.scores.values()), {})
-            if len(steps) > 1:
-                return DataFrame({step: dict(steps[step]) for step in sorted(steps)}).dropna()
-        return DataFrame()
-
 
 def read_trainings(
     results: Iterable[Result],
@@ -109,7 +96,6 @@ def read_trainings(
     task: str = "",
     metric: str = "",
     outputs: Path | str = "",
-    adapters_only: bool = False,
     seed: int = 0,
 ) -> Trainings:
     """Gather scores from records, and logs from folders of trainings.
@@ -121,7 +107,6 @@ def read_trainings(
         metric: by default each task's main metric.
         outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
             `paths.runs`.
-        adapters_only: leave out logs of transformers' Trainer.
         seed: of the draws.
 
     Raises:
@@ -145,9 +130,10 @@ def read_trainings(
                 problems.append(str(error))
 
     def state_log(checkpoint: Path) -> TrainingLog:
-        return read_trainer_state(trainer_state(checkpoint), name=_shown(checkpoint.parent))
+        name = paths.shown(checkpoint.parent).removeprefix("runs/")
+        return read_trainer_state(trainer_state(checkpoint), name=name)
 
-    last = {} if adapters_only else _last_checkpoints(base)
+    last = _last_checkpoints(base)
     folders = find_outputs(base)
     logs = [*readable(state_log, (last[folder] for folder in sorted(last)))]
     logs += readable(read_log, find_logs(folders))
@@ -167,10 +153,6 @@ def _last_checkpoints(base: Path) -> dict[Path, Path]:
     folders = (file.parent for file in base.rglob("checkpoint-*/trainer_state.json"))
     steps = {folder: step for folder in folders if (step := step_of(folder)) is not None}
     return {folder.parent: folder for folder in sorted(steps, key=steps.__getitem__)}
-
-
-def _shown(folder: Path) -> str:
-    return paths.shown(folder).removeprefix("runs/")
 
 
 def gains_table(trainings: Trainings) -> Table:

@@ -7,6 +7,7 @@ import re
 import runpy
 import shutil
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -25,11 +26,12 @@ from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import MTEBScore, Part
-from qwen3nb.report.card.card import card_body, card_text, extract, front_matter, limitations
+from qwen3nb.report.card.card import card_text, extract, front_matter, limitations
 from qwen3nb.report.card.facts import read_facts, stated_facts, training_facts
 from qwen3nb.tiers import TIERS
 
 SUBSETS = ("en", "de")
+card_body = partial(card_text, front=False)
 EXPORTS = tuple(zip(POOLINGS, cycle((True, False))))  # each pooling, normalised or not
 
 

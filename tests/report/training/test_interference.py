@@ -128,16 +128,6 @@ def test_the_report_without_any_training(home, tmp_path):
         interference_report(tmp_path / "nowhere")
 
 
-def test_runs_and_our_own_records_are_read(home, outputs):
-    shutil.copytree(outputs, home / "runs" / "demo" / "outputs")
-    make("m").save()
-    make("m", identity="2" * 64, finished="2026-05-01").save()
-    report = interference_report(n_resamples=200)
-    assert report.runs == 6
-    assert report.folders == ("runs/demo/outputs", "results")
-    assert report.flags == ()  # of m, which is no adapter
-
-
 @pytest.mark.integration
 def test_analyze_prints_writes_and_exits_by_verdict(outputs, cli):
     given = ("analyze", "--output-dir", outputs, "--resamples", 300)
@@ -196,8 +186,6 @@ def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
     assert finished_page(notebook, given) is None
     with pytest.raises(ParameterError, match="nowhere': no such folder"):
         run_notebook("interference", {"outputs": "nowhere"})
-    with pytest.raises(ParameterError, match="alpha is 2; expected between 0 and 1"):
-        run_notebook("compare", {"alpha": 2})
 
 
 def adapter(name, seed, kind, scores):
@@ -227,6 +215,7 @@ def test_our_own_records_of_adapters_are_enough(home):
     assert tasks["reranking"].tir == pytest.approx(0.2)
     assert tasks["embedding"].tir == 0
     assert (tasks["reranking"].seeds, report.runs) == ((1, 2), 6)
+    assert report.folders == ("results",)
 
 
 def test_configurations_are_means_over_seeds_with_their_spread():
@@ -244,18 +233,14 @@ def test_configurations_are_means_over_seeds_with_their_spread():
         score("joint_r8", 42, 0.7, task="B"),
     ]
     table = configurations_table(scores)
-    assert [row[0].text for row in table.rows] == ["joint_r8", "rank_only_r8"]
     joint, rank = table.rows
     assert (joint[1].text, joint[1].std, joint[1].second) == ("0.300", "0.141", True)
     assert (rank[1].text, rank[1].std, rank[1].strong) == ("0.900", "", True)
     assert (joint[2].text, rank[2].text) == ("0.700", "not run")
     assert r"\textsubscript{.141}" in table.to_latex()
-    assert configurations_table([]).rows == ()
-    figure = configurations_figure(scores)
-    first, second = figure.axes
+    first, second = configurations_figure(scores).axes
     assert [bar.get_width() for bar in first.patches] == [0.9, pytest.approx(0.3)]  # from below
     assert [bar.get_width() for bar in second.patches] == [0.7]
-    assert "joint_r8 on A: 0.300" in figure.alt
     assert configurations_figure([]) is None
 
 

@@ -78,10 +78,6 @@ def test_scores_are_a_frame(tmp_path):
     frame = trainings.to_frame()
     assert frame["task"].tolist() == ["Retrieval", "Retrieval", "Reranking", "Reranking"]
     assert frame["score"].tolist() == pytest.approx([0.2, 0.5, 0.3, 0.4])
-    scores = trainings.per_query()
-    assert (list(scores.columns), len(scores)) == ([100, 200], 60)
-    assert scores.mean().tolist() == pytest.approx([0.2, 0.5])
-    assert Trainings((), (), (), (), 0).per_query().empty
 
 
 def extracted(home, result, folder, *, start=""):
