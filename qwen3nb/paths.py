@@ -34,6 +34,7 @@ __all__ = [
     "notebook_names",
     "notebooks",
     "page_key",
+    "releases",
     "results",
     "root",
     "runs",
@@ -115,6 +116,11 @@ def _in_study(name: str) -> Path:
 def results() -> Path:
     """Result records, from which every table, figure and page is rebuilt."""
     return _folder("QWEN3NB_RESULTS", "results")
+
+
+def releases() -> Path:
+    """Releases of the study, which `qwen3nb freeze` makes."""
+    return _in_study("releases")
 
 
 def runs() -> Path:

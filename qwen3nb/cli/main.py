@@ -46,6 +46,7 @@ _CONTENTS = {
     "Publish": {
         "book": ("study:book", "Build the book from the current results"),
         "report": ("publish:report", "Evaluate, compare and describe one model in a folder"),
+        "freeze": ("publish:freeze", "Keep the study as it is now as a release"),
         "card": ("publish:card", "Write a model card from training and results"),
         "paper": ("publish:paper", "Write figures, tables and an article that compiles"),
         "tables": ("publish:tables", "Write the paper's tables in another format"),

@@ -200,7 +200,7 @@ def typed(study, home, monkeypatch, cli, read):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         for release in words[1:] if words[0] == "diff" else ():
-            shutil.copytree(home / "results", home / release)
+            cli("freeze", release)
         run = cli if starts(example, READ) in (None, True) else read
         return run(*words, *shlex.split(starts(example, SHORTER) or ""))
 

@@ -17,6 +17,7 @@ diff v1
 domain --queries q.toml --documents d.jsonl
 eval --model bm25
 eval --model bm25 --dry-run
+freeze v1
 paper --out p
 report --model m --out r
 reproduce

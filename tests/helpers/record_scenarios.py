@@ -39,9 +39,10 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.types import Stats
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, MTEBScore, Result
+from qwen3nb.records.releases import freeze, released
 from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import load_results, result_files, verify
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.atomic_files import sha256_json, write_text
 from qwen3nb.utils.files.journal import Journal, append
 
 _RUN = subprocess.run
@@ -326,8 +327,33 @@ def whole_book(folder):
         assert list((html / "records").rglob("*.json"))
 
 
+# A release.
+
+
+def freeze_once(folder):
+    if not (folder / "releases" / "v1").exists():
+        freeze("v1")
+
+
+def prepare_release(folder):
+    own("m", 0.5).save()
+    write_text(folder / "book" / "runs" / "page.ipynb", "{}")
+
+
+def frozen(folder):
+    """What is in the release, without the day; every other file is the study's."""
+    files = {name: data for name, data in tree(folder).items() if not name.endswith(".lock")}
+    return {name: data for name, data in files.items() if not name.endswith((".cff", "e.json"))}
+
+
+def whole_release(folder):
+    assert verify() == []
+    assert not (folder / "releases" / "v1").exists() or len(released("v1")) == 1
+
+
 RECORD = Scenario(save_record, prepare_record, content, all_whole)
 EVALUATION = Scenario(evaluate, prepare_evaluation, content, all_whole)
 RERANKING = Scenario(rerank, prepare_reranking, content, all_whole)
 SWEEP = Scenario(sweep, prepare_sweep, content, all_whole)
 BOOK = Scenario(book, prepare_book, content, whole_book)
+RELEASE = Scenario(freeze_once, prepare_release, frozen, whole_release)

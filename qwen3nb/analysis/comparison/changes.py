@@ -1,19 +1,16 @@
-"""Changes from one folder of records to another, such as an archived copy and the study's own."""
+"""What changed between two sets of records: a release and another, or the records of now."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from qwen3nb import paths
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import PairedDifference, corrected, verdict
 from qwen3nb.records.record import Result
-from qwen3nb.records.results import Results
-from qwen3nb.records.store import latest, load_results, model_use
+from qwen3nb.records.releases import NOW, released, software_and_data
+from qwen3nb.records.store import latest, model_use
 from qwen3nb.utils.atomic_files import sha256_json
 
 MARGIN = 0.05  # smallest difference that matters
@@ -28,7 +25,7 @@ class Changes:
     again under its label is the same one, changed.
     """
 
-    first: str  # the folder, as it was named
+    first: str  # name of the release, or of the folder
     second: str
     added: tuple[str, ...]  # records of the second only: model and task
     removed: tuple[str, ...]  # records of the first only
@@ -72,18 +69,17 @@ class Changes:
         return asdict(self) | {"differences": shown}
 
 
-def diff(first: Path | str, second: Path | str = "results") -> Changes:
-    """Return what changed from one folder of records to another.
+def diff(first: str, second: str = NOW) -> Changes:
+    """Return what changed from one release to another, or to the study's records of now.
 
     Args:
-        first: a folder of records, such as a copy of ``results/`` that was kept.
-        second: likewise; by default the study's records of now.
+        first: name of a release, path of a release or of a folder of records, or ``results``.
+        second: likewise; by default the records of now.
 
     Raises:
-        ValueError: a folder has no records.
+        ReleaseError: there is none, or a release is not as it was frozen.
     """
-    first, second = str(first), str(second)
-    after, before = _records(second), _records(first)
+    before, after = (released(name) for name in (first, second))
     old, new = (_by_key(each) for each in (before, after))
     both = [key for key in new if key in old]
     changed = [key for key in both if old[key].checksum != new[key].checksum]
@@ -94,7 +90,7 @@ def diff(first: Path | str, second: Path | str = "results") -> Changes:
         own, reasons = _differences(pairs, first, second)
         differences += own
         unpaired += reasons
-    of_old, of_new = (_software_and_data(each) for each in (before, after))
+    of_old, of_new = (software_and_data(each) for each in (before, after))
     common = {key[-1] for key in both}
     return Changes(
         first,
@@ -112,30 +108,6 @@ def diff(first: Path | str, second: Path | str = "results") -> Changes:
             if task in common
         },
     )
-
-
-def _records(folder: str) -> Results:
-    there = Path(folder).expanduser()
-    if not there.is_dir() and folder == "results":
-        there = paths.results()
-    records = load_results(there, whole=False)
-    if not records:
-        raise ValueError(f"{there}: no records; expected a folder such as results/")
-    return records
-
-
-def _software_and_data(records: Iterable[Result]) -> dict[str, dict[str, list[str]]]:
-    """Return the versions of each library, and the revisions of each task's data."""
-    versions, data = defaultdict(set), defaultdict(set)
-    for each in records:
-        for library, version in each.environment.versions.items():
-            versions[library].add(version)
-        versions["python"].add(each.environment.python)
-        data[each.task.key].add(each.task.revision)
-    return {
-        kind: {name: sorted(values) for name, values in sorted(of.items())}
-        for kind, of in (("versions", versions), ("data", data))
-    }
 
 
 def _by_key(records: Iterable[Result]) -> dict[_Key, Result]:

@@ -12,6 +12,7 @@ from qwen3nb import paths
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import Command, readable_records
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -151,3 +152,26 @@ def card(
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)
     click.echo(write_public(output or model / "README.md", text))
+
+
+@click.command(cls=Command, writes=True)
+@click.argument("name")
+def freeze(name: str) -> None:
+    """Keep the study as it is now under releases/NAME: records, pages, versions, a citation.
+
+    \b
+    qwen3nb freeze v1
+    qwen3nb diff v1
+
+    A release has the records with the files beside them, MTEB's results, the executed notebooks,
+    the book as it was built last, CITATION.cff, and release.json with the versions of all
+    libraries, the revisions of all data and the SHA-256 of every file. It is written whole or not
+    at all, is never replaced, and needs records that hold (`qwen3nb verify --checksums`). To cite
+    it, archive the folder.
+    """
+    from qwen3nb.records.releases import freeze as keep
+
+    folder = keep(name)
+    facts = read_json(folder / "release.json")
+    book = "" if (folder / "html").is_dir() else "; no book, which `qwen3nb book` builds"
+    click.echo(f"{folder}: {facts['records']} records in {len(facts['files'])} files{book}")

@@ -194,24 +194,25 @@ def compare(
 @click.argument("second", default="results")
 @opt.JSON
 def diff(first: str, second: str, as_json: bool) -> None:
-    """Say what changed from one folder of records to another, or to the study's of now.
+    """Say what changed from one release to another, or to the records of now.
 
     \b
-    cp -r results v1
     qwen3nb diff v1
     qwen3nb diff v1 v2 --json
 
-    FIRST and SECOND are folders of records, by default the study's for SECOND. Records are listed
-    that were added (+), removed (-) and changed (~); where scores differ, the difference
-    SECOND − FIRST with its 95 % interval and paired permutation test, corrected by Holm's method
-    over all of them; then the libraries and data that differ. Exits with 0 if no record differs,
-    1 if one does, 2 on an error.
+    FIRST and SECOND are releases that `qwen3nb freeze` made, by name or path, folders of records,
+    or `results`, the study's records of now. Records are listed that were added (+), removed (-)
+    and changed (~); where scores differ, the difference SECOND − FIRST with its 95 % interval and
+    paired permutation test, corrected by Holm's method over all of them; then the libraries and
+    data that differ. Exits with 0 if no record differs, 1 if one does, 2 on an error, as a
+    release that is not as it was frozen.
     """
     from qwen3nb.analysis.comparison.changes import diff as changes_between
+    from qwen3nb.records.releases import ReleaseError
 
     try:
         changes = changes_between(first, second)
-    except ValueError as error:
+    except ReleaseError as error:
         raise click.UsageError(str(error)) from None
     none = f"{changes.same} records, all the same"
     opt.answer(changes.to_json(), *(changes.lines() if changes else [none]), as_json=as_json)

@@ -1,0 +1,165 @@
+"""`freeze` keeps a study as it is; `diff` says what changed since, with intervals."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from helpers.records import make, noisy
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.changes import diff
+from qwen3nb.records.record import Environment
+from qwen3nb.records.releases import ReleaseError, freeze, released
+from qwen3nb.records.store import verify
+from qwen3nb.utils.atomic_files import write_text
+
+BEFORE = noisy(0.4)
+
+
+@pytest.fixture
+def study(checkout):
+    """Two models with records, an executed page, a built book."""
+    for label in ("kept", "changed"):
+        make(label, BEFORE).save()
+    make("removed", BEFORE, task="other").save()
+    for name in ("results/failed/x.json", "results/partial/x.ipynb", "_build/html/index.html"):
+        write_text(checkout / name, "{}")
+    write_text(checkout / "book" / "runs" / "page.ipynb", "{}")
+    return checkout
+
+
+def test_a_release_has_all_that_stands_behind_the_numbers(study):
+    folder = freeze("v1")
+    assert folder == study / "releases" / "v1"
+    assert verify(folder / "results") == []
+    assert [each.model.label for each in released("v1")] == ["changed", "kept", "removed"]
+    assert released("v1") == released(str(folder)) == released("results")
+    top = {each.name for each in folder.iterdir()}
+    assert top == {"CITATION.cff", "html", "pages", "release.json", "results"}
+    assert not (folder / "results" / "partial").exists()
+    facts = json.loads((folder / "release.json").read_text())
+    assert (facts["records"], facts["versions"]["mteb"]) == (3, ["2"])
+    assert facts["data"] == {"PyDocsSampleRetrieval": ["r" * 12], "other": ["r" * 12]}
+    cited = yaml.safe_load((folder / "CITATION.cff").read_text())
+    assert cited["version"] == "v1"
+    assert cited["authors"]
+    assert "3 evaluation records" in cited["abstract"]
+
+
+def test_a_release_stays_what_it_was_while_the_study_goes_on(study):
+    freeze("v1")
+    make("changed", noisy(0.5), finished="2026-02-01").save()
+    assert verify(paths.releases() / "v1" / "results") == []
+    assert released("v1")[0].scores.array("nDCG@10").tolist() == pytest.approx(list(BEFORE))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("v1", "a release is never replaced"),
+        ("results", "a release is never replaced"),
+        ("../v2", "not safe as a file name"),
+    ],
+)
+def test_a_name_that_cannot_be_given(study, name, message):
+    freeze("v1")
+    with pytest.raises(ValueError, match=message):
+        freeze(name)
+
+
+def test_what_does_not_hold_is_not_frozen(study):
+    file = next(paths.results().glob("kept*/*/*.json"))
+    file.write_text(file.read_text().replace('"run-kept"', '"run-lost"'))
+    with pytest.raises(ReleaseError, match=f"(?s)`qwen3nb verify` fails.*{file}.*changed after"):
+        freeze("v1")
+    assert [each for each in paths.releases().iterdir() if not each.name.endswith(".lock")] == []
+
+
+def test_there_is_nothing_to_freeze(checkout):
+    with pytest.raises(ReleaseError, match="`qwen3nb eval` makes some"):
+        freeze("v1")
+
+
+TAMPERING = {
+    "is missing": lambda folder: (folder / "pages" / "page.ipynb").unlink(),
+    "was added": lambda folder: (folder / "results" / "more.json").write_text("{}"),
+    "html/index.html was changed": lambda folder: write_text(folder / "html" / "index.html", "[]"),
+    "release.json was changed": lambda folder: write_text(
+        folder / "release.json", (folder / "release.json").read_text().replace("v1", "v0")
+    ),
+}
+
+
+@pytest.mark.parametrize("message", TAMPERING)
+def test_a_release_that_was_tampered_with_is_refused(study, cli, message):
+    TAMPERING[message](freeze("v1"))
+    with pytest.raises(ReleaseError, match=message):
+        released("v1")
+    assert cli("diff", "v1").exit_code == 2
+
+
+@pytest.fixture
+def changes(study):
+    """From a release to the records of now: one is gone, one new, one of other scores."""
+    freeze("v1")
+    next(paths.results().glob("removed*/*/*.json")).unlink()
+    make("added", BEFORE).save()
+    of_then = make("changed", noisy(0.5, seed=1), finished="2026-02-01")
+    newer = Environment(versions={"mteb": "3"}, python="3")
+    # Of the same label and settings, though of other content: the model was trained again.
+    model = replace(of_then.model, identity="b" * 64)
+    replace(of_then, model=model, environment=newer).save()
+    return diff("v1")
+
+
+def test_what_changed_is_listed_with_intervals(changes):
+    task = "PyDocsSampleRetrieval"
+    assert changes.added == (f"added on {task}",)
+    assert changes.removed == ("removed on other",)
+    assert changes.changed == (f"changed on {task}",)
+    assert changes.same == 1
+    (each,) = changes.differences
+    assert (each.first, each.second, each.family) == ("changed", "changed (v1)", 1)
+    assert each.difference == pytest.approx(0.1, abs=0.02)
+    assert each.interval[0] < each.difference < each.interval[1]
+    assert changes.verdict(each) == "better"
+    assert changes.versions == {"mteb": (["2"], ["2", "3"])}
+    assert changes.data == {}
+    lines = list(changes.lines())
+    assert [line[0] for line in lines[:3]] == ["+", "-", "~"]
+    assert lines[3].startswith(f"  changed on {task}, nDCG@10: +0.")
+    assert lines[3].endswith("(better)")
+    assert "1 added, 1 removed, 1 changed" in repr(changes)
+
+
+def test_all_differences_are_one_family(study):
+    freeze("v1")
+    for label in ("kept", "changed"):
+        make(label, noisy(0.5, seed=2), finished="2026-02-01").save()
+    shown = diff("v1").differences
+    assert [each.family for each in shown] == [2, 2]
+    assert all(each.corrected == pytest.approx(min(1, 2 * each.p_value)) for each in shown)
+
+
+def test_data_of_another_revision_are_not_paired(study):
+    freeze("v1")
+    make("kept", noisy(0.5), revision="s" * 12, finished="2026-02-01").save()
+    changes = diff("v1")
+    assert changes.differences == ()
+    assert "revision" in changes.unpaired[0]
+    assert list(changes.data) == ["PyDocsSampleRetrieval"]
+
+
+def test_the_commands_exit_as_diff_does(study, cli):
+    done = cli("freeze", "v1")
+    assert "releases/v1: 3 records in" in done.output
+    assert cli("diff", "v1").stdout == "3 records, all the same\n"
+    make("more", BEFORE).save()
+    done = cli("diff", "v1", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["added"]) == (
+        1,
+        ["more on PyDocsSampleRetrieval"],
+    )
+    unknown = cli("diff", "v2")
+    assert (unknown.exit_code, "expected one of: v1, results" in unknown.output) == (2, True)
