@@ -25,12 +25,11 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
-from qwen3nb.checkpoints.provenance import card_fields
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
 
@@ -107,15 +106,10 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
 def prompts_line(prompts: Mapping[str, str]) -> str:
     """Return prompts as one line for `parse_prompts`.
 
-    >>> prompts_line({"query": "query: ", "passage": "passage: "})
-    'query=query: ;passage=passage: '
+    >>> prompts_line({"query": "query: "}), prompts_line({})
+    ('{"query": "query: "}', 'none')
     """
-    line = ";".join(f"{name}={text}" for name, text in prompts.items()).replace("\n", r"\n")
-    try:
-        same = parse_prompts(line or NO_PROMPTS) == named_prompts(prompts)
-    except SpecError:
-        same = False
-    return line or NO_PROMPTS if same else json.dumps(dict(prompts), ensure_ascii=False)
+    return json.dumps(dict(prompts), ensure_ascii=False) if prompts else NO_PROMPTS
 
 
 def prompt_for(
@@ -232,34 +226,26 @@ def prompt_families() -> Mapping[str, Mapping[str, Any]]:
 def prompt_warning(source: Source) -> str:
     """Return what to say of a model that is used without the prompts of its family.
 
-    Its family follows from its hub id, the name of its folder, the ``_name_or_path`` of its
-    ``config.json`` or the ``base_model`` of its model card. Empty for models with prompts, of no
-    known family, or of this package.
+    Its family follows from its hub id, the name of its folder or the ``_name_or_path`` of its
+    ``config.json``. Empty for models with prompts, of no known family, or of this package.
     """
     if not source.kind.of_others or source.prompts:
         return ""
-    names = [name.lower().replace("_", "-") for name in _names(source)]
+    names = [source.id or "", source.spec]
+    if source.folder is not None:
+        names.append("/".join(source.folder.path.resolve().parts[-2:]))
+        names.append(str(source.folder.config.get("_name_or_path") or ""))
+    names = [name.lower().replace("_", "-") for name in names]
     for family, fields in prompt_families().items():
         if any(re.search(fields["pattern"], name) for name in names):
             prompts = fields["prompts"]
             options = " ".join(
-                "--prompt " + shlex.quote(prompts_line({role: text}))
-                for role, text in prompts.items()
-            )
+                f"--prompt {shlex.quote(f'{role}={text}')}" for role, text in prompts.items()
+            ).replace("\n", r"\n")
             return (
                 f"{source.label}: used without prompts, but the authors of {family} prescribe "
                 f"{', '.join(f'{text!r} for a {role}' for role, text in prompts.items())} "
-                f"({fields['card']}), so its scores may be too low. Give `{options}` "
-                f"(in Python, `prompts={prompts}`), or `--prompt {NO_PROMPTS}` if none are meant"
+                f"({fields['card']}), so its scores may be too low. Give `{options}`, or "
+                f"`--prompt {NO_PROMPTS}` if none are meant"
             )
     return ""
-
-
-def _names(source: Source) -> Iterator[str]:
-    yield from (source.id or "", source.spec)
-    if source.folder is None:
-        return
-    yield "/".join(source.folder.path.resolve().parts[-2:])
-    yield str(source.folder.config.get("_name_or_path") or "")
-    stated = card_fields(source.folder.path).get("base_model")
-    yield from map(str, stated if isinstance(stated, list) else [stated or ""])

@@ -11,7 +11,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -21,14 +24,9 @@ from qwen3nb.checkpoints.weights import Weights
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
+from qwen3nb.utils.schema import FileName, choice, field_problem
 
 STUDY_REGISTRY = "models.toml"  # at the top of a study
-_FIELDS: dict[str, type] = {
-    **dict.fromkeys(("id", "revision", "folder", "licence", "instruction", "pooling"), str),
-    "max_length": int,
-    "prompts": dict,
-    "baseline": bool,  # whether other models may be compared with it where none is named
-}
 # Environment variable of a run on another machine: what it was started for, see `folder_digests`.
 EXPECTED = "QWEN3NB_EXPECTED_MODELS"
 # Files other than the weights that affect what a model computes.
@@ -38,6 +36,24 @@ _IDENTIFYING = re.compile(
     r"(cnn|lstm|wordembedding|whitespacetokenizer|phrasetokenizer)_config)\.json|"
     r"(merges|vocab)\.txt|.*\.model|chat_template\.jinja"
 )
+
+
+class _Entry(TypedDict, total=False):
+    """A model of a study's registry."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    id: str
+    revision: str
+    folder: str
+    licence: str
+    instruction: str
+    pooling: Annotated[str, choice(*POOLINGS)]
+    max_length: Annotated[int, Field(ge=1)]
+    prompts: dict[str, str]
+    baseline: bool  # whether other models may be compared with it where none is named
+
+
+_STUDY = TypeAdapter(dict[FileName, _Entry])
 
 
 @dataclass(frozen=True)
@@ -242,31 +258,20 @@ def _read_registry(file: Path, stamp: Any) -> dict[str, dict[str, Any]]:
         entries = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{file}: not TOML ({error})") from None
-    for name, entry in entries.items() if stamp else ():
-        if problem := _problem(name, entry):
-            raise SpecError(f"{file}: [{name}]{problem}")
-        entry.setdefault("baseline", False)
+    if stamp:
+        try:
+            _STUDY.validate_python(entries)
+        except ValidationError as error:
+            fields = f" (its fields: {', '.join(_Entry.__annotations__)})"
+            known = fields if error.errors()[0]["type"] == "extra_forbidden" else ""
+            raise SpecError(f"{file}: {field_problem(error, entries)}{known}") from None
+        for name, entry in entries.items():
+            if ("id" in entry) == ("folder" in entry):
+                raise SpecError(
+                    f"{file}: {name}: expected either id, of a model on the hub, or folder"
+                )
+            entry.setdefault("baseline", False)
     return entries
-
-
-def _problem(name: str, entry: Any) -> str:
-    """Return what is wrong with a model of a study's registry; empty if nothing is."""
-    if not isinstance(entry, dict) or safe_label(name) != name:
-        return ": expected a table whose name is of letters, digits, '.', '_' and '-'"
-    for key, value in entry.items():
-        if key not in _FIELDS:
-            return f" has no field {key!r}; its fields are: {', '.join(_FIELDS)}"
-        if type(value) is not _FIELDS[key]:
-            return f" {key} is {value!r:.60}; expected {_FIELDS[key].__name__}"
-    if ("id" in entry) == ("folder" in entry):
-        return ": expected either id, of a model on the hub, or folder"
-    if odd := [key for key, text in entry.get("prompts", {}).items() if type(text) is not str]:
-        return f" prompts.{odd[0]} is {entry['prompts'][odd[0]]!r:.60}; expected str"
-    if not entry.get("max_length", 1) > 0:
-        return f" max_length is {entry['max_length']}; expected 1 or more"
-    if entry.get("pooling", "mean") not in POOLINGS:
-        return f" pooling is {entry['pooling']!r}; expected one of {', '.join(POOLINGS)}"
-    return ""
 
 
 def safe_label(text: str) -> str:

@@ -68,18 +68,12 @@ def config(folder):
     edit(folder, "config.json", _name_or_path="intfloat/e5-large-v2")
 
 
-def card(text):
-    return lambda folder: (folder / "README.md").write_text(text)
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "change", "warned"),
     [
         ("E5_large_v2-mine", None, True),
         ("mine", config, True),
-        ("mine", card("---\nlanguage: en\nbase_model:\n- intfloat/e5-large-v2\n---\n# A\n"), True),
-        ("mine", card("---\nbase_model: intfloat/e5-large-v2\n---\n"), True),
         ("mine", None, False),
     ],
 )
