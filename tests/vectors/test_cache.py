@@ -391,19 +391,14 @@ def test_the_disk_is_not_filled(tmp_path, monkeypatch, caplog):
 def test_a_command_takes_the_limit(cli, folder, tmp_path, monkeypatch):
     limits = []
     monkeypatch.setattr(cache_module, "parse_size", lambda text: limits.append(text) or 10**9)
-    texts = tmp_path / "t.jsonl"
-    texts.write_text('{"text": "one"}\n')
-    command = ["encode", "--model", "random", "--input", texts, "--out", tmp_path / "v.npy"]
-    assert cli(*command, "--cache-limit", "1.5GB").exit_code == 0
-    assert limits == ["1500000000"]
-    assert LIMIT not in os.environ
-    assert "got 'much'" in cli(*command, "--cache-limit", "much").output
+    (tmp_path / "t.jsonl").write_text('{"text": "one"}\n')
+    files = ("--input", tmp_path / "t.jsonl", "--out", tmp_path / "v.npy")
+    assert cli("encode", "--model", "random", *files, "--cache-limit", "1.5GB").exit_code == 0
+    assert (limits, LIMIT in os.environ) == (["1500000000"], False)
     monkeypatch.undo()
     monkeypatch.setenv(LIMIT, "5 apples")
     with pytest.raises(ValueError, match="QWEN3NB_CACHE_LIMIT: expected a size such as 500MB"):
         EmbeddingCache(tmp_path / "x")
-    for each in (["eval"], ["run", "leaderboard"], ["sweep"], ["quick"]):
-        assert "--cache-limit SIZE" in cli(*each, "--help").output
 
 
 def test_info_names_the_model_of_each_file(cli, folder):
@@ -442,13 +437,6 @@ def test_prune_removes_what_it_lists_and_nothing_else(cli, folder):
     assert "kB freed" in cli("cache", "prune", "--model", "random-32").output
     (left,) = list_caches()
     assert (left.label, list(folder.iterdir())) == ("random-64", [left.path])
-    assert "kB freed" in cli("cache", "prune", "--all").output
-    assert not list(folder.iterdir())
-
-
-def test_prune_to_a_size(cli, folder):
-    stored(folder / "x")
-    stored(folder / "y", about={"label": "mine"})
     assert "0 B freed" in cli("cache", "prune", "--to", "1GB").output
-    assert "kB freed" in cli("cache", "prune", "--to", "0B").output
+    assert "kB freed" in cli("cache", "prune", "--all").output
     assert not list(folder.iterdir())

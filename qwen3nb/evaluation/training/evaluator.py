@@ -135,7 +135,6 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
             prompts=dict(prompts or {}),
         )
         self._tokenizer = tokenizer
-        self._copied: tuple[Any, Any] | None = None  # a given tokenizer, and the copy that is used
         self._batch_size = batch_size
         self._training = False
 
@@ -261,15 +260,13 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
                 f"no tokenizer for {type(model).__name__}: expected tokenizer= of "
                 "TrainingEvaluator, or processing_class= of the trainer"
             )
-        if self._copied is None or self._copied[0] is not given:
-            own = copy.deepcopy(given)
-            if isinstance(given, str | Path):
-                own = load_tokenizer(ModelFolder(given), model.config)
-            if self._options.prefix or self._options.append_eos:
-                end = own.eos_token if self._options.append_eos else None
-                surround(own.backend_tokenizer, prefix=self._options.prefix, end=end)
-            self._copied = given, own
-        return self._copied[1]
+        own = copy.deepcopy(given)
+        if isinstance(given, str | Path):
+            own = load_tokenizer(ModelFolder(given), model.config)
+        if self._options.prefix or self._options.append_eos:
+            end = own.eos_token if self._options.append_eos else None
+            surround(own.backend_tokenizer, prefix=self._options.prefix, end=end)
+        return own
 
 
 def _only(collections: list[TestCollection]) -> TestCollection:

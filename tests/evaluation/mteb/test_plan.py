@@ -1,6 +1,5 @@
 """What is planned before a run, and the tables that show it."""
 
-import numpy as np
 import pytest
 
 from qwen3nb.datasets.mirror import MirrorError, data_revision
@@ -21,7 +20,6 @@ from qwen3nb.evaluation.mteb.select import choose_tasks, suite_tasks, tier_tasks
 from qwen3nb.evaluation.run import Run
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.models.types import EncoderError
 from qwen3nb.report.leaderboard.one_model import preflight_table
 from qwen3nb.report.studies.datasets import tier_table
 from qwen3nb.vectors.cache import bytes_per_vector
@@ -116,19 +114,6 @@ def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
     assert min(speed.seconds) > 0
 
 
-@pytest.mark.integration
-def test_memory_and_broken_vectors_are_seen_at_once(encoder):
-    def no_memory(texts):
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
-
-    encoder._embed = no_memory
-    with pytest.raises(EncoderError, match="--batch-size"):
-        measure_encoding(encoder)
-    encoder._embed = lambda texts: np.full((len(texts), encoder.dimension), np.nan, np.float32)
-    with pytest.raises(EncoderError, match="not finite"):
-        measure_encoding(encoder)
-
-
 # What is looked at before a run: data, weights, memory, disk.
 
 
@@ -176,12 +161,6 @@ def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, mo
     assert "--tasks SciFact --model e5-base-v2" in str(caught.value)
     with pytest.raises(MirrorError, match="--tier fast --model e5-base-v2"):
         load_checked("e5-base-v2", tier_tasks("fast"), Run(), tier="fast")
-
-
-def test_a_task_whose_record_is_there_needs_no_data(tmp_path, monkeypatch):
-    tasks = choose_tasks(tasks=["SciFact"])
-    monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: ["there"])
-    assert load_checked("bm25", tasks, Run()).label == "bm25"
 
 
 def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypatch):

@@ -41,22 +41,6 @@ def test_splits_and_subsets_restrict_a_task():
 
 
 @pytest.mark.integration
-def test_tasks_by_name_type_language_and_benchmark():
-    def names(**selection):
-        return [task.metadata.name for task in choose_tasks(**{"tier": "fast", **selection})]
-
-    assert names() == ["SciFact", "NFCorpus", "FiQA2018", "STSBenchmark", "SICK-R"]
-    assert names(tasks="NQ, AuthorSTS") == ["NQ", "AuthorSTS"]
-    english = choose_tasks(tier="fast", tasks="all", types="STS", languages="eng")
-    theirs = mteb.get_tasks(task_types=["STS"], languages=["eng"])
-    assert {t.metadata.name: sorted(t.hf_subsets) for t in theirs} == {
-        t.metadata.name: sorted(t.hf_subsets) for t in english
-    }
-    (part,) = choose_tasks(tier="fast", benchmark="MTEB(eng, v2)", types="Summarization")
-    assert part.metadata.type == "Summarization"
-
-
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("selection", "message"),
     [

@@ -3,19 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress
-from qwen3nb.execution.notebook import resolved_parameters
-from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.encoders.base import truncate_dimensions
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
     build_index,
-    measure_speed,
     recall_at_k,
-    threads_of,
 )
 from qwen3nb.report.studies.ann import (
     ann_figure,
@@ -96,32 +91,6 @@ def test_parameters_reach_the_index_they_belong_to(data):
         build_index(vectors, family="annoy")
 
 
-def test_speed_is_measured_with_the_threads_asked_for(data):
-    seen = []
-    before = faiss.omp_get_max_threads()
-    speed = measure_speed(
-        lambda queries: seen.append((len(queries), faiss.omp_get_max_threads())), data[1], threads=1
-    )
-    assert {threads for _, threads in seen} == {1}
-    assert faiss.omp_get_max_threads() == before
-    assert speed.singles == 30
-    assert 0 < speed.p50 <= speed.p95
-    assert speed.qps > 0
-    with pytest.raises(RuntimeError, match="inside"), threads_of(1):
-        raise RuntimeError("inside")
-    assert faiss.omp_get_max_threads() == before
-
-
-def test_truncation_by_hand():
-    vectors = np.array([[3, 4, 12], [0, 0, 5]], np.float32)
-    np.testing.assert_allclose(truncate_dimensions(vectors, 2), [[0.6, 0.8], [0, 0]])
-    np.testing.assert_allclose(truncate_dimensions(vectors, 2, unit=False), [[3, 4], [0, 0]])
-    assert vectors[0, 0] == 3
-    for dimension in (0, 4):
-        with pytest.raises(ValueError, match="expected 1 to 3"):
-            truncate_dimensions(vectors, dimension)
-
-
 def test_compression_by_hand():
     """The second dimension decides: without it the wrong document comes first."""
     documents = truncate_dimensions(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
@@ -182,16 +151,3 @@ def test_a_task_from_end_to_end():
     assert ann_figure(suite).axes[0].get_title() == "1 thread"
     with pytest.raises(ValueError, match="unknown parameter 'ef'"):
         ann_suite(load_encoder("random"), task=collection, grids={"ef": [1]})
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"nprobe": "0"}, "nprobe is 0"),
-        ({"ef_search": "16,x"}, "invalid literal"),
-        ({"efSearch": "16"}, "unknown parameter 'efSearch'; did you mean 'ef_search'"),
-    ],
-)
-def test_the_notebook_refuses_before_it_runs(checkout, given, message):
-    with pytest.raises(ParameterError, match=message):
-        resolved_parameters(paths.find_notebook("ann"), {"checkpoint": "random", **given})

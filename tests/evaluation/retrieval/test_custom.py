@@ -100,14 +100,6 @@ def test_a_malformed_query_file_is_refused_with_the_key(write, text, message):
     assert "q.toml" in str(error.value)
 
 
-def test_a_number_stays_as_it_is_written(write):
-    """An integer and a float of one value are different identities."""
-    text = query() + "[settings]\nstar_boost_coefficient = 1\nrecency_coefficient = 0.0\n"
-    settings = read_queries(write("q.toml", text)).settings
-    assert json.dumps(settings.star_boost_coefficient) == "1"
-    assert json.dumps(settings.recency_coefficient) == "0.0"
-
-
 def test_folders_begin_beside_the_file_also_in_a_fusion(write, tmp_path):
     models = {"a": "./m", "b": "bm25+../m", "c": "lab/model", "e": "./x+y"}
     text = "".join(f'[models.{name}]\nmodel_id = "{spec}"\n' for name, spec in models.items())
