@@ -106,6 +106,8 @@ def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Comm
 
 def _one_line(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
     """Return prompts, of which each value may give several, as one line; see `parse_prompts`."""
+    if not any(values):  # the model's own prompts, unlike "none"
+        return ""
     from qwen3nb.models.kinds.prompts import parse_prompts, prompts_line
 
     named: dict[str, str] = {}
