@@ -55,14 +55,6 @@ REFRESHED = "QWEN3NB_BOOK_REFRESHED"
 _TIERED = ("data", "leaderboard", "explorer", "compare", "training")
 # Notebooks that read results, but measure something else, which no record changes.
 _MEASURING = ("calibration", "speed")
-_LESSONS = (
-    "guide/getting-started",
-    "guide/evaluating-embeddings",
-    "guide/reading-a-comparison",
-    "guide/own-queries",
-    "guide/interference",
-    "guide/caching",
-)
 _LAST = "status"
 
 
@@ -150,9 +142,9 @@ def refresh_pages(
         for name, has_data in shown.items()
         if has_data
     ]
-    if lessons:  # those whose notebooks the study has
-        guide = (each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file())
-        jobs += [Job(name, {}) for name in guide]
+    if lessons:
+        guide = sorted((paths.notebooks() / "guide").glob("*.ipynb"))
+        jobs += [Job(f"guide/{file.stem}", {}) for file in guide]
     for name, has_data in shown.items():
         if not has_data and name not in _MEASURING:
             (paths.book_runs() / f"{name}.ipynb").unlink(missing_ok=True)
@@ -255,7 +247,7 @@ def build_book(
         NotebookError: the page of all runs failed.
     """
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
-    if failed := [each for each in failures if each.notebook not in _LESSONS]:
+    if failed := [each for each in failures if not each.notebook.startswith("guide/")]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
@@ -264,7 +256,7 @@ def build_book(
     index = target / "html" / "index.html"
     if failures:
         raise BookError(
-            f"{index} is built, but {len(failures)} of {len(_LESSONS)} lessons failed, as their "
+            f"{index} is built, but {len(failures)} lessons failed, as their "
             "pages say. Delete the notebook of a lesson to leave it out.\n"
             f"{failures_text(failures)}"
         )
@@ -324,13 +316,11 @@ def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
 
 def remote_resources(html: Path) -> list[tuple[str, str]]:
     """Return the page and address of everything that built pages would fetch from other hosts."""
-    remote = []
-    for page in sorted(html.rglob("*.html")):
-        text = page.read_text(encoding="utf-8")
-        for match in _REMOTE.finditer(text):
-            if not _HARMLESS.match(match[0]):
-                remote.append((str(page.relative_to(html)), match[1]))
-    for sheet in sorted(html.rglob("*.css")):
-        for match in _REMOTE_STYLE.finditer(sheet.read_text(encoding="utf-8")):
-            remote.append((str(sheet.relative_to(html)), match[1]))
-    return remote
+    patterns = {".html": _REMOTE, ".css": _REMOTE_STYLE}
+    return [
+        (str(file.relative_to(html)), match[1])
+        for file in sorted(html.rglob("*"))
+        if file.suffix in patterns
+        for match in patterns[file.suffix].finditer(file.read_text(encoding="utf-8"))
+        if not _HARMLESS.match(match[0])
+    ]

@@ -15,7 +15,6 @@ import html
 import json
 import os
 import shutil
-from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.training.checkpoint_scores import checkpoint_of
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
 from qwen3nb.book.pages import copy_linked_records, mend_pages, number_pages
 from qwen3nb.execution.notebook import NotebookError
@@ -216,7 +214,7 @@ def _directives() -> dict[str, type]:
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the results may change
             results = load_results(adapters=False, whole=False)
-            toys = toy_labels(results)
+            toys = sorted({each.model.label for each in results if _is_toy(each)})
             if not toys:
                 return []
             text = (
@@ -241,30 +239,11 @@ def _title(file: Path) -> str:
     return first.removeprefix("# ").replace("\\", "") if first.startswith("# ") else file.stem
 
 
-def toy_labels(results: Iterable[Result]) -> list[str]:
-    """Return the labels of the models with results that are toys, sorted.
-
-    A model is a toy if its training says so (``"toy": true`` in ``training.json``, in or above
-    the folder of the model or of the checkpoint it was extracted from), or if it is one of the
-    demo's own: ``demo-…`` below ``runs/demo``.
-    """
-    models = {result.model.label: result for result in results}
-    return sorted(label for label, result in models.items() if _is_toy(result))
-
-
 def _is_toy(result: Result) -> bool:
-    folder = paths.root() / result.model.spec
-    if not result.model.spec or not folder.is_dir():
-        return False
+    """Return whether a model is one of the demo's own: ``demo-…`` below ``runs/demo``."""
+    folder = (paths.root() / result.model.spec).resolve()
     demo = (paths.runs() / "demo").resolve()
-    if result.model.label.startswith("demo-") and folder.resolve().is_relative_to(demo):
-        return True
-    for own in filter(None, (folder, checkpoint_of(result))):
-        for file in (own / "training.json", own.parent / "training.json"):
-            training = read_json(file) if file.is_file() else None
-            if isinstance(training, dict) and training.get("toy") is True:
-                return True
-    return False
+    return result.model.label.startswith("demo-") and folder.is_relative_to(demo)
 
 
 def page_footer(file: Path, *, commit: str, license: str) -> str:

@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
 from qwen3nb.cluster.nodes import (
+    LOCAL,
+    ClusterError,
     Node,
     Question,
     agree,
+    connected,
     facts_here,
     node_environment,
     nodes_of,
@@ -51,7 +53,6 @@ _CORES = 4  # of a worker without a GPU; more of them gain little
 _PARTS = 4  # per worker at least, so that the last parts end at about the same time
 _RETRIES = 3  # of a part, and of a worker
 _TOGETHER = 60.0  # seconds that the first worker waits for the others, to compare them
-_VISIBLE = 30.0  # seconds until a file written on a node is seen on all of a network disk
 _TICK = 0.5  # seconds between looks at the workers
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -271,15 +272,6 @@ class _Encoding:
             self._waiting.appendleft(shard)
             self._load(worker)
             return 0
-        file = self._job.folder / shard.file
-        deadline = time.monotonic() + _VISIBLE
-        while not file.is_file():
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"{file} was written on a node but is not to be seen here; the folder of the "
-                    "vectors must be on a disk that all nodes share"
-                )
-            time.sleep(_TICK)
         self._digests[shard.file], was_there = answer
         self._kept += was_there
         self._idle.append(worker)

@@ -23,8 +23,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from qwen3nb import paths
-from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
-from qwen3nb.cluster.nodes import Node, check_nodes, nodes_of, sent_environment
+from qwen3nb.cluster.nodes import (
+    LOCAL,
+    ClusterError,
+    Node,
+    check_nodes,
+    connected,
+    nodes_of,
+    sent_environment,
+)
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.cluster.runs import Delivery, Request, expected_models, run_on_node, unpacked
 from qwen3nb.execution.publish import LOG
@@ -166,7 +173,7 @@ def on_cluster(
     """Yield an executor on a Ray cluster whose nodes agree with this machine.
 
     Args:
-        address: see `qwen3nb.cluster.connect`.
+        address: see `qwen3nb.cluster.nodes`.
         at_most: how many runs there are.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
         models: models of the runs, which every node must see alike.

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
@@ -186,7 +186,6 @@ def run_notebook(
     *,
     fresh: bool = False,
     show_progress: bool = True,
-    log: Path | None = None,
     name: str = "",
 ) -> Path:
     """Run a notebook and return its published page; a finished run with equal inputs is reused.
@@ -196,7 +195,6 @@ def run_notebook(
         parameters: values by name; all others keep their defaults.
         fresh: run even if a finished page with the same inputs exists.
         show_progress: whether to show a progress bar over the cells.
-        log: a file for the output of the cells.
         name: name of the page; by default it says what distinguishes the run, see `page_name`.
 
     Raises:
@@ -231,7 +229,6 @@ def run_notebook(
             partial,
             parameters,
             name=page.stem,
-            output=stack.enter_context(log.open("w", encoding="utf-8")) if log else None,
             show_progress=show_progress,
         )
         partial.unlink(missing_ok=True)
@@ -244,10 +241,9 @@ def _execute(
     parameters: Mapping[str, Any],
     *,
     name: str,
-    output: TextIO | None,
     show_progress: bool,
 ) -> None:
-    """Execute ``notebook`` into ``partial``; its cells print to ``output``, if given."""
+    """Execute ``notebook`` into ``partial``; its cells show their progress on the terminal."""
     import nbformat
     import papermill
     from nbclient.exceptions import DeadKernelError
@@ -255,6 +251,7 @@ def _execute(
 
     from qwen3nb.execution.publish import ran_to_its_end
 
+    kernel = read_notebook(notebook)["metadata"]["kernelspec"]
     try:
         papermill.execute_notebook(
             notebook,
@@ -263,9 +260,9 @@ def _execute(
             engine_name=ENGINE,
             page_name=name,
             progress_bar=show_progress,
-            stdout_file=output,
-            # Without a log, the cells show their progress on the terminal.
-            stderr_file=output or (sys.stderr if show_progress else None),
+            stderr_file=sys.stderr if show_progress else None,
+            kernel_name=kernel["name"],
+            language=kernel["language"],
         )
     except PapermillExecutionError as error:
         page = None

@@ -96,17 +96,6 @@ class Engine(engines.NBClientEngine):
     """papermill's engine; for our notebooks, checks parameters first and publishes a page."""
 
     @classmethod
-    def nb_kernel_name(cls, nb: Any, name: str | None = None) -> str:
-        """Return the kernel that is given, or that a notebook names; else Python's."""
-        return str(name or nb.metadata.get("kernelspec", {}).get("name") or "python3")
-
-    @classmethod
-    def nb_language(cls, nb: Any, language: str | None = None) -> str:
-        """Return the language that is given, or that a notebook names; else Python."""
-        own = nb.metadata.get("language_info", {}).get("name")
-        return str(language or own or nb.metadata.get("kernelspec", {}).get("language", "python"))
-
-    @classmethod
     def execute_notebook(
         cls,
         nb: Any,

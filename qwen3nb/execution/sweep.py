@@ -135,7 +135,7 @@ def sweep(
             cluster, those of its smallest node.
         fresh: run jobs again even if their page is up to date.
         show_progress: whether to show a progress bar and a line per finished job.
-        ray: a Ray cluster for the runs, see `qwen3nb.cluster.connect`; empty: this machine.
+        ray: a Ray cluster for the runs, see `qwen3nb.cluster.nodes`; empty: this machine.
 
     Raises:
         ParameterError: a job is invalid; nothing was run.

@@ -9,7 +9,8 @@ import pytest
 from helpers.html import HOSTILE
 from helpers.records import make
 
-from qwen3nb.book.sphinx_ext import page_footer, toy_labels
+from qwen3nb.book import sphinx_ext
+from qwen3nb.book.sphinx_ext import page_footer
 
 AT = "2026-11-20T12:04:21+00:00"
 
@@ -47,25 +48,12 @@ def test_foreign_text_in_a_footer_is_text(checkout, text):
     assert html.escape(text) in page_footer(checkout / "x.md", commit="", license=text)
 
 
-def model(home, label, spec, **training):
-    folder = home / spec
-    folder.mkdir(parents=True)
-    if training:
-        (folder.parent / "training.json").write_text(json.dumps(training))
-    record = make(label)
-    return replace(record, model=replace(record.model, spec=spec))
-
-
-def test_toys_are_the_demo_and_what_says_so(home):
-    results = [
-        model(home, "demo-init", "runs/demo/encoder/init"),
-        model(home, "mine", "runs/mine/step", toy=False),
-        model(home, "marked", "runs/marked/step", toy=True),
-        model(home, "demo-like", "runs/elsewhere/x"),
-        make("bm25"),
-    ]
-    assert toy_labels(results) == ["demo-init", "marked"]
-    extracted = home / "runs" / "mine" / "step" / "qwen3nb.json"
-    extracted.write_text(json.dumps({"source": {"folder": "runs/marked/step"}}))
-    assert toy_labels(results) == ["demo-init", "marked", "mine"]
-    assert toy_labels(results[3:]) == []
+def test_toys_are_the_models_of_the_demo(home):
+    for label, spec, toy in (
+        ("demo-init", "runs/demo/encoder/init", True),
+        ("demo-like", "runs/elsewhere/x", False),
+        ("mine", "runs/demo/encoder/mine", False),
+    ):
+        record = make(label)
+        record = replace(record, model=replace(record.model, spec=spec))
+        assert sphinx_ext._is_toy(record) is toy

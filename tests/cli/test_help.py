@@ -82,7 +82,6 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
         ("quick x --pooling men", "'men' is not one of 'mean', 'cls', 'last', "),
         ("eval --tier smok", "'pydocs', 'fast', 'full'"),
         ("eval --pass-env NO_SUCH", "NO_SUCH is not set. See `qwen3nb eval -h`."),
-        ("eval --rehearse --output-dir x", "give no --out"),
         ("encode", "Missing option '--model'. See `qwen3nb encode -h`."),
         ("encode --model m --input i", "Missing option '--out'."),
         ("tasks x", "Got unexpected extra argument (x)"),

@@ -99,17 +99,6 @@ def test_only_given_parameters_are_passed_with_their_types(cli, checkout, runs, 
     assert [call for call, _ in runs] == [expected]
 
 
-def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout, runs):
-    for options in ((), ("--limit", 5)):
-        assert cli("eval", "--checkpoint", "bm25", "--rehearse", *options).exit_code == 0
-    folder = checkout / "results" / "rehearsal"
-    apart = (folder, folder / "book" / "runs")
-    assert runs == [
-        (("eval", {"checkpoint": "bm25", "limit": limit}, False, ""), apart) for limit in (16, 5)
-    ]
-    assert paths.results() == checkout / "results"  # and after the command, all is as before
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from qwen3nb.cluster.connect import ClusterError, connected
+from qwen3nb.cluster.nodes import ClusterError, connected
 
 
 def refusal(address):

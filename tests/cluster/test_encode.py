@@ -10,9 +10,8 @@ from helpers.one_process_ray import OneProcessRay
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster import encode as cluster_encode
-from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.encode import WorkerSize, worker_size
-from qwen3nb.cluster.nodes import Node
+from qwen3nb.cluster.nodes import ClusterError, Node
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
 from qwen3nb.vectors.block_file import shard_blocks

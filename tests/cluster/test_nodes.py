@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.nodes import (
+    ClusterError,
     Node,
     Question,
     agree,

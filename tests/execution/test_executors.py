@@ -3,8 +3,7 @@
 import pytest
 
 from qwen3nb import paths
-from qwen3nb.cluster.connect import ClusterError
-from qwen3nb.cluster.nodes import Node
+from qwen3nb.cluster.nodes import ClusterError, Node
 from qwen3nb.cluster.runs import Request
 from qwen3nb.execution import executors
 from qwen3nb.execution.executors import NodeShare, publish_files

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from helpers.hub import local_hub
 from helpers.miniatures import write_miniatures
-from helpers.notebooks import call, execute_here
+from helpers.notebooks import call
 from helpers.study import TEXTS, write_lines, write_retrieval
 
 import qwen3nb as q
@@ -49,16 +49,6 @@ def test_every_task_of_a_tier_has_its_record(offline):
     assert set(finished()) == set(TIERS["full"].task_keys)
     assert len(load_results()) == 61
     assert (paths.book_runs() / "eval-random-full.ipynb").is_file()
-
-
-def test_a_rehearsal_leaves_the_results_as_they_are(offline, cli, monkeypatch):
-    monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
-    done = cli("eval", "--tier", "fast", "--checkpoint", "bm25", "--rehearse")
-    assert done.exit_code == 0, done.output[-3000:]
-    assert list(load_results()) == []
-    rehearsed = load_results(offline / "results" / "rehearsal")
-    names = ("FiQA2018", "NFCorpus", "SciFact")
-    assert [each.task.key for each in rehearsed] == [f"{name}-limit16" for name in names]
 
 
 def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(offline, cli):

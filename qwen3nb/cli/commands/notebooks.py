@@ -44,11 +44,6 @@ _PAGE = opt.option(
     default="",
     help="Name of the page; by default it says what distinguishes the run.",
 )
-_REHEARSE = opt.flag(
-    "--rehearse",
-    help="Run every task on 16 rows, to its end; records and page go to results/rehearsal/.",
-)
-_REHEARSED = 16  # rows, queries and unjudged documents
 _WIDEST = 100  # columns of a sentence, at most
 
 
@@ -122,19 +117,6 @@ def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return ``parameters`` with a limit; until the command ends, write to a folder of its own.
-
-    Raises:
-        UsageError: ``output_dir`` is given; a rehearsal has its own.
-    """
-    if "output_dir" in parameters:
-        raise click.UsageError("--rehearse writes to results/rehearsal/; give no --out")
-    folder = paths.results() / "rehearsal"
-    opt.set_variables({"QWEN3NB_RESULTS": str(folder), "QWEN3NB_BOOK": str(folder / "book")})
-    return {"limit": _REHEARSED, **parameters}
-
-
 def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name: str = "") -> None:
     """Run a notebook and print how its page ends; then raise what failed, if something did."""
     from qwen3nb.execution.notebook import NotebookError, run_notebook
@@ -188,21 +170,17 @@ def _print_page(page: Path, *, since: datetime) -> None:
 @opt.option(
     "--config", type=opt.EXISTING, help="TOML, YAML or JSON with parameters; options override it."
 )
-@_REHEARSE
 @_FRESH
 @opt.MIRROR
 @opt.CACHE_LIMIT
 @opt.PASS_ENV
-def evaluate(
-    dry_run: bool, config: Path | None, rehearse: bool, fresh: bool, **parameters: Any
-) -> None:
+def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
     \b
     qwen3nb eval --model encoder
     qwen3nb eval --model e5-base-v2 --tier fast --mirror /data/mirror
     qwen3nb eval --model encoder --tier fast --dry-run
-    qwen3nb eval --model encoder --tier fast --rehearse
     qwen3nb eval --model encoder --tasks STSBenchmark,SciFact --limit 200
     qwen3nb eval --model encoder --tasks all --types Summarization --languages eng
     qwen3nb eval --model bm25 --data beir/scifact --no-cache
@@ -213,8 +191,6 @@ def evaluate(
     from qwen3nb.execution.parameters import read_config
 
     given = (read_config(config) if config else {}) | given_parameters(parameters)
-    if rehearse:
-        given = _rehearsal(given)
     if not dry_run:
         _run("eval", given, fresh=fresh)
         return
@@ -303,7 +279,6 @@ def _run_given(
 @opt.RAY
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List the runs and run nothing.")
-@_REHEARSE
 @_FRESH
 @opt.MIRROR
 @opt.CACHE_LIMIT
@@ -324,16 +299,12 @@ def sweep(file: Path | None, **flags: Any) -> None:
     qwen3nb sweep sweep.toml --ray auto
     qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
-    qwen3nb sweep --model bm25,encoder --tier full --rehearse
     """
     from qwen3nb.execution.parameters import one_pass
     from qwen3nb.execution.sweep import check_jobs, reusable
 
     plan = _plan(file, flags)
     opt.pass_names(plan.pass_env)
-    if flags["rehearse"]:
-        limit = _rehearsal(dict(plan.typed) | dict(plan.parameters))["limit"]
-        plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)
     jobs = plan.jobs()
     check_jobs(jobs)
     if not flags["dry_run"]:

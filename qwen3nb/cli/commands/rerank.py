@@ -158,9 +158,6 @@ def _show(
 def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     from qwen3nb.evaluation.retrieval.rerank import dataset_rows
 
-    for result in suite.results:
-        for what, count in result.task.counts.items():
-            yield f"{result.config['collection']}: {what}: {count:,}"
     main = {result.config["collection"]: result.task.main_metric for result in suite.results}
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
@@ -222,8 +219,6 @@ def rerank_outputs(
 
 def _record_lines(done: EvaluationRun) -> Iterator[str]:
     for result in done.results:
-        for what, count in result.task.counts.items():
-            yield f"{result.task.key}: {what}: {count:,}"
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task.key, result.task.main_metric
         yield f"{result.model.label} {name}: {metric} {value} (n {result.main.n})"
