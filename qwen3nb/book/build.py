@@ -6,7 +6,6 @@ by way of `qwen3nb.book.sphinx_ext`.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -36,15 +35,6 @@ from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 
-# Whatever a page would fetch from another host when opened.
-_REMOTE = re.compile(
-    r"""<(?:script|img|iframe|link|source|video|audio|embed)\b[^>]*?"""
-    r"""\b(?:src|href|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)""",
-    re.IGNORECASE,
-)
-_REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
-_HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
-
 # Texts of a built book; what the theme brings into ``_static`` is none of ours.
 _TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
 
@@ -59,7 +49,7 @@ _LAST = "status"
 
 
 class BookError(RuntimeError):
-    """The book does not build, or a page holds a secret or something from another host."""
+    """The book does not build, or a page holds a secret."""
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
@@ -241,9 +231,8 @@ def build_book(
         The path of the book's first page.
 
     Raises:
-        BookError: Sphinx warned, a page would fetch something from another host or holds a
-            secret, or the tier has no results and another has; or a page failed, or the book is
-            built, but a lesson failed.
+        BookError: Sphinx warned, a page holds a secret, or the tier has no results and another
+            has; or a page failed, or the book is built, but a lesson failed.
         NotebookError: the page of all runs failed.
     """
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
@@ -289,9 +278,6 @@ def _build_strictly(output: Path) -> None:
     if secret := secret_pages(html):
         listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secret[:10])
         raise BookError(f"the built pages held secrets, so they were deleted again:\n{listed}")
-    if remote := remote_resources(html):
-        listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
-        raise BookError(f"pages would fetch from other hosts:\n{listed}")
     for each in (output / "_build").iterdir():
         each.rename(output / each.name)
     (output / "_build").rmdir()
@@ -312,15 +298,3 @@ def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
         if kinds := own.kinds(file.read_text(encoding="utf-8", errors="replace")):
             holding.append((str(name), kinds))
     return holding
-
-
-def remote_resources(html: Path) -> list[tuple[str, str]]:
-    """Return the page and address of everything that built pages would fetch from other hosts."""
-    patterns = {".html": _REMOTE, ".css": _REMOTE_STYLE}
-    return [
-        (str(file.relative_to(html)), match[1])
-        for file in sorted(html.rglob("*"))
-        if file.suffix in patterns
-        for match in patterns[file.suffix].finditer(file.read_text(encoding="utf-8"))
-        if not _HARMLESS.match(match[0])
-    ]

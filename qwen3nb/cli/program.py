@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -116,16 +116,12 @@ class CommandGroup(click.Group):
         parses = not ctx.resilient_parsing and not name.startswith("-")
         if parses and self.get_command(ctx, name) is None:
             known = self.list_commands(ctx)
-            near = self.elsewhere(name) or get_close_matches(name, known)
+            near = get_close_matches(name, known)
             hint = f"The commands are {', '.join(known)}."
             if near:
                 hint = f"Did you mean {' or '.join(map(repr, near))}?"
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
-
-    def elsewhere(self, name: str) -> list[str]:
-        """Return what another command does under this name."""
-        return []
 
 
 class Program(CommandGroup):
@@ -163,12 +159,6 @@ class Program(CommandGroup):
             home = importlib.import_module(f"{self.package}.{module}")
             self.add_command(getattr(home, attribute), name)
         return self.commands.get(name)
-
-    def elsewhere(self, name: str) -> list[str]:
-        """Return how to run the study's notebook of this name, if there is one."""
-        with suppress(paths.NoStudyError):
-            return [f"run {name}"] if name in paths.notebook_names() else []
-        return []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, aligned across them."""

@@ -9,7 +9,7 @@ neither busy native code nor a reused process number can deceive it. If the guar
 on Linux, the run is, too.
 
 On Linux, orphaned descendants become children of the guard, so none is missed. Elsewhere, the
-guard misses a descendant that has left both the session and all living parents.
+guard misses one whose parents are all gone.
 
 Ray ends its workers and what they started themselves, but nothing if the node's Ray is killed.
 The guard of a run on a cluster therefore looks at the worker and at the node's Ray as well; above
@@ -233,13 +233,13 @@ def _alive(owners: Sequence[int]) -> bool:
 def _end_family(child: subprocess.Popen[bytes]) -> None:
     """Kill all descendants; those that clean up after others get a moment to do so."""
     started = time.monotonic()
-    while not _reaped(child) or _has_family(child.pid):
+    while not _reaped(child) or _has_family():
         import psutil
 
         spent = time.monotonic() - started
         if spent > _PATIENCE:
             return
-        for process in _family(child.pid):
+        for process in _family():
             words: list[str] = []
             with suppress(psutil.Error):
                 words = process.cmdline()
@@ -249,10 +249,10 @@ def _end_family(child: subprocess.Popen[bytes]) -> None:
         time.sleep(0.01)
 
 
-def _has_family(session: int) -> bool:
+def _has_family() -> bool:
     """Whether there is a descendant; on Linux without a search, which takes a while."""
     if sys.platform != "linux":
-        return bool(_family(session))
+        return bool(_family())
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -260,18 +260,10 @@ def _has_family(session: int) -> bool:
     return True
 
 
-def _family(session: int) -> list[Any]:
-    """Return all descendants, and elsewhere than on Linux what is in the run's session."""
+def _family() -> list[Any]:
     import psutil
 
-    family = psutil.Process().children(recursive=True)
-    if sys.platform != "linux":
-        known = {each.pid for each in family}
-        for each in psutil.process_iter():
-            with suppress(ProcessLookupError, PermissionError):
-                if each.pid not in known and os.getsid(each.pid) == session:
-                    family.append(each)
-    return family
+    return list(psutil.Process().children(recursive=True))
 
 
 def _end_as(status: int) -> None:

@@ -7,6 +7,7 @@ records after the files that they name, and the page last, since it says that th
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import re
@@ -242,7 +243,7 @@ class RayExecutor:
         self._here = LocalExecutor(1)
         self._on_node = ray.remote(run_on_node)
         self._publishing, self._lock = threading.Lock(), threading.Lock()
-        self._resolving, self._models = threading.Lock(), dict[tuple[str, ...], str]()
+        self._expected = functools.cache(expected_models)  # as when it was first asked for
         self._waiting: set[Any] = set()
 
     def run(self, command: Command, *, log: Path) -> RunOutcome:
@@ -269,19 +270,10 @@ class RayExecutor:
         delivery = self._delivery(command, log)
         if delivery is None:
             return RunOutcome(command.name, STOPPED)
-        if delivery.node not in self._names:  # it joined later
-            self._names |= {node.id: node.name for node in nodes_of(self._ray)}
         with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
             publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
         node = self._names.get(delivery.node, delivery.node)
         return RunOutcome(command.name, delivery.status, delivery.seconds, node)
-
-    def _expected(self, command: Command) -> str:
-        """Return what the models of a command hold, as when it was first asked for."""
-        with self._resolving:
-            if command.models not in self._models:
-                self._models[command.models] = expected_models(command.models)
-        return self._models[command.models]
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
         """Return the delivery of a run; None if it was not started, since all are stopped."""
@@ -299,7 +291,7 @@ class RayExecutor:
             page=str(command.page.relative_to(paths.book())),
             environment=self._environment
             | _settings(self._share.cpus, log)
-            | {EXPECTED: self._expected(command)},
+            | {EXPECTED: self._expected(command.models)},
             folder=str(Path.cwd()),
             results=str(paths.results()),
             book=str(paths.book()),

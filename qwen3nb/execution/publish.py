@@ -15,7 +15,6 @@ import copy
 import logging
 import os
 import re
-import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -49,7 +48,6 @@ LOG = "QWEN3NB_RUN_LOG"
 
 _log = logging.getLogger(__name__)
 _LONGEST = 4000  # characters of an error's message
-_WIDTH = 88
 _MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
 # Progress bars, messages of the kernel.
@@ -306,11 +304,8 @@ def _admonition(title: str, text: str, *, name: str = "notice") -> Any:
 
 def _error_cell(run: FailedRun) -> Any:
     """Show the error as the output of a cell, so that its text stays literal."""
-    text = ""
-    for line in f"{run.error}: {run.message}".rstrip().splitlines():
-        short = textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
-        text += "".join(f"{part}\n" for part in (short if len(line) > _WIDTH else [line]))
-    text += "".join(f"\nmore in {file}" for file in run.more)
+    more = "".join(f"\nmore in {file}" for file in run.more)
+    text = f"{run.error}: {run.message}".rstrip() + f"\n{more}"
     output = nbformat.v4.new_output("stream", name="stderr", text=text)
     # MyST-NB drops a cell without a source, including its outputs.
     cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")

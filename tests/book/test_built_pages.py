@@ -11,7 +11,7 @@ from helpers.notebooks import notebook_of
 from helpers.records import make
 
 from qwen3nb import paths
-from qwen3nb.book.build import page_links, remote_resources, secret_pages
+from qwen3nb.book.build import page_links, secret_pages
 from qwen3nb.book.pages import copy_linked_records, mend_page, number_pages, pages_with_records
 from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.one_model import provenance_table
@@ -35,7 +35,6 @@ FILES = (
     [
         (f'<button {SEARCH} aria-label="Search" data-x>', f"<button {SEARCH} data-x>"),
         ('<summary aria-label="Toggle hidden content">', "<summary>"),
-        ('<summary aria-label="Mine">', '<summary aria-label="Mine">'),
         (
             '<summary><span class="toctree-toggle">',
             '<summary aria-label="Pages below it"><span class="toctree-toggle">',
@@ -59,24 +58,6 @@ FILES = (
 def test_a_violation_is_mended_once(before, after):
     assert mend_page(before) == after
     assert mend_page(after) == after
-
-
-@pytest.mark.parametrize(
-    ("name", "page", "remote"),
-    [
-        ("p.html", '<script src="https://cdn.example/x.js"></script>', "https://cdn.example/x.js"),
-        ("p.html", "<img alt='x' src='//cdn.example/x.png'>", "//cdn.example/x.png"),
-        ("p.html", '<link rel="icon" href="http://f.example/f.ico">', "http://f.example/f.ico"),
-        ("p.html", '<iframe\n src="https://x.example">', "https://x.example"),
-        ("p.html", '<a href="https://x.example">a link is not fetched</a>', None),
-        ("p.html", '<link rel="canonical" href="https://x.example">', None),
-        ("p.html", '<script src="_static/x.js"></script><img src="data:image/png;,AA">', None),
-        ("s.css", "@import url('https://x.example'); a{background:url(x)}", "https://x.example"),
-    ],
-)
-def test_remote_resources_are_found_and_links_are_not(tmp_path, name, page, remote):
-    (tmp_path / name).write_text(page)
-    assert remote_resources(tmp_path) == ([(name, remote)] if remote else [])
 
 
 def write(folder, name, text):
@@ -179,17 +160,6 @@ def test_captions_are_numbered_in_the_order_of_each_page(tmp_path):
     assert f"Second. {link}</p>" in page
     assert page.count("q-permalink") == 4
     assert 'id="tab-bare"' in page
-
-
-def test_every_id_is_unique_and_every_captioned_one_has_one(tmp_path):
-    parts = [table("x", "One."), table("x", "Two."), '<h2 id="tab-x-2">A heading</h2>']
-    parts += [table("x"), figure("", "No name."), table("", "名前")]
-    file = written(tmp_path, "a.html", *parts)
-    number_pages(tmp_path)
-    page = file.read_text()
-    ids = re.findall(r'\sid="([^"]*)"', page)
-    assert ids == ["top", "tab-x", "tab-x-3", "tab-x-2", "tab-x-4", "fig-1", "s", "tab-3"]
-    assert 'href="#tab-x-3" aria-label="Link to Table 2"' in page
 
 
 def test_a_reference_gets_the_number_of_its_target_and_a_second_build_changes_nothing(tmp_path):

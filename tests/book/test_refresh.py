@@ -102,10 +102,8 @@ def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, capl
     [
         ([], "", []),
         (["mine"], "", []),  # no reference model
-        (["random"], "", ["random"]),
         (["random", "bm25"], "", ["bm25"]),
         (["random", "bm25"], "random", ["random"]),
-        (["bm25", "mine"], "nothing", ["bm25"]),
     ],
 )
 def test_the_page_of_a_model_is_old_if_its_baseline_is_another(home, others, named, expected):

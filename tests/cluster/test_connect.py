@@ -43,24 +43,3 @@ def test_a_machine_without_a_cluster_says_so(monkeypatch):
     assert "belongs to no Ray cluster, and RAY_ADDRESS is not set" in refusal("auto")
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     assert "no Ray cluster answers at 127.0.0.1:9" in refusal("auto")
-
-
-def test_the_machines_own_cluster_is_left_for_ray_to_find(monkeypatch):
-    """Ray reads the machine's token for it, and for no address that is given."""
-    import ray
-    from ray._private import services
-
-    addresses = []
-
-    def init(address, **options):
-        addresses.append(address)
-        raise RuntimeError("no")
-
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(ray, "init", init)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        own = f"127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: own)
-        for address in ("auto", own):
-            assert f"cannot join Ray at {address}: no" in refusal(address)
-    assert addresses == ["auto", own]

@@ -1,10 +1,7 @@
 """Pages of failed runs."""
 
 import json
-import signal
 import subprocess
-import sys
-import time
 from dataclasses import asdict, replace
 
 import nbformat
@@ -161,27 +158,8 @@ def test_a_note_is_kept_until_the_run_succeeds_and_records_count(home):
     assert failure(message="").reason == "ValueError"
     assert [each.model.label for each in load_results()] == ["m"]
     assert {score.system for score in load_all_results().scores} == {"m"}
-    for damaged in ({"page": "x", "more": []}, [], {**asdict(failure()), "seconds": "long"}):
-        file.write_text(json.dumps(damaged))
-        (run,) = failed_runs()
-        assert (run.page, run.error) == ("eval-bm25-smoke", "damaged note")
-        assert "eval-bm25-smoke.json is not the note of a failed run" in run.reason
+    file.write_text(json.dumps({**asdict(failure()), "seconds": "long"}))
+    (run,) = failed_runs()
+    assert (run.page, run.error) == ("eval-bm25-smoke", "damaged note")
     forget_failure("eval-bm25-smoke")
-    assert failed_runs() == []
-
-
-@pytest.mark.integration
-def test_an_interrupted_run_is_no_failure(checkout):
-    flag = checkout / "pid"
-    code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    save(notebook_of(code), "small")
-    command = [sys.executable, "-m", "qwen3nb.cli.main", "run", "small"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **quiet) as process:
-        while not (flag.is_file() and flag.read_text()):
-            assert process.poll() is None
-            time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)  # Ctrl-C: test_sweep.py
-        assert process.wait(timeout=120) != 0
-    assert not (checkout / "book" / "runs").exists()
     assert failed_runs() == []

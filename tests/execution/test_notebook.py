@@ -154,17 +154,11 @@ TABLE, NOTHING, LOAD = ("table", "a table"), ("table", ""), ("rows = load()", ""
     ("cells", "kept"),
     [
         (["# T", LOAD, "## A", TABLE, "## B", NOTHING], 4),
-        (["# T", "## A\n\nSays what it shows.", NOTHING, "## B", TABLE], 3),
         (["# T", "## A", LOAD, "## B", TABLE], 5),  # code that shows nothing by design
         (["# T", "## A", LOAD, NOTHING, "## B", TABLE], 3),
-        (["# T", "## A", NOTHING, TABLE], 4),
         (["# T", "## A", NOTHING, "What the table would say."], 1),
         (["# T", "## A", ("table", "None")], 1),
         (["# T", "## A", "### B", NOTHING, "## C", TABLE], 3),  # nothing is left below A
-        (["# T", "## A", "### B", TABLE, "### C", NOTHING], 4),
-        (["# T", "## A", "Text.", "### B", NOTHING], 3),
-        (["# T", NOTHING], 2),
-        ([TABLE, "## A", TABLE], 3),
         (["# T", "## A", ("%time x", ""), "## B", TABLE], 5),
     ],
 )
@@ -186,13 +180,10 @@ def test_a_page_says_what_it_was_made_with(home):
     ("notebook", "values", "downloads"),
     [
         ("eval", {"checkpoint": "bm25", "tier": "smoke"}, False),
-        ("eval", {"checkpoint": "random", "tier": "pydocs"}, False),
         ("eval", {"checkpoint": "bm25", "tier": "fast"}, True),
         ("eval", {"checkpoint": "bm25", "tier": "smoke", "tasks": "SciFact"}, True),
-        ("eval", {"checkpoint": "lab/model", "tier": "smoke"}, True),
         ("eval", {"checkpoint": "bm25+lab/model", "tier": "smoke"}, True),
         ("eval", {"checkpoint": "no such model", "tier": "smoke"}, False),
-        ("rerank", {"checkpoint": "bm25", "data": "PyDocsSampleRetrieval"}, False),
         ("rerank", {"checkpoint": "bm25", "data": "NFCorpus"}, True),
         ("leaderboard", {"tier": "full"}, False),  # reads records
     ],
@@ -211,10 +202,8 @@ def test_the_hubs_token_is_for_runs_that_name_something_of_the_hub(
 
 
 def test_a_refused_request_names_the_token_that_the_notebook_does_not_see(monkeypatch):
-    assert "--pass-env" not in status_reason(401)
     monkeypatch.setenv("QWEN3NB_WITHHELD", "HF_TOKEN")
     assert status_reason(401).endswith("run it with `--pass-env HF_TOKEN`")
-    assert "--pass-env HF_TOKEN" in status_reason(403)
     assert "--pass-env" not in status_reason(404)
 
 

@@ -63,7 +63,8 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
 )
 @_count("texts", 128, 2)
 @_count("rounds", 3)
-def bench_precision(models: tuple[str, ...], **options: Any) -> None:
+@opt.flag("--whole", help="Search all of PyDocs instead of its sample; minutes.")
+def bench_precision(models: tuple[str, ...], whole: bool, **options: Any) -> None:
     """Encode in several precisions: speed, cosine and nDCG@10 next to float32.
 
     \b
@@ -71,10 +72,12 @@ def bench_precision(models: tuple[str, ...], **options: Any) -> None:
     """
     from qwen3nb.bench.encode import bench_precision as run
     from qwen3nb.bench.harness import machine
+    from qwen3nb.datasets.pydocs.build import load_pydocs
     from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 
+    pydocs = load_pydocs() if whole else pydocs_sample()
     for model in models:
-        result = run(model=model, pydocs=pydocs_sample(), **options)
+        result = run(model=model, pydocs=pydocs, **options)
         click.echo(f"{machine()}\n{result.table()}\n")
     click.echo("limit: the matrix peak of the dtype: the model's linear layers alone")
 
