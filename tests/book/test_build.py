@@ -1,15 +1,142 @@
-"""What building a book runs, the tier it shows, and what a failed page costs it."""
+"""A bare `jupyter-book build` runs what is due, lists a reader's pages, and says what failed."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 from helpers.checkout import write_checkout
+from helpers.notebooks import notebook_of, save
 from helpers.records import make, tier_records
 
-from qwen3nb.book import build
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.book import build, sphinx_ext
 from qwen3nb.book.build import BookError, build_book
 from qwen3nb.execution.executors import RunOutcome
+from qwen3nb.execution.notebook import run_notebook
+from qwen3nb.execution.page_names import is_old
+from qwen3nb.execution.publish import NotebookRun, set_notice
+from qwen3nb.records.store import load_results
+from qwen3nb.report.evaluation.run_trace import RunTrace
+
+HOSTILE = (
+    "<script>alert(1)</script>\n```{include} /etc/passwd\n```\n:::{include} /etc/passwd\n:::\n"
+    "</pre></table>{{ x }} $x$ [a](javascript:1) {glue:text}`nothing`\n# Heading"
+)
+
+
+@pytest.mark.integration
+def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
+    checkout, tmp_path, monkeypatch
+):
+    """Without results, with a notebook of the reader's own and a page that failed, inertly."""
+    mine = notebook_of("'load_results', 6 * 7")
+    mine.metadata = {}  # neither ours nor of any kernel
+    mine.cells = [mine.cells[0], mine.cells[2]]  # and without parameters
+    mine.cells[0].source = "# Of my own"
+    run_notebook(save(mine, "mine"), show_progress=False)
+    runs, html = checkout / "book" / "runs", checkout / "_build" / "html"
+    values = {"checkpoint": "bm25", "tier": "smoke", "tasks": HOSTILE}
+    node = nbformat.read(checkout / "notebooks" / "eval.ipynb", 4)
+    NotebookRun("eval", values, runs / "eval-x-smoke.ipynb").fail(node, "ValueError", HOSTILE)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "QWEN3NB_HOME"}
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", "build"]
+    done = subprocess.run(
+        [*command, str(checkout / "book"), "--keep-going", "-n", "-W"],
+        cwd=elsewhere,
+        env=environment | {"PYTHONWARNINGS": ""},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {each.stem for each in runs.iterdir()}
+    assert made == {"data", "eval-x-smoke", "leaderboard", "mine", "status"}  # none without data
+    index = (html / "index.html").read_text()
+    assert "Your own notebooks" in index
+    assert "Of my own" in index
+    assert "(failed)" in index
+    page = (html / "runs" / "eval-x-smoke.html").read_text()
+    assert "This run failed" in page
+    assert "alert(1)" in page
+    assert 'href="javascript:' not in page
+    assert "<h1>Heading" not in page
+    status = (html / "runs" / "status.html").read_text()
+    assert "eval-x-smoke.html" in status
+    assert "# Heading" in status
+    for text in (page, status):
+        assert "<script>alert" not in text
+        assert "root:" not in text
+
+    for label in ("bm25", "random"):
+        make(label).save()
+    due = []
+    monkeypatch.setattr(build, "sweep", lambda jobs, **_: due.extend(jobs) or [])
+    monkeypatch.setattr(build, "run_notebook", lambda _: None)
+    build.refresh_pages()
+    assert [job.name for job in due] == ["leaderboard", "explorer", "compare", "mine"]
+
+
+def test_a_page_that_fails_is_a_warning_of_the_build(checkout, monkeypatch, caplog):
+    failed = RunOutcome("compare", 1, log=Path("/x.log"), reason="ZeroDivisionError")
+    monkeypatch.setattr(sphinx_ext, "refresh_pages", lambda: [failed])
+    monkeypatch.delenv(build.REFRESHED, raising=False)
+    steps = []
+    app = SimpleNamespace(
+        srcdir=checkout / "book",
+        connect=lambda event, call, **_: steps.append(call) if event == "config-inited" else None,
+        add_directive=lambda *_: None,
+        add_html_math_renderer=lambda *_: None,
+    )
+    sphinx_ext.setup(app)
+    steps[0](app, None)
+    assert "the page compare failed: ZeroDivisionError; see" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("others", "named", "expected"),
+    [
+        ([], "", []),
+        (["mine"], "", []),  # no reference model
+        (["random", "bm25"], "", ["bm25"]),
+        (["random", "bm25"], "random", ["random"]),
+    ],
+)
+def test_the_page_of_a_model_is_old_if_its_baseline_is_another(home, others, named, expected):
+    own = make("m")
+    trace = RunTrace(tuple(against_baseline([own], [])))
+    made = {"parameters": {"baseline": named}, "baselines": []}
+    page = {
+        "metadata": {"qwen3nb": made},
+        "cells": [{"outputs": [{"data": trace._repr_mimebundle_()}]}],
+    }
+    assert not is_old(page)
+    for label in others:
+        make(label).save()
+    made["baselines"] = baselines = trace.baselines(load_results(), named=named)
+    assert [name for _, name, _ in baselines] == expected
+    assert not is_old(page)
+    for label in expected:
+        make(label, scores=(0.5, 0.5, 0.5), finished="2027-01-01").save()
+    assert is_old(page) == bool(expected)
+
+
+def test_a_notice_is_replaced_and_removed(home):
+    page = save(notebook_of("1"), "page")
+    before = page.read_text()
+    for text in ("made before 2 records", "made before 3 records"):
+        set_notice(page, text)
+        assert page.read_text().count("made before") == 1
+        assert text in page.read_text()
+    set_notice(page, "")
+    assert page.read_text().split() == before.split()
+    assert paths.notebooks() in page.parents
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ They run on a small study, where big models and data sets have tiny stand-ins. W
 measures or takes long gets options that make it short (`SHORTER`); what starts a kernel runs
 the notebook's cells in this process; what a test elsewhere runs is listed with that test. A line
 that differs from one that runs in a model or in an option is read (`READ`): its options are
-parsed, and the parameters of its notebook are resolved.
+parsed.
 """
 
 import ast
 import doctest
-import hashlib
 import importlib
 import re
 import shlex
 import shutil
-from types import SimpleNamespace
 
 import click
 import pytest
@@ -24,9 +22,7 @@ from helpers.checkout import write_checkout
 from helpers.notebooks import execute_here, notebook_of, save
 from helpers.study import stand_in, write_mirror, write_study
 
-from qwen3nb import paths
 from qwen3nb.cli.main import main
-from qwen3nb.execution.notebook import resolved_parameters
 
 MIRROR = "/data/mirror"
 PAGES = [
@@ -44,7 +40,6 @@ SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench rerank": "--size tiny --documents 2 --rounds 1 --passages 60-80",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
-    "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
     "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",
     "run ann": "--nprobe 1,64 --ef-search 16,512 --threads 1",
@@ -62,7 +57,7 @@ ELSEWHERE = (
 
 # Lines that are read: what they begin with, without their environment; of these, what is run.
 READ = {
-    "analyze --outputs outputs --task-steps": False,
+    "analyze": False,
     "contamination --train": False,
     "domain --queries queries.toml --documents stars.db": False,
     "eval": False,
@@ -72,13 +67,15 @@ READ = {
     "eval --model encoder --tier fast --dry-run": True,
     "eval --model encoder --tier smoke --prompt query=find: ": True,
     "extract runs/ul2-best": False,
+    "fetch": False,
+    "push": False,
     "extract runs/ul2/checkpoint-9000 encoder --pooling mean": False,
     "paper --style neurips": False,
     "quick Qwen/Qwen3-0.6B": False,
     "report": False,
     "report --model encoder --baselines bm25,all-MiniLM-L6-v2": True,
     "reproduce --mirror": False,
-    "rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --tier": False,
+    "rerank-outputs": False,
     "rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval": False,
     "tasks --benchmark": False,
     "tasks --tier fast --model all-MiniLM-L6-v2": False,
@@ -87,7 +84,6 @@ READ = {
 # Exit codes other than 0 that an example announces.
 EXITS = {
     "plan": {0, 3},
-    "analyze --outputs outputs --results results --exit-code": {0, 3, 4, 5, 6},
     "quick": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score
     "compare --baseline encoder --threshold 0.02": {0, 3},
@@ -193,9 +189,7 @@ def typed(study, home, monkeypatch, cli, read):
 
     def typed(example):
         record = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
-        # A mirror that something else has filled is not to be fetched into.
-        used = home.parent / "fetched" if example.startswith("qwen3nb fetch") else mirror
-        real = example.replace(MIRROR, str(used)).replace(RECORD, str(record))
+        real = example.replace(MIRROR, str(mirror)).replace(RECORD, str(record))
         environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -212,18 +206,12 @@ RUN = [each for each in EXAMPLES if starts(each, dict.fromkeys(ELSEWHERE, True))
 
 @pytest.fixture
 def read(monkeypatch, cli):
-    """Only read a line: its options, and for a notebook the values of all its parameters."""
-
-    def resolved(notebook, given, **_):
-        resolved_parameters(paths.find_notebook(notebook), given)
+    """Only read a line: its options."""
 
     def read(*words):
         command = main.get_command(click.Context(main), words[0])
         with monkeypatch.context() as patch:
-            if words[0] == "eval":
-                patch.setattr("qwen3nb.cli.commands.notebooks._run", resolved)
-            else:
-                patch.setattr(command, "callback", lambda **_: None)
+            patch.setattr(command, "callback", lambda **_: None)
             return cli(*words)
 
     return read
@@ -231,7 +219,7 @@ def read(monkeypatch, cli):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("example", RUN)
-def test_an_example_runs(typed, hub, example):
+def test_an_example_runs(typed, example):
     done = typed(example)
     expected = starts(example, EXITS) or {0}
     if done.exception and not isinstance(done.exception, SystemExit):
@@ -298,37 +286,6 @@ def test_the_python_of_a_page_runs(typed, page):
         shown = eval(ast.unparse(last), names)  # noqa: S307
         assert shown is not None
         assert " object at 0x" not in repr(shown)
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """The hub, which takes what is pushed and gives a file for what is fetched."""
-    import huggingface_hub
-
-    class Api:
-        def create_repo(self, repository, **options):
-            return None
-
-        def create_commit(self, repository, operations, **options):
-            return type("Commit", (), {"commit_url": "https://hub/commit/1"})
-
-        def repo_info(self, *arguments, **options):
-            return SimpleNamespace(sha="1" * 40)
-
-        def list_repo_tree(self, *arguments, **options):
-            digest = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()  # git's
-            return [huggingface_hub.hf_api.RepoFile(path="data.json", size=2, oid=digest)]
-
-    real = huggingface_hub.snapshot_download
-
-    def download(id_, *, local_dir=None, **options):
-        if local_dir is None:  # a model that is loaded, offline
-            return real(id_, **options)
-        local_dir.mkdir(parents=True, exist_ok=True)
-        (local_dir / "data.json").write_text("{}")
-
-    monkeypatch.setattr("huggingface_hub.HfApi", Api)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
 
 
 def modules_with_examples():

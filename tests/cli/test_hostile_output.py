@@ -58,10 +58,6 @@ def hostile_tensor(folder):
     )
 
 
-def hostile_file(folder):
-    (folder / f"{IN_FILE_NAME}.md").write_text("plain")
-
-
 def with_records(folder, _):
     for mean, label in ((0.5, "now"), (0.6, "new")):
         for record in (own(label, mean), make(label, scores=[mean] * 9)):
@@ -95,12 +91,9 @@ DOMAIN = ["domain", "--queries", "q.toml", "--documents", "d.jsonl", "--model"]
 CASES = {
     "command": (NOTHING, [HOSTILE]),
     "model": (NOTHING, ["quick", HOSTILE]),
-    "parameter": (NOTHING, ["run", "eval", "-p", HOSTILE, HOSTILE]),
     "sweep key": (text_file("s.toml", f"{QUOTED} = 1\n"), ["sweep", "s.toml"]),
-    "sweep file": (text_file(f"{IN_FILE_NAME}.toml", "x = 1"), ["sweep", f"{IN_FILE_NAME}.toml"]),
     "config type": (with_model(hostile_type), ["quick", "model"]),
     "tensor": (with_model(hostile_tensor), ["quick", "model"]),
-    "file of an upload": (with_model(hostile_file), ["push", "model", "lab/x", "--dry-run"]),
     "damaged record": (with_damaged_record, ["verify"]),
     "labels": (with_records, ["compare", "--baseline", "now", "--resamples", "100"]),
     "own data": (documents, [*DOMAIN, "random", "--check"]),

@@ -1,10 +1,8 @@
 """Commands say which study they work in, and refuse where there is none."""
 
-import click
 import pytest
 
 from qwen3nb import paths
-from qwen3nb.cli.program import Command
 from qwen3nb.execution.parameters import read_parameters
 
 # Outside a study, each of these ends before it reads or writes anything.
@@ -62,35 +60,15 @@ def test_outside_a_study_the_help_of_notebooks_is_there(cli, outside, checkout):
     assert cli("run", "--help").exit_code == 0
 
 
-@pytest.fixture
-def example():
-    """Call a command that works in a study, with options; the lines of standard error."""
-
-    def call(*arguments, **settings):
-        @click.command(cls=Command, **{"study": paths.results, **settings})
-        @click.option("--results")
-        def command(results):
-            click.echo("answer")
-
-        done = click.testing.CliRunner().invoke(command, arguments)
-        assert done.stdout == "answer\n"
-        return done.stderr.splitlines()
-
-    return call
-
-
 def test_the_study_is_named_before_writing_and_where_one_reads_from_elsewhere(
-    checkout, example, monkeypatch, tmp_path
+    checkout, cli, monkeypatch
 ):
-    line = [f"study: {checkout}"]
-    assert example(writes=True) == example() == line
+    line = f"study: {checkout}\n"
+    assert cli("verify").stderr == line
     monkeypatch.chdir(checkout / "notebooks")
-    assert example(writes=True) == line
-    assert example() == []
-    assert example("--results", "x", writes=True, unless=["results"]) == []
-    monkeypatch.setenv("QWEN3NB_RESULTS", str(tmp_path / "kept"))
-    assert example() == [f"study: {checkout}, kept: {tmp_path / 'kept'}"]
-    assert example(writes=True, study=paths.book) == line
+    assert cli("verify").stderr == ""
+    monkeypatch.setenv("QWEN3NB_RESULTS", str(checkout.parent / "kept"))
+    assert cli("verify").stderr == f"study: {checkout}, kept: {checkout.parent / 'kept'}\n"
 
 
 def test_a_new_study_is_where_its_commands_work(cli, outside, monkeypatch):

@@ -1,21 +1,29 @@
-"""Nodes: what they offer, what they say of themselves, and what is refused."""
+"""A cluster and its nodes: how it is joined, what they say of themselves, what is refused."""
 
 import os
+import shutil
+import socket
+import sys
 from types import SimpleNamespace
 
 import pytest
 
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.cluster.nodes import (
     ClusterError,
     Node,
     Question,
     agree,
     check_nodes,
+    connected,
     facts_here,
     node_environment,
     nodes_of,
     sent_environment,
 )
+from qwen3nb.cluster.runs import expected_models
+from qwen3nb.models.kinds.source import EXPECTED
+from qwen3nb.models.load import load_model
 
 SAME = {"python": "3.11.9", "torch": "2.13.0", "code": "0f3a", "model demo": "77aa"}
 
@@ -99,3 +107,55 @@ def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monke
     monkeypatch.delenv("QWEN3NB_CACHE")
     assert "qwen3nb-cache-" in node_environment(sent)["QWEN3NB_CACHE"]
     assert node_environment(sent)["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize("spec", ["{}", "bm25+{}"])
+def test_a_run_refuses_other_content_than_it_was_started_for(
+    home, make_checkpoint, monkeypatch, spec
+):
+    model, another = (make_checkpoint(home / f"m{seed}", seed=seed) for seed in (1, 2))
+    spec = spec.format(model)
+    monkeypatch.setenv(EXPECTED, expected_models([spec]))
+    load_model(spec, cache=False)
+    load_model(str(another), cache=False)  # nothing is expected of it
+    shutil.rmtree(model)
+    shutil.copytree(another, model)
+    with pytest.raises(CheckpointError, match=f"node {os.uname().nodename}: {model}: expected"):
+        load_model(spec, cache=False)
+
+
+def refusal(address):
+    with pytest.raises(ClusterError) as error, connected(address):
+        raise AssertionError("connected")
+    return error.value.message
+
+
+def test_without_ray_the_message_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'qwen3nb[ray]'" in refusal("local")
+
+
+@pytest.mark.parametrize("address", ["sweep.toml", "http://head:8265", "head", ":6379", "head:"])
+def test_what_is_no_address_is_refused_with_what_is(address):
+    message = refusal(address)
+    assert repr(address) in message
+    assert "expected auto, host:port or ray://host:port" in message
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_nobody_at_the_address_is_said_at_once(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"{scheme}127.0.0.1:{server.getsockname()[1]}"
+    message = refusal(address)
+    assert f"no Ray cluster answers at {address}: " in message
+    assert "ray start --head" in message
+
+
+def test_a_machine_without_a_cluster_says_so(monkeypatch):
+    from ray._private import services
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(services, "find_bootstrap_address", lambda folder: None)
+    assert "belongs to no Ray cluster, and RAY_ADDRESS is not set" in refusal("auto")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    assert "no Ray cluster answers at 127.0.0.1:9" in refusal("auto")

@@ -8,7 +8,6 @@ from helpers import REPOSITORY
 from helpers.checkout import write_checkout
 from helpers.notebooks import execute_here
 
-import qwen3nb as q
 from qwen3nb import paths
 from qwen3nb.execution.notebook import page_path
 
@@ -22,15 +21,6 @@ def test_every_lesson_is_in_the_book_and_in_its_overview():
     contents = (REPOSITORY / "book" / "_toc.yml").read_text(encoding="utf-8")
     assert set(re.findall(r'href="([a-z-]+)\.html"', overview)) == names
     assert set(re.findall(r"glob: guide/([a-z-]+)\*", contents)) == names
-
-
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_all_names_of_the_package_resolve(path):
-    cells = nbformat.read(path, as_version=4).cells
-    source = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
-    for name, inner in re.findall(r"\bq\.(\w+)(?:\.(\w+))?", source):
-        assert hasattr(q, name), name
-        assert not inner or hasattr(getattr(q, name), inner), f"{name}.{inner}"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

@@ -1,16 +1,12 @@
 """Whole runs, from the command to the page: a full tier, a hub, and data that are broken."""
 
-import os
 import re
 import subprocess
-import sys
 
 import nbformat
 import pytest
-from helpers.hub import local_hub
 from helpers.miniatures import write_miniatures
 from helpers.notebooks import call
-from helpers.study import TEXTS, write_lines, write_retrieval
 
 import qwen3nb as q
 from qwen3nb import paths
@@ -89,34 +85,3 @@ def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(offline, cli):
     everything = read_json(paths.results() / "all_results.json")
     assert (everything["failures"], set(everything["results"]["bm25"])) == ({}, set(finished()))
     assert verify() == []
-
-
-def test_data_come_from_the_hub_once(checkout, tmp_path):
-    root, tasks = tmp_path / "hub", "SciFact,STSBenchmark"
-    write_retrieval(root / "mteb" / "scifact")
-    rows = [
-        {"sentence1": text, "sentence2": f"{text} {i}", "score": i / 3}
-        for i, text in enumerate(TEXTS)
-    ]
-    write_lines(root / "mteb" / "stsbenchmark-sts" / "test.jsonl", rows)
-    command = ["eval", "--tasks", tasks, "--checkpoint", "random"]
-    cache = {"HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "cache"), "PYTHONWARNINGS": ""}
-    with local_hub(root) as address:
-        done = subprocess.run(
-            [sys.executable, "-m", "qwen3nb.cli.main", *command],
-            cwd=checkout,
-            text=True,
-            env={**os.environ, **cache, "HF_ENDPOINT": address},
-            capture_output=True,
-            check=False,
-            timeout=300,
-        )
-    assert done.returncode == 0, done.stderr[-3000:]
-    first = {each.task.key: each for each in load_results()}
-    assert set(first) == set(tasks.split(","))
-    assert all(len(each.task.revision) == 40 for each in first.values())
-    assert first["SciFact"].main.n == 6
-    assert len(list(paths.book_runs().glob("eval-random-*.ipynb"))) == 1
-    # The hub is gone, and nothing of it is needed again.
-    again = q.evaluate("random", tasks=tasks, show_progress=False)
-    assert set(again.reused) == set(first)

@@ -47,7 +47,6 @@ def write_study(home, *, make_checkpoint):
         write_encoder(home, step, home / name)
     write_reranker(home / "base")
     write_adapters(home)
-    write_outputs(home / "outputs", final=home / "final")
     write_beir(home / "beir" / "scifact")
     write_own_data(home)
     pairs = [{"query": QUERY, "document": text} for text in DOCUMENTS]
@@ -84,30 +83,6 @@ def write_adapters(home):
     file = home / "final" / "adapter_config.json"
     value = json.loads(file.read_text())
     file.write_text(json.dumps({**value, "base_model_name_or_path": "base"}))
-
-
-def write_outputs(folder, *, final):
-    """Adapters of three configurations as a training leaves them, scored on one task."""
-    modes = (("rank_only_r8", "reranking"), ("emb_only_r8", "embedding"), ("joint_r8", "both"))
-    for name, tasks in modes:
-        for seed in (42, 123):
-            base = folder / name / f"seed_{seed}"
-            (base / "results").mkdir(parents=True)
-            (base / "config.yaml").write_text(
-                f"model: {{base_model_name: base}}\nlora: {{rank: 8}}\n"
-                f"training: {{mode: {name.rsplit('_', 1)[0]}}}\nseed: {seed}\n"
-            )
-            (base / "train_log.jsonl").write_text('{"step": 40, "loss": 1.0}\n')
-            if name == "joint_r8":
-                shutil.copytree(final, base / "checkpoints" / "final")
-            scores = {f"q{i}": 0.5 + 0.01 * (i % 9) for i in range(40)}
-            if tasks != "embedding":
-                task = {"dataset": "SciFact", "per_query": scores, "aggregate": {"ndcg@10": 0.54}}
-                value = {"per_dataset": {"SciFact": task}, "average": {"ndcg@10": 0.54}}
-                (base / "results" / "reranking_results.json").write_text(json.dumps(value))
-            if tasks != "reranking":
-                value = {"per_task": {"SciFact": {"main_score": 0.6}}}
-                (base / "results" / "mteb_results.json").write_text(json.dumps(value))
 
 
 def write_own_data(home):
