@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 _OPTION = re.compile(r"(?<![\w`-])(--[a-z][\w-]*)")
-_DEFAULT = re.compile(r"\s*\[(?:default: )?([^\[\]]*)\]$")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -84,14 +83,9 @@ def _command(name: str, command: click.Command, parent: click.Context) -> str:
         example = part.startswith("\b")
         text.append(f"```sh\n{part[2:]}\n```\n" if example else f"{_prose(part)}\n")
     shown = [each.get_help_record(context) for each in command.get_params(context)]
-    rows = []
-    for spelling, about in filter(None, shown):
-        default = _DEFAULT.search(about)
-        rows.append(
-            (f"`{spelling}`", _prose(_DEFAULT.sub("", about)), default[1] if default else "")
-        )
+    rows = [(f"`{spelling}`", _prose(about)) for spelling, about in filter(None, shown)]
     if rows := [row for row in rows if "--help" not in row[0]]:
-        text.append(_table(("option", "what", "default"), *rows))
+        text.append(_table(("option", "what"), *rows))
     if isinstance(command, click.Group) and name != "run":  # its commands are the notebooks
         inner = [
             (each, command.get_command(context, each)) for each in command.list_commands(context)

@@ -74,24 +74,25 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if target == LOCAL:
         options |= {"include_dashboard": False, "object_store_memory": _STORE}
-    own = {name: value for name, value in _SETTINGS.items() if name not in os.environ}
-    with _environment({_AUTHENTICATION: os.environ.get(_AUTHENTICATION)}):
-        with _environment(dict.fromkeys(own)):
-            os.environ.update(own)
-            at_term = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
-            try:
-                ray.init(address=target, **options)
-            except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
-                ray.shutdown()
-                what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
-                raise ClusterError(f"cannot {what}: {error}") from None
-            finally:
-                if threading.current_thread() is threading.main_thread():
-                    signal.signal(signal.SIGTERM, at_term)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    authentication = os.environ.get(_AUTHENTICATION)
+    at_term = signal.getsignal(signal.SIGTERM)  # Ray would replace it in the main thread
+    try:
+        ray.init(address=target, **options)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, at_term)
+    except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
+        ray.shutdown()
+        what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
+        raise ClusterError(f"cannot {what}: {error}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+        os.environ.pop(_AUTHENTICATION, None)
+        if authentication is not None:
+            os.environ[_AUTHENTICATION] = authentication
 
 
 def _answering(address: str) -> str:
@@ -120,18 +121,6 @@ def _answering(address: str) -> str:
         raise ClusterError(f"no Ray cluster answers at {target}: {error}. {_START}") from None
     # Ray shows the token of this machine's own cluster, if it has one, to what it finds by itself.
     return address if address == "auto" and not os.environ.get("RAY_ADDRESS") else target
-
-
-@contextmanager
-def _environment(after: Mapping[str, str | None]) -> Iterator[None]:
-    """Give variables of the environment these values after a block; None removes one."""
-    try:
-        yield
-    finally:
-        for name, value in after.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 DRIVER = "this machine"

@@ -47,6 +47,8 @@ def write_study(home, *, make_checkpoint):
         write_encoder(home, step, home / name)
     write_reranker(home / "base")
     write_adapters(home)
+    joint = home / "outputs" / "joint_r8" / "seed_42" / "checkpoints" / "final"
+    shutil.copytree(home / "final", joint)
     write_beir(home / "beir" / "scifact")
     write_own_data(home)
     pairs = [{"query": QUERY, "document": text} for text in DOCUMENTS]

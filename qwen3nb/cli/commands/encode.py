@@ -168,7 +168,6 @@ def encode(
     if ray is not None:
         from qwen3nb.cluster import encode as cluster
 
-        _print_resumed(output)
         done = cluster.encode_on_cluster(
             spec, source, output, shards=shards, address=ray, threads=threads, **options
         )
@@ -180,7 +179,6 @@ def encode(
     role = options.pop("role")
     if shards is not None:
         files.check_folder(output)
-        _print_resumed(output)
         encoder = load_encoder(spec, cache=False, **options)
         _print_shards(files.encode_shards(encoder, source, output, shards=shards, role=role))
         return
@@ -193,15 +191,6 @@ def encode(
         f"{output}: {count:,} x {encoder.dimension} float32; {encoder.stats.cached:,} distinct "
         f"texts from the cache, {encoder.stats.encoded:,} computed"
     )
-
-
-def _print_resumed(folder: Path) -> None:
-    from qwen3nb.vectors.block_file import PLAN, read_shards
-
-    if (folder / PLAN).is_file():
-        shards = read_shards(folder / PLAN).shards
-        there = sum((folder / each.file).is_file() for each in shards)
-        click.echo(f"{folder}: resuming, {there} of {len(shards)} parts are there")
 
 
 def _print_shards(done: EncodedShards) -> None:

@@ -35,10 +35,7 @@ from qwen3nb.utils.terminal import say
 @opt.LICENSE
 @opt.HUB_ID
 @opt.flag("--verbose", help="Show all verified properties.")
-@opt.JSON
-def extract(
-    checkpoint: Path, output: Path, verbose: bool, as_json: bool, prompts: str, **options: Any
-) -> None:
+def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **options: Any) -> None:
     """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.
 
     \b
@@ -57,7 +54,6 @@ def extract(
     done = run(checkpoint, output, prompts=parse_prompts(prompts) or {}, **options)
     for warning in done.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
-    verified = done.verification.as_dict()
     lines = [
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'length 1' if options['normalize'] else 'kept'}; differs from its source by at most "
@@ -66,15 +62,9 @@ def extract(
     if graph := done.verification.graph:
         lines.append(f"ONNX graph: by at most {graph['max_difference']:.1e} of the largest state")
     if verbose:
-        lines += [f"  {key}: {value}" for key, value in verified.items()]
-    document = {
-        "folder": str(done.folder),
-        "parameters": done.parameters,
-        "max_difference": done.max_difference,
-        "verification": verified,
-        "warnings": list(done.warnings),
-    }
-    opt.answer(document, *lines, as_json=as_json)
+        lines += [f"  {key}: {value}" for key, value in done.verification.as_dict().items()]
+    for line in lines:
+        click.echo(line)
 
 
 @click.command(cls=Command)

@@ -284,10 +284,7 @@ def analyze(
 def _show_interference(report: Any) -> None:
     from qwen3nb.analysis.training.interference import DEFINITION
     from qwen3nb.report.render.console import print_table
-    from qwen3nb.report.render.table import transposed
     from qwen3nb.report.training.interference import (
-        configuration_differences_table,
-        configurations_table,
         interference_table,
         refusals_table,
         verdict_words,
@@ -296,8 +293,6 @@ def _show_interference(report: Any) -> None:
     click.echo(f"{DEFINITION}\n")
     for table in (
         interference_table(report),
-        transposed(configurations_table(report.scores), first="task"),
-        configuration_differences_table(report.differences),
         refusals_table(report),
     ):
         if table.rows:
