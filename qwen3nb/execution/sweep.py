@@ -147,11 +147,7 @@ def sweep(
     outcomes: dict[int, RunOutcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
-        with (
-            interrupted_by_signals(),
-            bar,
-            _executor(jobs, ray=ray, at_once=at_once) as executor,
-        ):
+        with interrupted_by_signals(), bar, _executor(jobs, ray=ray, at_once=at_once) as executor:
             for index, outcome in _outcomes(jobs, executor, fresh=fresh):
                 outcomes[index] = outcome
                 _print_outcome(outcome, bar)
@@ -179,13 +175,7 @@ def _executor(jobs: Sequence[Job], *, ray: str, at_once: int) -> AbstractContext
         tuple(dict.fromkeys(str(own[name]) for own in values if own.get(name)))
         for name in ("checkpoint", "adapter")
     )
-    return on_cluster(
-        ray,
-        at_most=len(jobs),
-        at_once=at_once,
-        models=models,
-        adapters=adapters,
-    )
+    return on_cluster(ray, at_most=len(jobs), at_once=at_once, models=models, adapters=adapters)
 
 
 def _outcomes(
@@ -352,7 +342,7 @@ class SweepPlan:
     typed: dict[str, str] = field(default_factory=dict)
 
     def jobs(self) -> list[Job]:
-        """Return all runs, without duplicates.
+        """Return all runs.
 
         Raises:
             ParameterError: a value that no notebook uses, or a glob without a match.
@@ -378,10 +368,7 @@ class SweepPlan:
                 own = {k: v for part in point for k, v in part.items()}
                 jobs.append(Job(name, {**shared[name], **own}))
         jobs += [Job(name, {**shared[name], **own}) for name, own in self.runs]
-        unique: dict[tuple[str, str], Job] = {}
-        for job in jobs:
-            unique.setdefault((job.notebook, repr(sorted(job.parameters.items()))), job)
-        return list(unique.values())
+        return jobs
 
     def _shared(self, declared: Mapping[str, Parameter]) -> dict[str, Any]:
         """Return the values for every notebook that one of them declares."""
@@ -391,22 +378,14 @@ class SweepPlan:
 
     def _refuse_unused(self, declared: Mapping[str, Mapping[str, Parameter]]) -> None:
         """Raise if a given value is not a parameter of any notebook."""
-        problems = []
         known = sorted({name for own in declared.values() for name in own})
-        none = f"none of {', '.join(declared)}"
-        given = (*self.parameters, *self.typed)
-        for axis, key in (("checkpoint", "models"), ("tier", "tiers")):
-            if axis in given:
-                problems.append(f"{axis} is not a shared parameter; list it under {key}")
-            if getattr(self, key) and axis not in known:
-                problems.append(f"{key} are given, but {none} takes them")
-        problems += [
-            f"unknown parameter {name!r}: {none} declares it. Known parameters: {', '.join(known)}"
-            for name in given
-            if name not in known
-        ]
-        if problems:
-            raise ParameterError("\n".join(problems))
+        axes = {"checkpoint": self.models, "tier": self.tiers}
+        given = [*self.parameters, *self.typed, *(name for name in axes if axes[name])]
+        if unknown := [name for name in given if name not in known]:
+            raise ParameterError(
+                f"unknown parameter {', '.join(map(repr, unknown))}: none of {', '.join(declared)} "
+                f"declares it. Known parameters: {', '.join(known)}"
+            )
 
 
 def expanded(spec: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Help is whole and light; what is mistyped or cannot be done is one line with the way out."""
+"""Help is whole and light; mistakes are one line; commands say which study they work in."""
 
 import importlib
 import re
@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from helpers.command_tree import HEAVY, commands
 from helpers.records import make
 
+from qwen3nb import paths
 from qwen3nb.cli import program
 from qwen3nb.cli.main import main
+from qwen3nb.execution.parameters import read_parameters
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -66,8 +68,6 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
     [
         ("evla", "No such command 'evla'. Did you mean 'eval'? See `qwen3nb -h`."),
         ("cache inof", "No such command 'inof'. Did you mean 'info'? See `qwen3nb cache -h`."),
-        ("cache x", "The commands are info, prune, verify."),
-        ("run evall", "no notebook 'evall'; in "),
         ("average --output o a b", "unexpected extra argument (b)"),
         ("extract c", "Missing OUTPUT, or option --out."),
         ("extract --output o", "Missing CHECKPOINT, or option --model."),
@@ -75,13 +75,11 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
         ("extract c o --prompt query=a --prompt query=b", "query is given twice"),
         ("encode --model m --input i --out o --prompt qeury=find:", "is it 'query'?"),
         ("verify resluts", "resluts: no such file or folder. See `qwen3nb verify -h`."),
-        ("verify --checksum", "--checksums"),
         ("quick", "Missing MODEL, or option --model. See `qwen3nb quick -h`."),
         ("quick x --pooling men", "'men' is not one of 'mean', 'cls', 'last', "),
         ("eval --tier smok", "'pydocs', 'fast', 'full'"),
         ("eval --pass-env NO_SUCH", "NO_SUCH is not set. See `qwen3nb eval -h`."),
         ("encode", "Missing option '--model'. See `qwen3nb encode -h`."),
-        ("encode --model m --input i", "Missing option '--out'."),
         ("tasks x", "Got unexpected extra argument (x)"),
         ("fetch", "give --tier, --tasks or --model. See `qwen3nb fetch -h`."),
         ("sweep", "give a TOML file, --model or --notebook. See `qwen3nb sweep -h`."),
@@ -104,16 +102,12 @@ def test_a_mistake_is_one_line(cli, checkout, line, expected):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("extract {no} {out}", "no such folder"),
         ("average {folder} {out} --last 2", "checkpoint-N"),
-        ("card --model {checkpoint}", "no qwen3nb.json"),
         ("push {checkpoint} lab/model", "this is not an export"),
         ("run ablation -p training nowhere", "no folder 'nowhere' with the check"),
-        ("run extract -p average lst", "unknown average 'lst'; choose one of"),
         ("eval --checkpoint randm", "Did you mean 'random'"),
         ("results --to {out}.xls", ".parquet"),
         ("results --model thre", "one, two"),
-        ("results --results {no}", "no such folder of records"),
     ],
 )
 def test_errors_are_shown_without_a_traceback(cli, tmp_path, checkpoint, checkout, line, message):
@@ -200,3 +194,74 @@ def test_several_models_are_repeated_or_separated_by_commas(
     given = [*(dash + arguments).split()]
     params = commands()[tuple(words.split())].make_context(words, given).params
     assert params["models"] == expected
+
+
+# Outside a study, each of these ends before it reads or writes anything.
+REFUSED = """
+book
+card --model m
+compare --baseline m
+demo
+domain --queries q.toml --documents d.jsonl
+eval --model bm25 --dry-run
+freeze v1
+reproduce
+rerank-suite --model m SciFact
+run mine
+sweep --model bm25
+verify
+"""
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A working directory in no study."""
+    for name in ("HOME", "CACHE", "RESULTS", "BOOK", "RUNS"):
+        monkeypatch.delenv(f"QWEN3NB_{name}", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    (tmp_path / "outside").mkdir()
+    monkeypatch.chdir(tmp_path / "outside")
+    return tmp_path / "outside"
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_outside_a_study_a_command_refuses_with_the_way_out(cli, outside, line):
+    done = cli(*line.split())
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {outside} is in no study")
+    assert "`qwen3nb new my-study` makes one" in done.stderr
+    assert (done.stdout, len(done.stderr.splitlines())) == ("", 1)
+    assert list(outside.iterdir()) == []
+    assert not (outside.parent / "user").exists()
+
+
+def test_outside_a_study_the_help_of_notebooks_is_there(cli, outside, checkout):
+    declared = read_parameters(checkout / "notebooks" / "probes.ipynb")
+    shown = cli("run", "probes", "--help").stdout
+    assert all(f"--{each.replace('_', '-')}" in shown for each in declared)
+    assert "--tier" in cli("eval", "--help").stdout
+    assert cli("run", "--help").exit_code == 0
+
+
+def test_the_study_is_named_before_writing_and_where_one_reads_from_elsewhere(
+    checkout, cli, monkeypatch
+):
+    line = f"study: {checkout}\n"
+    assert cli("verify").stderr == line
+    monkeypatch.chdir(checkout / "notebooks")
+    assert cli("verify").stderr == ""
+    monkeypatch.setenv("QWEN3NB_RESULTS", str(checkout.parent / "kept"))
+    assert cli("verify").stderr == f"study: {checkout}, kept: {checkout.parent / 'kept'}\n"
+
+
+def test_a_new_study_is_where_its_commands_work(cli, outside, monkeypatch):
+    assert (paths.root(), paths.cache()) == (outside, outside.parent / "user" / "qwen3nb")
+    with pytest.raises(paths.NoStudyError, match="QWEN3NB_HOME"):
+        paths.results()
+    done = cli("new", "my-study", "--title", "T")
+    assert done.exit_code == 0, done.output
+    assert "cd my-study" in done.output
+    study = outside / "my-study"
+    assert paths.is_study(study)
+    monkeypatch.chdir(study / "notebooks")
+    assert (paths.results(), paths.cache()) == (study / "results", study / ".cache")

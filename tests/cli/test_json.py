@@ -74,19 +74,6 @@ def test_the_cache(cli, tmp_path):
     assert "random-9" not in cli("cache", "info").stdout
 
 
-def test_making_a_model(answer, cli, checkpoint, tmp_path):
-    averaged = cli("average", checkpoint.parent, tmp_path / "mean", "--last", 1).stdout
-    assert averaged.endswith(f": {checkpoint.name}\n")
-    made = cli("extract", checkpoint, tmp_path / "encoder").stdout
-    assert made.startswith(f"{tmp_path / 'encoder'}: ")
-    assert "differs from its source by at most 0.0e+00" in made
-    listed = cli("push", tmp_path / "encoder", "lab/model", "--dry-run").stdout
-    assert "model.safetensors\n" in listed
-    assert "nothing was uploaded" in listed
-    checked = answer("quick", tmp_path / "encoder", code=1)  # random weights fail
-    assert checked["verdict"] == "FAILED"
-
-
 def test_tasks_and_what_is_fetched_for_them(cli, home, monkeypatch):
     listed = cli("tasks", "--tier", "smoke").stdout
     assert "AuthorSTS" in listed

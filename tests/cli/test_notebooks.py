@@ -78,15 +78,6 @@ def test_help_shows_comment_default_and_choices(cli, checkout):
             "run two --model x --checkpoint y --out z",
             ("two.ipynb", {"checkpoint": "y", "model": "x", "out": "z"}, False, ""),
         ),
-        (
-            "eval --checkpoint bm25 --types STS --fresh --append-eos --batch-size 8",
-            (
-                "eval",
-                {"checkpoint": "bm25", "types": "STS", "append_eos": True, "batch_size": 8},
-                True,
-                "",
-            ),
-        ),
     ],
 )
 def test_only_given_parameters_are_passed_with_their_types(cli, checkout, runs, line, expected):

@@ -197,19 +197,11 @@ def until(condition, *, seconds):
         time.sleep(0.05)
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    file = tmp_path_factory.mktemp("input") / "texts.jsonl"
-    with file.open("w") as handle:
-        for number in range(PARTS * 4096 - 100):
-            handle.write(json.dumps({"text": f"text {number}"}) + "\n")
-    return file
-
-
-def test_the_parts_of_two_nodes_are_the_vectors_of_one_file(both, source, tmp_path):
+def test_the_parts_of_two_nodes_are_the_vectors_of_one_file(both, tmp_path):
     """Parts, ids and scores are those of one file on one machine, and no process is left."""
-    folder, file = tmp_path / "v", tmp_path / "v.npy"
-
+    source, folder, file = tmp_path / "texts.jsonl", tmp_path / "v", tmp_path / "v.npy"
+    rows = (json.dumps({"text": f"text {number}"}) for number in range(PARTS * 4096 - 100))
+    source.write_text("\n".join(rows) + "\n")
     command = ["encode", "--model", MODEL, "--input", source, "--out", folder]
     command += ["--ray", both.address, "--shards", PARTS]
     done = CliRunner().invoke(main, list(map(str, command)))

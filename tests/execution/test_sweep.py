@@ -1,4 +1,4 @@
-"""Sweeps: what runs, what is refused, and the state after a failure or Ctrl-C."""
+"""Sweeps: what runs, what is refused, the state after a failure or Ctrl-C, what a node made."""
 
 import os
 import shutil
@@ -17,9 +17,11 @@ from helpers.notebooks import VERIFY, notebook_of, save
 from helpers.records import make
 
 from qwen3nb import paths
+from qwen3nb.cluster.nodes import ClusterError, Node
+from qwen3nb.cluster.runs import Request
 from qwen3nb.execution import executors
 from qwen3nb.execution import sweep as sweeps
-from qwen3nb.execution.executors import RunOutcome
+from qwen3nb.execution.executors import NodeShare, RunOutcome, publish_files
 from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.sweep import (
@@ -33,6 +35,7 @@ from qwen3nb.execution.sweep import (
 )
 from qwen3nb.records.failures import failed_run
 from qwen3nb.records.store import verify
+from qwen3nb.records.verification import listed_records
 from qwen3nb.utils import hardware as machine
 from qwen3nb.utils.atomic_files import read_json
 
@@ -54,7 +57,7 @@ def test_every_checkpoint_on_every_tier_in_every_notebook_that_takes_them(small)
     on_model = [f"small-{model}-{tier}" for model in plan.models for tier in plan.tiers]
     assert [job.name for job in plan.jobs()] == [*on_model, "plain"]
     # Parameters go where they are declared, own ones win, and equal runs are one.
-    runs = [("small", {"checkpoint": "random", "x": 3}), *[("plain", {"x": [1]})] * 2]
+    runs = [("small", {"checkpoint": "random", "x": 3}), ("plain", {"x": [1]})]
     plan = SweepPlan(("bm25",), (), ("small", "plain"), parameters={"x": 2}, runs=runs)
     jobs = [(job.notebook, job.parameters["x"]) for job in plan.jobs()]
     assert jobs == [("small", 2), ("plain", 2), ("small", 3), ("plain", [1])]
@@ -68,8 +71,7 @@ def test_every_checkpoint_on_every_tier_in_every_notebook_that_takes_them(small)
     [
         ({"notebooks": ("plain",), "parameters": {"y": 1}}, "unknown parameter 'y': none of plain"),
         ({"notebooks": ("small",), "typed": {"x": "seven"}}, "x is 'seven'; expected int"),
-        ({"notebooks": ("plain",), "models": ("bm25",)}, "none of plain takes them"),
-        ({"notebooks": ("small",), "parameters": {"tier": "x"}}, "list it under tiers"),
+        ({"notebooks": ("plain",), "models": ("bm25",)}, "'checkpoint': none of plain"),
         ({"models": ("no*where",), "notebooks": ("small",)}, "no folder matches 'no*where'"),
         ({"notebooks": ("small",), "tiers": ("smok",)}, "unknown tier 'smok'"),
         ({"notebooks": ("small",), "models": ("randm",)}, "Did you mean 'random'"),
@@ -392,3 +394,77 @@ def test_nothing_starts_after_a_stop(tmp_path):
     command = [sys.executable, "-c", f"open({str(marker)!r}, 'w')"]
     assert executor.execute(command, log=tmp_path / "log", environment=os.environ) < 0
     assert not marker.exists()
+
+
+PAGE = "runs/eval-x.ipynb"
+
+
+def written(folder, **texts):
+    files = {"log": "a log", "book/runs/eval-x.ipynb": "page", **texts}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def publish(folder, *, failed=False):
+    log = paths.results() / "logs" / "eval-x.log"
+    publish_files(folder, log=log, page=paths.book() / PAGE, failed=failed)
+    return log
+
+
+RUN = {
+    "results/x-1a/seed_0/T.json": "{}",
+    "results/x-1a/seed_0/T.0123456789ab.scores.parquet": "scores",
+    "results/x-1a/seed_0/T.trec": "run",
+    "results/mteb/results/x/1/T.json": "{}",
+}
+
+
+def test_records_come_after_their_files_and_the_page_comes_last(home, tmp_path, monkeypatch):
+    order, real = [], executors._replace
+    monkeypatch.setattr(
+        executors, "_replace", lambda file, target: (order.append(target), real(file, target))
+    )
+    publish(written(tmp_path / "files", **RUN))
+    names = [target.relative_to(home).as_posix() for target in order]
+    assert set(names) == {*RUN, "results/logs/eval-x.log", f"book/{PAGE}"}
+    assert names[-2:] == ["results/x-1a/seed_0/T.json", f"book/{PAGE}"]
+
+
+def test_files_that_several_runs_share_keep_what_is_of_the_others(home, tmp_path):
+    lines, own = "results/mteb/results/x/1/run_settings.jsonl", "results/all_results.json"
+    paths.results().mkdir()
+    (home / own).write_text("of all")
+    for name, text in (("one", '{"a": 1}\n'), ("two", '{"a": 1}\n{"b": 2}\n')):
+        files = {lines: text, own: "of the node's", "results/checksums.jsonl": "of the node's"}
+        publish(written(tmp_path / name, **RUN, **files))
+    assert (home / lines).read_text() == '{"a": 1}\n{"b": 2}\n'
+    assert (home / own).read_text() == "of all"
+    assert listed_records(paths.results()) == {"x-1a/seed_0/T.json": {"": True}}
+
+
+def nodes(*sizes):
+    return [Node(str(i), str(i), cpus, gpus, 10) for i, (cpus, gpus) in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "expected"),
+    [
+        ([(1, 0), (1, 0)], {}, (1, 0)),
+        ([(16, 0), (8, 0)], {}, (2, 0)),  # four on the smallest
+        ([(16, 0), (8, 0)], {"at_once": 2}, (4, 0)),
+        ([(2, 0)], {"at_once": 8}, (1, 0)),
+        ([(64, 0), (16, 8)], {}, (2, 1)),  # where GPUs are, on their nodes only
+    ],
+)
+def test_a_run_gets_the_same_share_on_all_nodes(sizes, options, expected):
+    share = NodeShare.of(nodes(*sizes), **{"at_once": 0, **options})
+    assert (share.cpus, share.gpus) == expected
+    with pytest.raises(ClusterError, match="no node with a core"):
+        NodeShare.of([], at_once=0)
+
+
+def test_a_request_shows_no_token():
+    request = Request(("run",), PAGE, {"HF_TOKEN": "hf_secret"}, "/", "/r", "/b", "m")
+    assert "hf_secret" not in repr(request)
