@@ -65,7 +65,7 @@ def test_the_report_begins_with_the_decision(means, threshold, headline):
     assert value["decision"]["use"] == ("a" if means == (0.6, 0.5) else "now")
 
 
-def test_what_is_taken_is_shown_to_be_better_however_large_the_others_gain():
+def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
     """`wild` gains most in the mean, by a few queries; `solid` gains a little on every query."""
     now = own("now", 0.4)
     solid, wild = own("solid", 0.56, seed=1), own("wild", 0.4, seed=2)
@@ -73,22 +73,13 @@ def test_what_is_taken_is_shown_to_be_better_however_large_the_others_gain():
         query: value + 1.5 * (number < 5)
         for number, (query, value) in enumerate(now.per_query["MRR@10"].items())
     }
+    solid.per_query["nDCG@10"] = {q: v / 4 for q, v in now.per_query["nDCG@10"].items()}
     report = compare_candidates([now, solid, wild], current="now")
     gains = {each.first: each.difference for each in report.differences}
     assert gains["wild"] > gains["solid"] > 0.05
     assert [each.verdict for each in report.recommendations] == ["better", "no worse"]
     assert report.headline.startswith("Take solid instead of now: ")
-    assert "wild" not in report.headline
-
-
-def test_a_better_model_that_is_worse_elsewhere_is_taken_with_a_word_on_it_but_none_on_time():
-    now, new = own("now", 0.4), own("new", 0.6, seed=1)
-    new.config["seconds_per_query"] = 0.0314
-    new.per_query["nDCG@10"] = {q: v / 4 for q, v in now.per_query["nDCG@10"].items()}
-    report = compare_candidates([now, new], current="now")
-    headline = report.headline
-    assert "; but it is worse by nDCG@10 0.050 against 0.199, a difference of -0.150 [" in headline
-    assert "31 ms" not in headline
+    assert "; but it is worse by nDCG@10 0.050 against 0.199" in report.headline
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,18 @@ from qwen3nb.report.render.format import short_task
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 
 
-def test_the_comparison_names_what_is_missing_and_marks_the_best():
+def test_the_leaderboard_names_what_is_missing_and_marks_the_best():
     bm25 = make("bm25", scores=(0.9, 0.9, 0.9), settings={"model": {"kind": "bm25"}})
     sts = make("m", task="AuthorSTS")
     table = leaderboard([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
-    assert [row[0].text for row in table.rows] == ["bm25", "m"]
     first, second = table.rows
-    assert (first[1].text, first[1].strong) == ("0.900", True)
-    assert (second[1].text, second[1].strong) == ("0.500", False)
+    assert [(row[0].text, row[1].text, row[1].strong) for row in table.rows] == [
+        ("bm25", "0.900", True),
+        ("m", "0.500", False),
+    ]
     assert second[1].link == "m.html#score-pydocssampleretrieval"
     assert re.fullmatch(r"\[0\.\d{3}, [01]\.\d{3}\]", second[1].detail)
-    assert first[5].text == "no vectors"
-    assert second[2].text == "not run"
+    assert (first[5].text, second[2].text) == ("no vectors", "not run")
     assert table.columns[1] == "Retrieval\nnDCG@10, n = 3"
     constant = {"cosine": dict.fromkeys("abc", 0.5), "gold": {"a": 1, "b": 2, "c": 3}}
     sts.metrics["nDCG@10"] = aggregate(constant, how="spearman", columns=("cosine", "gold"))
@@ -51,28 +51,23 @@ def test_the_headline_is_the_task_of_most_models_or_the_means_of_benchmarks():
     results = [make("a", task=second), make("b", task=second), make("b", task=first)]
     assert headline_task(results, tier="smoke") == second
     assert headline_task(results[1:], tier="smoke") == first
-    assert headline_table(results, tier="smoke").columns[1].startswith(short_task(second))
+    table = headline_table(results, tier="smoke", most=1)
+    assert table.columns[1].startswith(short_task(second))
+    assert (len(table), table.note.startswith("The best 1 of 2 models.")) == (1, True)
     full = headline_table(tier_records("m"), tier="full").columns
-    assert full[1].split("\n")[0] == "BEIR"
-    assert full[-1].split("\n")[0] == "MTEB(eng, v2) Mean (TaskType)"
-    assert len(full) == 6
+    assert [full[i].split("\n")[0] for i in (1, -1)] == ["BEIR", "MTEB(eng, v2) Mean (TaskType)"]
     assert "No results" in headline_table([], tier="smoke").note
 
 
-def test_marks_show_the_contenders_of_the_best():
-    best = make("a", scores=[0.9] * 40)
-    near = make("b", scores=[0.9, 0.8] + [0.9] * 38)
-    far = make("c", scores=[0.1] * 40)
-    other = make("d", scores=[0.9, 0.8] + [0.9] * 38)
+def test_marks_show_who_is_near_the_best():
+    best, far = make("a", scores=[0.9] * 40), make("c", scores=[0.1] * 40)
+    near, other = (make(name, scores=[0.9, 0.8] + [0.9] * 38) for name in "bd")
     amend(other, "task", revision="another")
     for alone in ([best], [best, other]):
         assert not any(row[1].mark for row in leaderboard(alone, tier="smoke").rows)
-    table = leaderboard([best, near, far], tier="smoke", links={"run-b": "b.html"})
-    cells = {row[0].text: row[1] for row in table.rows}
-    assert (cells["a"].strong, cells["a"].mark) == (True, "")
-    assert (cells["b"].second, cells["b"].mark) == (True, "†")
-    assert cells["b"].link == "b.html#score-pydocssampleretrieval"
-    assert (cells["c"].second, cells["c"].mark) == (False, "")
+    table = leaderboard([best, near, far], tier="smoke")
+    cells = {row[0].text: (row[1].strong, row[1].second, row[1].mark) for row in table.rows}
+    assert cells == {"a": (True, False, ""), "b": (False, True, "†"), "c": (False, False, "")}
     assert table.legend[0][0] == "†"
 
 
