@@ -38,16 +38,6 @@ _TOLERANCE = 1e-5  # MTEB rounds some of its scores to five digits
 _CHANGED = "its content is not that of its checksum: it was changed after it was written"
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 _META = "model_meta.json"
-_THEIRS = {
-    "nDCG": "ndcg",
-    "MAP": "map",
-    "Recall": "recall",
-    "P": "precision",
-    "MRR": "mrr",
-    "Spearman": "cosine_spearman",
-    "Pearson": "cosine_pearson",
-    "V-measure": "v_measure",
-}
 
 
 class Verifier:
@@ -362,16 +352,12 @@ def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str
     try:
         outcome = json.loads(theirs.read_bytes())  # MTEB writes NaN
         entries = [each for part in outcome["scores"].values() for each in part]
-        scores = {_their_name(result, name): each.value for name, each in result.metrics.items()}
-        scores = {name: ours for name, ours in scores.items() if all(name in e for e in entries)}
-        if task.mteb:
-            scores["main_score"] = task.mteb.value
-        for name, ours in scores.items():
-            # As MTEB averages: over the splits' means over subsets.
-            value = fmean(fmean(e[name] for e in part) for part in outcome["scores"].values())
-            if ours is not None and not abs(value - ours) <= _TOLERANCE:
-                shown = "score" if name == "main_score" else name
-                yield f"MTEB's {shown} is {ours}, in {where} it is {value}"
+        # As MTEB averages: over the splits' means over subsets.
+        value = fmean(
+            fmean(each["main_score"] for each in part) for part in outcome["scores"].values()
+        )
+        if task.mteb and not abs(value - task.mteb.value) <= _TOLERANCE:
+            yield f"MTEB's score is {task.mteb.value}, in {where} it is {value}"
         subsets = {each.get("hf_subset", "") for each in entries} - {""}
         facts = {
             "revision": (task.revision, outcome.get("dataset_revision")),
@@ -383,14 +369,3 @@ def _mteb_differences(theirs: Path, result: Result, digest: str) -> Iterator[str
                 yield f"its {name} is {our}, in {where} it is {their}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         yield f"MTEB's result {where} cannot be read ({error!r})"
-
-
-def _their_name(result: Result, metric: str) -> str:
-    """Return MTEB's name of a metric, or ours if it has none."""
-    name, at, k = metric.partition("@")
-    if not at:
-        return _THEIRS.get(metric, metric)
-    of_reader = "max_over_subqueries_"
-    theirs = result.task.mteb.metric if result.task.mteb else ""
-    prefix = of_reader if theirs.startswith(of_reader) else ""
-    return f"{prefix}{_THEIRS.get(name, name)}_at_{k}"

@@ -1,13 +1,9 @@
-"""Damage to a record or to a file of it is named, or changes nothing; it stops nothing else.
-
-`FLIPS=400 pytest tests/records/test_damage.py` flips more bytes.
-"""
+"""Damage to a record or to a file of it is named, or changes nothing; it stops nothing else."""
 
 import copy
 import hashlib
 import json
 import os
-import random
 
 import pytest
 from helpers.records import RETRIEVAL, amend, make, noisy, own, signed
@@ -18,7 +14,6 @@ from qwen3nb.records.record import MTEBScore
 from qwen3nb.records.side_files import first_stage_file, run_path
 from qwen3nb.records.store import load_results, verify, verify_files
 
-FLIPS = int(os.environ.get("FLIPS", "30"))
 RUN = "".join(f"q{i} Q0 d{i} 1 {i / 7!r} m\n" for i in range(40))
 
 
@@ -174,32 +169,6 @@ def files(home, tmp_path):
     keep_results(tmp_path / "mteb", paths.results() / "mteb")
     assert verify() == []
     return sorted(each for each in paths.results().rglob("*") if each.is_file())
-
-
-def is_harmless(file, before, after):
-    """A record's JSON may say the same in other bytes; a checksum of older content may go."""
-    if file.name == "checksums.jsonl":
-        return True  # its lines are checked, each by itself
-    try:
-        return json.loads(after) == json.loads(before)
-    except ValueError:
-        return False
-
-
-def test_a_flipped_byte_is_noticed(files):
-    draw = random.Random(17)
-    unseen = []
-    for _ in range(FLIPS):
-        file = draw.choice(files)
-        before = file.read_bytes()
-        after = bytearray(before)
-        after[draw.randrange(len(after))] ^= 1 << draw.randrange(8)
-        file.write_bytes(after)
-        if not verify() and not is_harmless(file, before, bytes(after)):
-            unseen.append(file.name)
-        file.write_bytes(before)
-    assert unseen == []
-    assert verify() == []
 
 
 def test_a_cut_longer_swapped_or_missing_file_is_noticed(files):

@@ -19,11 +19,10 @@ from helpers.records import signed
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Result, checksum, in_checksums
-from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import verify, verify_files
 from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
-from qwen3nb.utils.files.journal import append, noted
+from qwen3nb.utils.files.journal import noted
 
 TASK = "PyDocsSampleRetrieval"
 
@@ -229,21 +228,6 @@ def another_identity(folder):
     put(file, value, "all")
 
 
-def swap_files(folder):
-    one, other = (record_of(folder, model) for model in ("bm25", "random"))
-    for mine, yours in zip(named_files(one)[:2], named_files(other)[:2], strict=True):
-        data = mine.read_bytes()
-        mine.write_bytes(yours.read_bytes())
-        yours.write_bytes(data)
-
-
-def cut_and_listed(folder):
-    file = theirs(folder)
-    file.write_text("{")
-    append(theirs(folder, "checksums.jsonl"), f"{file.name} {sha256_file(file)}", True)
-    edit(record_of(folder), "task", "mteb", "file", to="", sign=True)
-
-
 def removed(find):
     def do(folder):
         each = find(folder)
@@ -263,13 +247,11 @@ DEEDS = {
     "a checksum of nothing": lambda f: edit(record_of(f), "checksum", to=""),
     "a record of no schema": partial(as_one_file, schema="qwen3nb.result/1"),
     "a record in one file": as_one_file,
-    "the scores of another model": swap_files,
     "a record in another model's folder": another_identity,
     "another order of the run": in_line("trec", " 1 ", " 2 "),
     "another grade": in_line("qrels", " 1\n", " 0\n"),
     "MTEB's main score": in_mteb("main_score"),
     "MTEB's side metric without checksums": in_mteb("recall_at_10", listed=False),
-    "MTEB's result cut, and listed": cut_and_listed,
     "MTEB's result removed": removed(theirs),
     "MTEB's checksums removed": removed(lambda f: theirs(f, "checksums.jsonl")),
     "MTEB's folder removed": removed(lambda f: f / "mteb"),
@@ -300,14 +282,6 @@ def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
     else:
         assert seen.exit_code == 1
         assert re.search(r"^\S+: \S", seen.output, re.MULTILINE)
-
-
-def test_a_removed_record_is_named_with_what_to_do_if_that_was_meant(folder):
-    file = record_of(folder, "random", "AuthorSTS")
-    file.unlink()
-    (line,) = verify(folder)
-    assert line.startswith(f"{file}: it was removed")
-    assert "delete its lines in checksums.jsonl" in line
 
 
 def test_a_copy_of_one_model_needs_the_list_of_its_folder(folder, tmp_path):

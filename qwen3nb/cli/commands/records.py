@@ -73,12 +73,13 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
     FILES are records or folders of records; by default all records in results/. A record is
     compared with its checksum, with the list of all records ever written (checksums.jsonl), its
     aggregates and intervals with the scores of its queries, these with the run and the qrels if
-    they are kept (--runs), all metrics and data with MTEB's own result, and all_results.json with
+    they are kept (--runs), main score and data with MTEB's own result, and all_results.json with
     the records.
 
     Nothing is signed. Beyond it, if someone recomputes every checksum, in the list too: numbers
     of documents and queries, counts, group, categories, run id, texts encoded, versions, cost,
-    clock; scores exchanged between queries, without a run; the means in all_results.json; all of
+    clock; other metrics' scores, and scores exchanged
+    between queries, without a run; the means in all_results.json; all of
     a record that MTEB did not make, or if MTEB's result is rewritten or removed as well. Nor is
     seen: scores wrong from the start, or a record and its lines in the list removed together.
 
