@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.analysis.stats.paired_tests": "effect_size equivalence mean_difference "
         "minimum_detectable_effect permutation_test power queries_to_show t_test "
         "unseen_outlier_could_turn",
-        "qwen3nb.analysis.stats.resampling": "bca_interval percentile_interval",
+        "qwen3nb.analysis.stats.resampling": "percentile_interval",
         "qwen3nb.metrics.intervals": "difference_interval student_interval",
     },
 )

@@ -232,9 +232,8 @@ class MeanComparison(TaskComparison):
         tasks, records = {each.task for each in self.parts}, []
         for name, own in self.columns.items():
             ends = self._interval([each.column(name) for each in self.parts], paired=False)
-            score = Aggregate(
-                float(own.scores.mean()), *ends, len(own), "mean", (self.metric,), interval=""
-            )
+            value, n = float(own.scores.mean()), len(own.queries)
+            score = Aggregate(value, *ends, n, "mean", (self.metric,), interval="")
             one = next(of[task, system] for task, system in of if system == name and task in tasks)
             records.append(
                 replace(

@@ -27,7 +27,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.hardware import cores
@@ -156,33 +155,6 @@ def percentile_interval(means: Array, *, level: float) -> Interval:
     """Percentile interval of resampled means (R,)."""
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def bca_interval(means: Array, values: Array, *, observed: float, level: float) -> Interval | None:
-    """Bias-corrected and accelerated interval of a mean (Efron 1987; E&T 1993, 14.3).
-
-    Args:
-        means: resampled means (R,).
-        values: the sample (n,); for a mean, the jackknife's acceleration is
-            ``sum(v³) / (6 sum(v²)^1.5)`` of the centred values v.
-        observed: the sample's mean, in the same arithmetic as ``means``.
-        level: nominal coverage.
-
-    Returns:
-        The interval, or None if all resamples lie on one side of the sample.
-    """
-    centred = values - values.mean()
-    spread = float((centred**2).sum())
-    if spread == 0 or np.ptp(means) == 0:
-        return percentile_interval(means, level=level)
-    below = ((means < observed).mean() + (means <= observed).mean()) / 2
-    if not 0 < below < 1:
-        return None
-    bias = ndtri(below)
-    acceleration = (centred**3).sum() / (6 * spread**1.5)
-    z = bias + ndtri(np.array([(1 - level) / 2, (1 + level) / 2]))
-    low, high = np.quantile(means, ndtr(bias + z / (1 - acceleration * z)))
     return float(low), float(high)
 
 

@@ -6,10 +6,9 @@ a look at any id.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,31 +18,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SHOWN = 5  # ids of queries in a note
-Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
+# The scores of each system, or a score per query id.
+Columns = Mapping[str, "SystemScores | Mapping[str, float]"]
 
 
-@dataclass(frozen=True, eq=False)
-class SystemScores(Mapping[str, float]):
-    """One system's scores on a task: an array, read like a dictionary by query id."""
+class SystemScores(NamedTuple):
+    """One system's scores on a task."""
 
     # n ids, sorted; systems that answered the same queries share one tuple
     queries: tuple[str, ...]
     scores: Array  # (n,), in the order of the ids
-
-    def __getitem__(self, query: str) -> float:
-        at = bisect_left(self.queries, query)
-        if at == len(self) or self.queries[at] != query:
-            raise KeyError(query)
-        return float(self.scores[at])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.queries)
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    def __repr__(self) -> str:
-        return f"<SystemScores of {len(self)} queries>"
 
     def on(self, queries: tuple[str, ...]) -> Array:
         """Return the scores on some of the queries, in their order."""
@@ -69,9 +53,7 @@ class QuerySorter:
         return SystemScores(ids, scores[rows])
 
     def of(self, values: Mapping[str, float]) -> SystemScores:
-        """Return the scores of any mapping; one that is such scores already is returned as is."""
-        if isinstance(values, SystemScores):
-            return values
+        """Return the scores of any mapping."""
         return self.system(tuple(values), np.array(list(values.values()), dtype=float))
 
 
@@ -135,10 +117,13 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
     if len(columns) < 2:
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
     sorter = QuerySorter()
-    systems = {system: sorter.of(values) for system, values in columns.items()}
+    systems = {
+        system: values if isinstance(values, SystemScores) else sorter.of(values)
+        for system, values in columns.items()
+    }
     queries = shared_queries([each.queries for each in systems.values()])
     if not queries:
-        sizes = ", ".join(f"{system} has {len(values)}" for system, values in columns.items())
+        sizes = ", ".join(f"{system} has {len(each.queries)}" for system, each in systems.items())
         raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
     scores = np.array([each.on(queries) for each in systems.values()])
     if len(bad := np.argwhere(~np.isfinite(scores))):

@@ -44,16 +44,6 @@ def test_join_refuses():
         join({"a": {"q1": 1, "q2": 1}, "b": {"q1": 1, "q2": float("nan")}}, task="T")
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.dictionaries(st.text("ab é", max_size=3), st.floats(0, 1)))
-def test_scores_of_a_system_read_like_the_dictionary_they_come_from(values):
-    scores = QuerySorter().of(values)
-    assert scores == values
-    assert list(scores) == sorted(values)
-    assert "other id" not in scores
-    assert QuerySorter().of(scores) is scores
-
-
 def test_systems_with_the_same_queries_share_their_tuple():
     sorter = QuerySorter()
     first, second = sorter.of({"b": 1.0, "a": 0.5}), sorter.of({"b": 0.0, "a": 0.7})
