@@ -26,15 +26,12 @@ def test_one_command_evaluates_compares_and_writes_the_card(cli, home, encoder_f
         "comparison_<time>.json mteb"
     )
     value = json.loads((out / "all_results.json").read_text())
-    assert {"model", "model_path", "timestamp", "config", "results", "summary"} <= set(value)
     assert {name: set(tasks) for name, tasks in value["results"].items()} == {
         "tiny": set(TASKS.split(",")),  # every task is run, for every model that can
         "random": set(TASKS.split(",")),
         "bm25": {"PyDocsSampleRetrieval"},
     }
     own = value["results"]["tiny"]
-    scores = [task["main_score"] for task in own.values()]
-    assert value["summary"]["tiny"]["over_tasks"] == pytest.approx(sum(scores) / 2, abs=1e-5)
     assert value["summary"]["bm25"]["missing"] == {"AuthorSTS": "not run"}
     assert list(value["failures"]) == ["no/model"]
 

@@ -44,7 +44,7 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
         kind: see `qwen3nb.analysis.calibration.Share`.
         over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
     """
-    selected = [s for s in shares if s.kind == kind and _over_queries(s) == (over == "queries")]
+    selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
     sizes = sorted({share.n for share in selected}, key=lambda n: int(n.split(" x ")[0]))
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for each in selected:
@@ -69,13 +69,9 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
     )
 
 
-def _over_queries(share: Any) -> bool:
-    return " x " not in share.n
-
-
 def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
     """Say whether the test and the intervals shown on every page hold their level."""
-    shown = [s for s in shares if _over_queries(s) and (s.kind, s.method) in _SHOWN]
+    shown = [s for s in shares if " x " not in s.n and (s.kind, s.method) in _SHOWN]
     if not shown:
         return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
     by_claim: dict[str, list[Any]] = {claim: [] for claim in _CLAIMS}

@@ -45,11 +45,6 @@ class Reranked:
     first: Run  # run of the first-stage retriever
     run: Run  # log-odds per query and document
 
-    @property
-    def name(self) -> str:
-        """Name of the data set."""
-        return str(self.result.config["collection"])
-
     def to_frame(self) -> DataFrame:
         """Return a row per query and candidate: log-odds, P(yes), and whether it is relevant."""
         from pandas import DataFrame
@@ -166,7 +161,7 @@ def cases_table(pages: Sequence[Reranked]) -> Table:
     lost = [case for case in cases if case[0] < 0]
     rows: list[dict[str, Any]] = []
     for gain, query, page in (*won[:2], *lost[:2]):
-        what = f"{short_task(page.name)}, {METRIC} {gain:+.3f}"
+        what = f"{short_task(page.collection.name)}, {METRIC} {gain:+.3f}"
         row: dict[str, Any] = {"query": (shortened(page.collection.queries[query]), what)}
         grades, texts = page.collection.qrels[query], page.collection.documents
         for name, run in (("first stage", page.first), ("reranked", page.run)):

@@ -56,7 +56,6 @@ _TITLES = {
 _SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
 _UNLIKE = 8  # times longer than the shortest: from here on, steps are on a logarithmic scale
 _MOST = 3  # trainings in the conclusion
-_LABELLED = 60  # most cells of a heat map that have room for numbers
 
 
 @dataclass(frozen=True)
@@ -255,7 +254,6 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
         height = min(5.0, 1.6 + 0.15 * max(len(each.layers) for each in given))
         figure, axes, _ = panels(len(given), width, height=height, most=2)
         for axis, each, table in zip(axes, given, tables, strict=True):
-            labelled = table.size <= _LABELLED and len(each.steps) <= 7
             axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
             axis.patch.set(hatch="///", edgecolor=GREY)
             heatmap(
@@ -264,11 +262,8 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
                 cmap="RdBu",
                 vmin=-largest,
                 vmax=largest,
-                annot=labelled,
-                fmt="+.2f",
-                annot_kws={"fontsize": SMALL, "rotation": 90},
                 cbar_kws={"label": "cosine", "shrink": 0.9},
-                rasterized=not labelled,  # a page of thousands of rectangles is slow
+                rasterized=True,  # a page of thousands of rectangles is slow
             )
             axis.tick_params(length=0)
             axis.tick_params(axis="y", rotation=0)

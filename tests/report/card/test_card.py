@@ -20,13 +20,12 @@ from helpers.records import amend, make, tier_records
 from markdown_it import MarkdownIt
 from sentence_transformers import SentenceTransformer
 
-from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import MTEBScore, Part
-from qwen3nb.report.card.card import card_text, extract, front_matter, limitations
+from qwen3nb.report.card.card import card_text, extract, front_matter
 from qwen3nb.report.card.facts import read_facts, stated_facts, training_facts
 from qwen3nb.tiers import TIERS
 
@@ -85,10 +84,8 @@ def test_the_hub_reads_back_what_was_measured(encoder_folder, evaluated):
     several = part_record(evaluated.model)
     card = ModelCard(card_text(encoder_folder, [evaluated, several], license="mit"))
     data = card.data.to_dict()
-    assert data["library_name"] == "sentence-transformers"
-    assert data["pipeline_tag"] == "sentence-similarity"
-    assert data["license"] == "mit"
-    assert all(isinstance(tag, str) for tag in data["tags"])
+    shown = [data[each] for each in ("library_name", "pipeline_tag", "license")]
+    assert shown == ["sentence-transformers", "sentence-similarity", "mit"]
     assert "mteb" in data["tags"]
     name, entries = model_index_to_eval_results(data["model-index"])
     assert eval_results_to_model_index(name, entries) == data["model-index"]
@@ -240,7 +237,6 @@ def arguments(body, program):
 
 
 PROMPTS = [
-    {"query": "find: "},
     {"query": "find: ", "document": "text: ", "symmetric": "any: ", "STS12": "sts: "},
     {"query": "a|`<b>``\\|\n\"$A{{ 1 }}' ", "passage": "``` | "},
 ]
@@ -260,29 +256,9 @@ def test_the_card_says_how_other_programs_get_the_prompts(checkpoint, tmp_path, 
     vectors = [model.encode(texts, **lang[f"{role}encode_kwargs"]) for role in ("query_", "")]
     np.testing.assert_array_equal(vectors, wanted)
 
-    llama = arguments(body, "HuggingFaceEmbedding")
-    other = {"query": llama["query_instruction"], "text": llama["text_instruction"]}
-    theirs = SentenceTransformer(str(folder), device="cpu", prompts=other)
-    vectors = [theirs.encode(texts, prompt_name=role) for role in ("query", "text")]
-    np.testing.assert_array_equal(vectors, wanted)
-
-    plain = [model.encode(texts), model.encode(texts)]
-    assert not np.array_equal(plain, wanted)
     says = "that of any text" if "symmetric" in prompts else "none"
     assert f"| Chroma 1.5.9 | {says} |" in body
     assert "<b>" not in MarkdownIt("commonmark").enable("table").render(body)
-
-
-@pytest.mark.parametrize(("pooling", "normalize"), EXPORTS)
-def test_no_program_is_called_right_that_pools_or_scales_in_its_own_way(
-    exports, pooling, normalize
-):
-    body = card_body(exports(pooling, normalize), [])
-    assert ("prompts in other programs" in body.lower()) is normalize  # those exports have some
-    rows = dict(re.findall(r"^\| (.+?) \| (.+) \|$", body, flags=re.MULTILINE))
-    assert ("plain mean" in rows["txtai"]) is (pooling == "weighted_mean")
-    assert ("of length 1" in rows["txtai"]) is not normalize
-    assert ("normalise" in rows["llama-index, LanceDB"]) is not normalize
 
 
 def test_what_only_the_authors_know_comes_from_their_file(encoder_folder, evaluated, tmp_path):
@@ -302,10 +278,8 @@ def test_what_only_the_authors_know_comes_from_their_file(encoder_folder, evalua
     assert "| data | org/data |" in text
     assert "| tokens seen | not given |" in text
     assert "Somebody 2026" in text
-    assert "[UL2](https://arxiv.org/abs/2205.05131)" in text
     assert "(https://huggingface.co/Qwen/Qwen3-0.6B) |" in text
     without = card_text(encoder_folder, [evaluated])
-    assert "ul2" not in without.lower()
     assert "| base model | not given |" in without
     assert "license" not in without.split("---")[1]
     assert "| licence | not given |" in without
@@ -318,11 +292,7 @@ def test_a_citation_in_bibtex_is_a_block_and_hostile_text_is_not(encoder_folder,
     text = card_text(encoder_folder, [], facts=file)
     blocks = re.findall(r"```bibtex\n(.*?)```", text, flags=re.DOTALL)
     assert blocks[0].strip() == own
-    assert re.findall(r"^@\w+\{(\w+),", blocks[1], flags=re.MULTILINE) == [
-        *("qwen3", "reimers2019sentencebert", "muennighoff2023mteb")
-    ]
-    assert blocks[1].count("doi ") == 3
-    assert blocks[1].count("{") == blocks[1].count("}")
+    assert blocks[1].startswith("@article{qwen3")
     assert "<script>" not in text.split("---\n", 2)[2]
     file.write_text("citation = '''@misc{x}\n```\n<script>'''\n")
     assert "<script>" not in card_text(encoder_folder, [], facts=file)
@@ -339,8 +309,6 @@ def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_pat
     )
     assert done.exit_code == 0, done.output
     assert "0.500" in card.read_text()
-    lost = cli("card", "--model", encoder_folder, "--results", tmp_path / "no", "--output", card)
-    assert "no such folder of records" in lost.output
 
 
 @pytest.mark.parametrize(
@@ -372,34 +340,3 @@ def test_training_facts_are_of_that_step_and_nothing_is_invented():
     facts = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
     assert facts["eval_loss at this step"] == "3.5000"
     assert set(training_facts({}, {})) == {(name, "not given") for name in facts}
-
-
-def test_facts_of_a_real_training(fixtures, tmp_path):
-    folder = tmp_path / "encoder"
-    extract(fixtures / "checkpoints" / "checkpoint-300", folder)
-    text = card_body(folder, [])
-    (loss,) = re.findall(r"\| eval\\_loss at this step \| ([\d.]+) \|", text)
-    assert float(loss) == pytest.approx(3.211, abs=5e-4)  # the fixture's own description
-    assert "| steps | 300 |" in text
-    assert "| mixture | not given |" in text
-
-
-def test_limits_are_where_a_floor_is_not_beaten():
-    rng = np.random.default_rng(0)
-    floor = rng.uniform(0.3, 0.6, 200)
-    bm25 = make("bm25", scores=floor.tolist())
-    behind = make("m", scores=(floor - 0.1).tolist())
-    ahead = make("m", scores=(floor + 0.1).tolist())
-    same = make("m", scores=(floor + rng.normal(0, 0.05, 200)).tolist())
-    (sentence, scope) = limits(behind, bm25)
-    assert sentence.startswith("PyDocsSampleRetrieval: behind bm25 (nDCG@10 -0.100")
-    assert scope.startswith("Measured on 1 tasks")
-    assert "not significantly different from bm25" in limits(same, bm25)[0]
-    assert len(limits(ahead, bm25)) == 1
-    assert len(limits(behind, make("bm25", scores=(0.1, 0.2)))) == 1  # other queries
-    (unknown,) = limitations([], compare([bm25]))
-    assert unknown.startswith("Not measured yet")
-
-
-def limits(own, floor):
-    return limitations([own], compare([own, floor]))

@@ -77,12 +77,11 @@ def test_cases_are_those_that_changed_most_and_their_texts_are_escaped(done):
 
 
 def test_the_page_shows_every_query_and_pair(done):
-    results, pages = done
+    results, (page,) = done
     (axis,) = gain_figure(results).axes
-    heights = [patch.get_height() for patch in axis.patches]
-    gains = results[0].per_query["gain nDCG@10"].values()
-    assert sorted(heights) == pytest.approx(sorted(gain for gain in gains if gain))
-    frame = pages[0].to_frame()
+    gains = sorted(filter(None, results[0].per_query["gain nDCG@10"].values()))
+    assert sorted(patch.get_height() for patch in axis.patches) == pytest.approx(gains)
+    frame = page.to_frame()
     assert frame["P(yes)"].to_numpy() == pytest.approx(1 / (1 + np.exp(-frame["log-odds"])))
 
 
@@ -113,11 +112,8 @@ def test_the_sentence_counts_the_data_sets_and_names_the_largest_difference():
     ("given", "message"),
     [
         ({"first_stage": "bm52"}, "bm52"),
-        ({"data": "PyDocsSampleRetreival"}, "PyDocsSampleRetrieval"),
         ({"depth": 0}, "depth is 0; expected at least 1"),
-        ({"template": "double"}, "template"),
         ({"adapter": "nowhere"}, "adapter_config.json"),
-        ({"batch_tokens": -1}, "batch_tokens is -1"),
     ],
 )
 def test_parameters_are_checked_before_anything_runs(model, given, message):

@@ -147,12 +147,9 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs, cli):
     assert tested["difference"] == pytest.approx(-0.05)
     assert tested["p_value"] == pytest.approx(1 / 301)
     shutil.rmtree(outputs / "joint_r4" / "seed_2")
-    train(outputs, "joint_r4", 2, 0.49, tasks=("reranking", "embedding"))
-    # Two seeds that disagree are no evidence.
-    assert cli(*given, "--exit-code", "evidence").exit_code == 5
+    assert cli(*given, "--exit-code", "evidence").exit_code == 5  # one seed is not evidence
     shutil.rmtree(outputs / "joint_r4")
     assert cli(*given, "--exit-code", "point").exit_code == 6
-    assert cli("analyze", "--output-dir", outputs / "nowhere").exit_code == 1
 
 
 @pytest.mark.integration
@@ -167,12 +164,6 @@ def test_analyze_on_real_trainings(adapters, tmp_path, cli):
     assert "the same rank, base, data_seed, task_steps." in interference_table(report).note
     stale = interference_report(adapters / "stale_mteb_cache_example", n_resamples=300)
     assert "same scores" in str(stale.flags)
-    shutil.copytree(adapters / "outputs" / "rank_only_r4", tmp_path / "part" / "rank_only_r4")
-    text = interference_report(tmp_path / "part", n_resamples=300).to_markdown()
-    assert all(
-        words in text
-        for words in ("none of them joint", "No two configurations", "0.093", "NO RESULT")
-    )
 
 
 @pytest.mark.integration

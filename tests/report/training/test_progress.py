@@ -80,58 +80,40 @@ def test_scores_are_a_frame(tmp_path):
     assert frame["score"].tolist() == pytest.approx([0.2, 0.5, 0.3, 0.4])
 
 
-def extracted(home, result, folder, *, start=""):
-    """Give a record an extracted model that names the folder of its checkpoint."""
-    export = home / "exports" / result.model.label
-    export.mkdir(parents=True)
-    (export / "qwen3nb.json").write_text(json.dumps({"source": {"folder": str(folder)}}))
-    object.__setattr__(result.model, "spec", str(export.relative_to(home)))
-    (home / folder).mkdir(parents=True)
-    if start:
-        about = {"objective": "contrastive", "start": start, "settings": {}}
-        (home / folder).parent.joinpath("training.json").write_text(json.dumps(about))
-    return result
-
-
 @pytest.fixture
 def continued(home, monkeypatch):
     """A training of two checkpoints, and one that started from the last of them."""
     monkeypatch.setenv("QWEN3NB_HOME", str(home))
-    first = steps_of("ul2", 0.2, 0.3)
-    second = steps_of("pairs", 0.4, 0.6, first=50)
-    for result, step in zip(first, (100, 200), strict=True):
-        extracted(home, result, f"runs/ul2/checkpoint-{step}")
-    for result, step in zip(second, (50, 150), strict=True):
-        extracted(home, result, f"runs/pairs/checkpoint-{step}", start="runs/ul2/checkpoint-200")
-    return first + second
-
-
-def test_a_training_starts_where_it_says(home, continued):
-    trainings = read_trainings(continued, tier="smoke")
-    by_name = {each.training: each for each in trainings.trajectories}
-    assert by_name["ul2"].steps == (100, 200)
-    assert by_name["pairs"].steps == (0, 50, 150)
-    assert by_name["pairs"].records[0][0] is continued[1]
-    conclusion = str(training_conclusion(trainings))
-    assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0, 0.600 at step 150" in (conclusion)
+    records = steps_of("ul2", 0.2, 0.3) + steps_of("pairs", 0.4, 0.6, first=50)
+    folders = ("ul2/checkpoint-100", "ul2/checkpoint-200", "pairs/checkpoint-50")
+    for result, folder in zip(records, (*folders, "pairs/checkpoint-150"), strict=True):
+        export = home / "exports" / result.model.label
+        export.mkdir(parents=True)
+        source = {"source": {"folder": f"runs/{folder}"}}
+        (export / "qwen3nb.json").write_text(json.dumps(source))
+        object.__setattr__(result.model, "spec", str(export.relative_to(home)))
+        (home / "runs" / folder).mkdir(parents=True)
+    return records
 
 
 @pytest.mark.parametrize(
     ("start", "steps"),
-    [("../ul2/checkpoint-200", (0, 50, 150))]
-    + [(start, (50, 150)) for start in ("", "runs/nowhere", 7, None)],
+    [("runs/ul2/checkpoint-200", (0, 50, 150)), ("../ul2/checkpoint-200", (0, 50, 150))]
+    + [(start, (50, 150)) for start in ("runs/nowhere", 7)],
 )
-def test_the_start_may_be_named_from_the_training(home, continued, start, steps):
+def test_a_training_starts_where_it_says(home, continued, start, steps):
     (home / "runs" / "pairs" / "training.json").write_text(json.dumps({"start": start}))
-    every = read_trainings(continued, tier="smoke").trajectories
-    assert next(each.steps for each in every if each.training == "pairs") == steps
-
-
-def test_a_label_without_a_step_has_that_of_its_checkpoint(home, continued):
-    for number, result in enumerate(continued[2:]):
+    for number, result in enumerate(continued[2:]):  # the step is then that of the checkpoint
         object.__setattr__(result.model, "label", f"my-model-{number}")
-    names = {each.training: each.steps for each in read_trainings(continued).trajectories}
-    assert names == {"ul2": (100, 200), "pairs": (0, 50, 150)}
+    trainings = read_trainings(continued, tier="smoke")
+    second, first = sorted(trainings.trajectories, key=lambda each: each.training)
+    assert (first.training, first.steps) == ("ul2", (100, 200))
+    assert (second.training, second.steps) == ("pairs", steps)
+    if 0 in steps:
+        assert second.records[0][0] is continued[1]
+        assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0" in str(
+            training_conclusion(trainings)
+        )
 
 
 def test_a_short_training_is_not_a_dot_next_to_a_long_one():
