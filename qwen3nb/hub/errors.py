@@ -33,10 +33,7 @@ _BY_CLASS = {
     "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
     "LocalEntryNotFoundError": "it is not in the hub's cache, and the hub cannot be used",
 }
-_OTHER_SIZE = (
-    "a file is not what the hub lists (it has another size); it was removed; try again, and check "
-    "the proxy"
-)
+_OTHER_SIZE = "a file is not what the hub lists (another size); it was removed; try again"
 # What errors of the operating system and of TLS mean.
 _SYSTEM = {
     ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT, the proxy, SSL_CERT_FILE "
@@ -44,10 +41,7 @@ _SYSTEM = {
     socket.gaierror: "has a name that is not known; check the network and HF_ENDPOINT",
     ConnectionRefusedError: "refuses connections; check the network and HF_ENDPOINT",
 }
-_PORTS = {"http": 80, "https": 443}
-_QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
-_USER = re.compile(r"(https?://)[^\s/@]*@")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_ADDRESS = re.compile(r"https?://[^\s'\"]*")
 
 
 class HubError(ValueError):
@@ -87,8 +81,8 @@ def hub_reason(error: BaseException) -> str:
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if line.startswith("Consistency check failed"):
         return _OTHER_SIZE
-    line = _USER.sub(r"\1", _QUERY.sub(r"\1\2", line))
-    return _CONTROL.sub(" ", known_secrets().without(line))[:200]
+    line = known_secrets().without(_ADDRESS.sub("[address]", line))
+    return "".join(each if each.isprintable() else " " for each in line)[:200]
 
 
 def hub_error(error: BaseException) -> HubError:
@@ -144,16 +138,14 @@ def server_name(address: str) -> str:
     """
     try:
         parts = urlsplit(address)
-        host, port = parts.hostname or "", parts.port
+        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
     except ValueError:
-        host = ""
-    if not host or not address.isprintable() or parts.scheme not in _PORTS:
+        valid = False
+    if not valid or not address.isprintable():
         raise HubError(
             "expected an address such as https://huggingface.co; check HF_ENDPOINT and the proxy"
         )
-    host = f"[{host}]" if ":" in host else host
-    port = None if port == _PORTS[parts.scheme] else port
-    return f"{parts.scheme}://{host}{f':{port}' if port else ''}"[:200]
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"[:200]
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

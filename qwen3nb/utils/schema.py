@@ -19,7 +19,6 @@ _LARGEST = 1 << 63  # of a whole number
 _LARGEST_NUMBER = 1e15
 _DEEPEST = 32  # levels of free JSON
 _LONGEST = 200  # characters of a message
-_PART_OF_PATH = 255  # bytes
 
 # pydantic speaks of Python's types, a file has those of JSON.
 _WORDS = {
@@ -50,12 +49,6 @@ Amount = (
 )
 
 
-def _path(text: str) -> str:
-    if max(len(part.encode()) for part in text.split("/")) > _PART_OF_PATH:
-        raise ValueError(f"expected names of at most {_PART_OF_PATH} bytes in a path")
-    return text
-
-
 def _moment(text: str) -> str:
     try:
         datetime.fromisoformat(text or "2026-01-01")
@@ -64,13 +57,8 @@ def _moment(text: str) -> str:
     return text
 
 
-# A model's spec, which may be a path; with its folder, no longer than any system takes.
-PathText = Annotated[
-    str,
-    Strict(),
-    StringConstraints(max_length=2048, pattern=_PLAIN),
-    AfterValidator(_path),
-]
+# A model's spec, which may be a path.
+PathText = Annotated[str, Strict(), StringConstraints(max_length=2048, pattern=_PLAIN)]
 Moment = Annotated[Text, AfterValidator(_moment)]
 
 

@@ -108,7 +108,8 @@ def load_domain(
     if boost:
         factors, recipe, missing = document_factors(documents, queries.settings, on=on)
     threshold = queries.settings.relevance_threshold
-    known = {each.id: _known(each.grades, documents.texts) for each in queries.queries}
+    grades = {each.id: each.grades for each in queries.queries}
+    known = {query: _known(own, documents.texts) for query, own in grades.items()}
     judged = {q: own for q, own in known.items() if max(own.values(), default=0) >= threshold}
     if not judged:
         raise DataError(
@@ -117,7 +118,6 @@ def load_domain(
         )
     kept = [each for each in queries.queries if each.id in judged]
     texts = {each.id: each.text for each in kept}
-    grades = {each.id: each.grades for each in queries.queries}
     counts = judgement_counts(
         grades, queries=grades, documents=documents.texts, where=queries.file, zeros=False
     )
@@ -139,7 +139,7 @@ def load_domain(
         categories={each.id: each.category for each in kept},
         grades=judged,
         threshold=threshold,
-        dropped=tuple(each.id for each in queries.queries if each.id not in judged),
+        dropped=tuple(query for query in grades if query not in judged),
         notes=(*missing, *_notes(queries, documents.texts, threshold)),
         counts=nonzero(counts),
     )
