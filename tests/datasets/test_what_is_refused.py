@@ -28,7 +28,6 @@ from qwen3nb.datasets.custom.documents import read_documents
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.rows import LINE, RATIO
 from qwen3nb.datasets.trec import load_run, read_run, write_run
-from qwen3nb.datasets.words import load_word_pairs
 from qwen3nb.evaluation.embeddings.sts import read_pairs
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 
@@ -171,10 +170,6 @@ def read_sts(name):
     return lambda folder: (read_pairs(folder / name), {})
 
 
-def read_words(name):
-    return lambda folder: (load_word_pairs(folder / name), {})
-
-
 # How to write and read a format, and the file that is damaged.
 FORMATS = {
     "BEIR": (write_beir, read_collection, "corpus.jsonl"),
@@ -190,8 +185,7 @@ FORMATS = {
     "TREC run": (write_trec, read_trec, "run.trec"),
     "MS MARCO run": (write_ranks, read_trec, "run.trec"),
 } | {
-    f"{kind} {end.upper()}": (write_pairs, read(f"pairs.{end}"), f"pairs.{end}")
-    for kind, read in (("STS", read_sts), ("word pairs", read_words))
+    f"STS {end.upper()}": (write_pairs, read_sts(f"pairs.{end}"), f"pairs.{end}")
     for end in ("jsonl", "csv", "tsv")
 }
 
@@ -199,12 +193,12 @@ FORMATS = {
 # The readers of the guide's table, and the formats that each of them reads.
 READERS = {
     "BEIR": ("BEIR", "BEIR queries", "BEIR qrels"),
-    "MS MARCO": ("MS MARCO", "MS MARCO top 1,000"),
+    "MS MARCO": ("MS MARCO",),
     "own data": ("own JSONL", "own CSV", "own SQLite", "query file"),
     "runs": ("TREC run", "MS MARCO run"),
     "TREC runs": ("TREC run",),
     "candidates": ("BEIR candidates", "MS MARCO top 1,000"),
-    "pairs": tuple(name for name in FORMATS if name.startswith(("STS", "word pairs"))),
+    "pairs": tuple(name for name in FORMATS if name.startswith("STS")),
 }
 
 
@@ -387,15 +381,7 @@ CANNOT = {
     "BEIR qrels": ("a cell with quotes that do not close",),
     "MS MARCO": ("a cell with quotes that do not close",),
     "own SQLite": ("an id with a lone surrogate", "a text with a lone surrogate"),
-    "MS MARCO top 1,000": (
-        "a document's id twice",
-        "a document with NUL or another control character",
-        "an empty or blank id of a document",
-        "an empty document",
-        "a document equal to another",
-        "documents that are all empty",
-        "an unknown document",
-    ),
+    "MS MARCO top 1,000": ("an unknown document",),
 }
 
 

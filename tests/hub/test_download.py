@@ -99,11 +99,11 @@ def test_a_download_that_was_cut_is_continued(on_hub):
     ranges = []
 
     def noting(hub, file):
-        ranges.append(hub.headers.get("Range"))
+        ranges.append(hub.headers.get("Range") or "bytes=0")
         return PASSING["cut once"](hub, file)
 
     on_hub(model, noting)
-    assert sum(each is not None and not each.startswith("bytes=0") for each in ranges) == 3
+    assert sum(not each.startswith("bytes=0") for each in ranges) == 3
 
 
 def test_a_hub_that_cannot_be_used_is_not_asked_for_every_file(on_hub):
