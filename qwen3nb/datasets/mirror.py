@@ -22,7 +22,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import MODEL_FILES
-from qwen3nb.hub.download import check_cached, download_into, listing
+from qwen3nb.hub.download import download_into, listing
 from qwen3nb.hub.errors import HubError, hub_reason
 from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.models.kinds.source import Source
@@ -159,8 +159,6 @@ def local_data(task: Any) -> Iterator[None]:
 def load_data(task: Any) -> None:
     """Load an MTEB task's data, to be called in `local_data`.
 
-    Files in the hub's cache are compared with their digests before and after they are read.
-
     Raises:
         MirrorError: the data are not available, or cannot be loaded; says how to fetch them.
     """
@@ -169,32 +167,12 @@ def load_data(task: Any) -> None:
         task.load_data()
         return
     try:
-        if Path(path).is_dir():
-            task.load_data()
-            return
-        revision = str(task.metadata.dataset.get("revision"))
         with hub_session():
-            _check_downloads(path, revision)
             task.load_data()
-            if damaged := _check_downloads(path, revision):
-                import datasets
-
-                prepared = Path(datasets.config.HF_DATASETS_CACHE, path.replace("/", "___"))
-                shutil.rmtree(prepared, ignore_errors=True)
-                text = f"{damaged} was not what the hub lists; it was removed; try again"
-                raise HubError(text)
-        _check_revision(task.dataset, revision)
+        if not Path(path).is_dir():
+            _check_revision(task.dataset, str(task.metadata.dataset.get("revision")))
     except Exception as error:  # a loader may raise anything
         raise explain(task, error) from error
-
-
-def _check_downloads(path: str, revision: str) -> str:
-    """Remove downloaded files that are not whole; return the name of the first."""
-    from huggingface_hub import constants
-
-    snapshots = Path(constants.HF_HUB_CACHE) / f"datasets--{path.replace('/', '--')}/snapshots"
-    folders = snapshots.glob(revision if _COMMIT.fullmatch(revision) else "*")
-    return next((file.name for folder in folders for file in check_cached(folder)), "")
 
 
 def _check_revision(data: Any, revision: str) -> None:

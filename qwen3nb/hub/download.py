@@ -44,9 +44,9 @@ def cached_snapshot(
     with hub_session():
         try:
             folder = snapshot()
-            if check_cached(folder):  # and removed: once more
+            if _check_cached(folder):  # and removed: once more
                 folder = snapshot()
-                _refuse(check_cached(folder))
+                _refuse(_check_cached(folder))
             if not any(file.is_file() for file in folder.rglob("*")):
                 # Forget the listing that said so.
                 listed = folder.parent.parent / "trees" / f"{folder.name}.json"
@@ -60,7 +60,7 @@ def cached_snapshot(
                 folder = snapshot(local_files_only=True)
             except Exception:  # noqa: BLE001 - likewise; the first error says more
                 raise final from None
-            _refuse(check_cached(folder))
+            _refuse(_check_cached(folder))
     return folder
 
 
@@ -110,7 +110,7 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
     return commit, {each.path: each for each in entries if isinstance(each, RepoFile)}
 
 
-def check_cached(folder: Path) -> list[Path]:
+def _check_cached(folder: Path) -> list[Path]:
     """Return and remove the files of a snapshot in the hub's cache that are not what it lists.
 
     The cache names a large content by its SHA-256. Each file is read once in its life there.

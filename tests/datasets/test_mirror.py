@@ -381,14 +381,6 @@ def test_data_are_refused_in_one_line_and_whole_the_next_time(name, on_hub):
     on_hub(lambda: loaded() == 3000 or pytest.fail("other data"))
 
 
-def test_a_damaged_download_of_data_is_fetched_anew(on_hub, tmp_path):
-    on_hub(loaded)
-    for file in (tmp_path / "hub").rglob("*.gz"):
-        file.resolve().write_bytes(file.read_bytes()[:-9])
-    shutil.rmtree(tmp_path / "datasets")
-    on_hub(lambda: loaded() == 3000 or pytest.fail("other data"))
-
-
 def test_data_of_another_revision_do_not_stand_in(on_hub, tmp_path):
     """The library falls back on whatever it has prepared of a name."""
     on_hub(loaded)

@@ -75,23 +75,17 @@ def use_hub(monkeypatch, address, folder, *, seconds=20.0):
     from huggingface_hub import HfFileSystem, constants
 
     address = str(address)
-    template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     hub = {
         "ENDPOINT": address,
-        "HUGGINGFACE_CO_URL_TEMPLATE": template,
-        "HF_HUB_OFFLINE": False,
+        "HUGGINGFACE_CO_URL_TEMPLATE": f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
         "HF_HUB_CACHE": str(folder / "hub"),
         "DOWNLOAD_CHUNK_SIZE": 16,  # of which a cut leaves whole ones
     }
-    data = {
-        "HF_ENDPOINT": address,
-        "HF_HUB_OFFLINE": False,
-        "HF_DATASETS_CACHE": str(folder / "datasets"),
-        "HF_UPDATE_DOWNLOAD_COUNTS": False,
-    }
+    data = {"HF_ENDPOINT": address, "HF_DATASETS_CACHE": str(folder / "datasets")}
     for module, settings in ((constants, hub), (datasets.config, data)):
-        for name, value in settings.items():
+        for name, value in {**settings, "HF_HUB_OFFLINE": False}.items():
             monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(datasets.config, "HF_UPDATE_DOWNLOAD_COUNTS", False)
     HfFileSystem.clear_instance_cache()
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("QWEN3NB_HUB_TIMEOUT", str(seconds))
@@ -124,8 +118,9 @@ class HubHandler(BaseHTTPRequestHandler):
         folder = self.root / name
         if not folder.is_dir():
             return self.missing("RepoNotFound")
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
         if kind != "tree":
-            siblings = [{"rfilename": str(f.relative_to(folder))} for f in _files(folder)]
+            siblings = [{"rfilename": str(file.relative_to(folder))} for file in files]
             return self.send_json({"id": name, "sha": _commit(revision), "siblings": siblings})
         base = folder / (below or "")
         if not base.is_dir():
@@ -165,10 +160,6 @@ class HubHandler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Say nothing on the terminal."""
-
-
-def _files(folder):
-    return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
 def _commit(revision):
