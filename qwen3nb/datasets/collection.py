@@ -117,7 +117,7 @@ class TestCollection:
         Raises:
             DataError: a judged query or document has no text; an id is blank, given twice or
                 has control characters or lone surrogates; a text is not a string or has a lone
-                surrogate; a grade is no whole number; or there is no relevant document.
+                surrogate; a grade is not a whole number; or there is no relevant document.
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
         TestCollection('custom', 1 documents, 1 queries)

@@ -7,7 +7,7 @@ next to the files records what was fetched, so that an incomplete or changed cop
 What tasks and models need (`needs`) is looked for once, before the first run: in the mirror, in
 the caches of the hub's libraries, and on the hub itself. `fetch_all` fills a mirror on a connected
 machine from pinned revisions: whole repositories, every file compared with its digest. A
-repository is downloaded beside its folder and moved there when it is complete; an interrupted
+repository is downloaded next to its folder and moved there when it is complete; an interrupted
 download goes on.
 """
 

@@ -1,4 +1,4 @@
-"""Import late: public names on first use, and large libraries beside the garbage collector.
+"""Import late: public names on first use, and large libraries without the garbage collector.
 
 MTEB, sentence-transformers and what they import leave 700,000 objects that live as long as the
 process. The collector visits them while they are imported, in each later full pass, and again when

@@ -36,7 +36,7 @@ from qwen3nb.utils.strict_json import parse_json
 MOST = 256 << 20  # bytes of a file, unpacked
 _CELL = 16 << 20  # bytes of one value of a database
 _FIELD = re.compile(r"\{(\w[\w -]*)\}")
-# What a database says of itself: its tables, and the columns of one that are no programs.
+# Statements that list the tables of a database, and the stored columns of one.
 _SQLITE = (
     "SELECT name FROM pragma_table_list "
     "WHERE schema = 'main' AND type = 'table' AND substr(name, 1, 7) != 'sqlite_'",

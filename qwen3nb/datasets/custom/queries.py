@@ -8,7 +8,7 @@
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
     [models.current]                # optional: the models to compare by default
-    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: beside this file;
+    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: next to this file;
                                            # bm25+NAME: both, fused by rank
     name = "e5-small"                      # optional: its label in records and reports
     dimensions = 384                       # optional, checked

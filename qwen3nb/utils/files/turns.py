@@ -38,7 +38,7 @@ def turn(
     must differ in ``what``.
 
     Args:
-        path: a file or folder, which need not exist; the lock is a file beside it.
+        path: a file or folder, which need not exist; the lock is a file next to it.
         what: what is done, for the lock's name.
         waiting: called once if it is another's turn.
         give_up: asked while waiting; if it says so, the block runs out of turn.
