@@ -72,7 +72,6 @@ LINKS = {
     "absolute link of the weights": linked("model.safetensors"),
     "chain of links": linked("tokenizer.json", hops=3),
     **{f"{name} links to a secret": secret(name) for name in ("config.json", "merges.txt")},
-    "chat_template.jinja links to a secret": secret("chat_template.jinja"),
     **{
         f"pipe {name}": replaced(name, "pipe")
         for name in ("config.json", "model.safetensors", "merges.txt", "adapter_config.json")
@@ -123,12 +122,10 @@ def linked_module(folder):
 MODULES = {
     "module in ../outside": modules("../outside/1_Pooling"),
     "module at an absolute path": modules("/etc"),
-    "module with a number as path": modules(3),
     "module's folder is a link": linked_module,
     "module's config is a link": linked("1_Pooling/config.json"),
     "modules.json is an object": written("modules.json", b"{}"),
     "modules.json links to a secret": secret("modules.json"),
-    "README.md links to a secret": secret("README.md"),
     "settings link to a secret": secret("config_sentence_transformers.json"),
 }
 
@@ -215,17 +212,14 @@ TOKENIZERS = {
     "half of tokenizer.json": cut("tokenizer.json"),
     "half of vocab.json alone": lambda f: (without("tokenizer.json")(f), cut("vocab.json")(f)),
     "nested brackets": written("tokenizer.json", b"[" * 200_000),
-    "a list": written("tokenizer.json", b"[]"),
     "a larger vocabulary": inside(lambda fields: fields["model"]["vocab"].update(_WORDS)),
     "an added token with a negative id": added(-1),
     "an added token without content": added(5, content=None),
     "an empty vocabulary": model(vocab={}, merges=[]),
-    "no model": rust(model=None),
     "a model of an unknown type": model(type="Unheard"),
     "merges of unknown tokens": model(merges=[["q", "qqqq"]]),
     "a template with an id beyond the embedding": rust(post_processor=TEMPLATE),
     "settings that are a list": written("tokenizer_config.json", b"[1]"),
-    "eos_token outside the vocabulary": config(**{"eos_token": "<unheard>"}),
     "pad_token outside the vocabulary": config(**{"pad_token": "<unheard>"}),
     "a class that needs code": needs_code,
     "a negative model_max_length": config(model_max_length=-1),
