@@ -9,11 +9,7 @@ import sys
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
-_DEVICE = re.compile(
-    r"^(?:GPU \d+: (?P<gpu>.*)|\s+(?P<slice>MIG .*?)\s+Device\s+\d+:) "
-    r"\(UUID: (?P<id>(?:GPU|MIG)-[\w/-]+)\)",
-    re.MULTILINE,
-)
+_UUID = re.compile(r"\(UUID: ([\w/-]+)\)")
 
 
 def cores() -> int:
@@ -21,13 +17,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def total_memory() -> int:
-    """Return the memory of the machine, or of the container, in bytes."""
-    import psutil
-
-    return min(psutil.virtual_memory().total, _container("memory.max"))
 
 
 def available_memory() -> int:
@@ -96,30 +85,25 @@ def gpus() -> list[str]:
     """Return the ids of the usable GPUs or MIG slices, as in ``CUDA_VISIBLE_DEVICES``."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return [id_ for _, id_ in _listed()]
+        return _listed()
     ids = [each.strip() for each in visible.split(",")]
     # CUDA uses the ids before the first invalid one.
     ends = next((i for i, each in enumerate(ids) if each in ("", "-1", "NoDevFiles")), len(ids))
     return ids[:ends]
 
 
-def gpu_names() -> list[str]:
-    """Return the names of all GPUs and MIG slices of the machine."""
-    return [name for name, _ in _listed()]
-
-
-def _listed() -> list[tuple[str, str]]:
-    """Name and id of each GPU, or of its MIG slices."""
+def _listed() -> list[str]:
+    """Return the id of each GPU, or of its MIG slices."""
     if (tool := shutil.which("nvidia-smi")) is None:
         return []
     done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
-    devices: list[tuple[str, str]] = []
-    whole = ("", "")
-    for match in _DEVICE.finditer(done.stdout if not done.returncode else ""):
-        if match["gpu"]:
-            whole = (match["gpu"], match["id"])
-            devices.append(whole)
-        else:
-            devices = [each for each in devices if each != whole]
-            devices.append((f"{whole[0]}, {match['slice']}", match["id"]))
-    return devices
+    ids: list[str] = []
+    whole = ""
+    for line in done.stdout.splitlines() if not done.returncode else ():
+        if match := _UUID.search(line):
+            if line.startswith("GPU"):
+                whole = match[1]
+            elif whole in ids:
+                ids.remove(whole)
+            ids.append(match[1])
+    return ids
