@@ -9,33 +9,20 @@ from typing import Any
 import yaml
 
 from qwen3nb.datasets.rows import DataError, json_object, read_text
-from qwen3nb.utils.strict_json import first_duplicate
 
 _CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
 _LOG = 256 << 20  # bytes
-
-
-class _Loader(yaml.SafeLoader):
-    """Plain values only; no key twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if (twice := first_duplicate(key for key in keys if key != "<<")) is not None:
-            raise yaml.constructor.ConstructorError(
-                problem=f"the key {twice!r:.60} occurs twice", problem_mark=node.start_mark
-            )
-        return super().construct_mapping(node, deep=deep)
 
 
 def read_settings(file: Path) -> Any:
     """Return the content of a YAML file of at most 128 KiB.
 
     Raises:
-        DataError: unreadable, not YAML, or a key twice in a mapping; names the file.
+        DataError: unreadable, or not YAML of plain values; names the file.
     """
     text = read_text(file, most=_CONFIGURATION)
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
+        return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"{file}: cannot be read as YAML ({cause:.200})") from None
