@@ -53,7 +53,7 @@ def load_encoder(
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
-            sentence-transformers or model2vec model, a causal language model, a LoRA adapter,
+            sentence-transformers model, a causal language model, a LoRA adapter,
             another encoder-decoder such as T5Gemma 2, whose encoder is used), a name from
             ``registry.toml``, a hub id, or ``random``.
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from helpers import TEXTS
 from helpers.rerankers import write_reranker
-from helpers.static_models import token_table, word_tokenizer, write_model2vec
+from helpers.static_models import token_table, word_tokenizer
 from helpers.tiny_models import BERT, LLAMA, QWEN
 
 ROWS = 448
@@ -143,16 +143,6 @@ def static(folder, tokenizer, *, more=None):
     after = {None: list, "Normalize": lambda: [m.Normalize()], "Dense": lambda: [m.Dense(12, 4)]}
     torch.manual_seed(0)
     return _save(folder, [table, *after[more]()])
-
-
-def model2vec_dense(folder, tokenizer):
-    """A model2vec folder to which sentence-transformers has added a layer."""
-    other = static(folder.with_name("dense"), tokenizer, more="Dense")
-    write_model2vec(folder)
-    for name in ("modules.json", "config_sentence_transformers.json"):
-        shutil.copyfile(other / name, folder / name)
-    shutil.copytree(other / "1_Dense", folder / "1_Dense")
-    return folder
 
 
 def transformer_alone(folder, tokenizer):

@@ -15,7 +15,6 @@ import torch
 from helpers import TEXTS as PLAIN
 from helpers import archetypes as made
 from helpers.archetypes import between, config, module, plain, sentence, settings, stored_as
-from helpers.static_models import write_model2vec
 
 from qwen3nb import paths
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
@@ -46,7 +45,6 @@ DENSE = {
     "StaticEmbedding": made.static,
     "StaticEmbedding, Normalize": partial(made.static, more="Normalize"),
     "StaticEmbedding, Dense": partial(made.static, more="Dense"),
-    "model2vec, Dense": made.model2vec_dense,
     **{
         f"Transformer of {family}": sentence(family=family)
         for family in ("Gemma3Text", "ModernBert", "MPNet", "Qwen3", "T5")
@@ -171,7 +169,7 @@ def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
     assert encoder.source.kind.name == "sentence-transformers"
     expected = theirs(folder, normalize=encoder.normalizes)
     np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=3e-6)
-    whole_words = name.startswith(("Static", "Word", "model2vec"))  # without special tokens
+    whole_words = name.startswith(("Static", "Word"))  # without special tokens
     assert encoder.stats.special == (0 if whole_words else 2)
 
 
@@ -248,7 +246,6 @@ def test_folders_of_our_own_are_what_they_are(checkpoint, encoder_folder, tmp_pa
     folder = shutil.copytree(encoder_folder, tmp_path / "model")
     made.edit(folder, "1_Pooling/config.json", pooling_mode="cls")  # as another program may
     assert find_source(str(folder)).kind.name == "sentence-transformers"
-    assert find_source(str(write_model2vec(tmp_path / "m2v"))).kind.name == "static"
 
 
 # All commands find a model by the same function.

@@ -17,7 +17,6 @@ from helpers.archetypes import words, write_sentence_bert
 from helpers.checkpoints import without_checksums
 from helpers.mteb_tasks import WORDS, loaded
 from helpers.rerankers import write_reranker
-from helpers.static_models import write_model2vec
 from mteb.mocks.mock_run import ALL_MOCK_TASK_TEST_GRID
 from mteb.types import PromptType
 from safetensors.torch import load_file, save_file
@@ -288,8 +287,6 @@ def write_kind(kind, folder, exported, tokenizer_folder, *, other=False):
     """Write a model of a kind, or ``other`` weights of the same shape."""
     if kind == "reranker":
         return write_reranker(folder, seed=int(other))
-    if kind == "static":
-        return write_model2vec(folder, clusters=5 if other else 0)
     if kind == "words":
         return words(folder, tokenizer_folder)
     if kind == "encoder":
@@ -305,7 +302,7 @@ def write_kind(kind, folder, exported, tokenizer_folder, *, other=False):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("when", ["before it is loaded", "after it was loaded"])
-@pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "static", "reranker"])
+@pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "reranker"])
 def test_weights_replaced_while_they_load_give_no_vectors(
     kind, when, exported, tokenizer_folder, tmp_path, monkeypatch
 ):

@@ -38,9 +38,7 @@ _HEADS = (
     *("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "LMHeadModel"),
     "Model",
 )
-# Weights and tokenizer of static models: of model2vec; of wordllama's package; of its repository
-# on the hub.
-_MODEL2VEC = ("model.safetensors", "tokenizer.json")
+# Weights and tokenizer of wordllama: of its package; of its repository on the hub.
 _WORDLLAMA = (
     ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"),
     ("l2_supercat_256.safetensors", "l2_supercat_tokenizer_config.json"),
@@ -95,12 +93,9 @@ def as_exported(folder: ModelFolder) -> bool:
 
 
 def static_files(folder: ModelFolder) -> tuple[str, str] | None:
-    """Return the files with the table and the tokenizer of a static model that runs here.
-
-    None for another kind of model. Those of wordllama have no ``config.json``.
-    """
+    """Return the files with the table and the tokenizer of wordllama; None for another model."""
     if folder.has("config.json"):
-        return _MODEL2VEC if folder.config.get("model_type") == "model2vec" else None
+        return None
     return next((each for each in _WORDLLAMA if all(map(folder.has, each))), None)
 
 

@@ -1,7 +1,4 @@
-"""Models of sentence-transformers, and static models: the mean of a vector per token.
-
-The static ones are those of model2vec and wordllama, which this package runs itself.
-"""
+"""Models of sentence-transformers, and wordllama: the mean of a vector per token."""
 
 from __future__ import annotations
 
@@ -62,6 +59,11 @@ class _SentenceTransformer(FolderKind):
                 check_length(model, length, f"{module.file}: max_seq_length")
             elif (weights := _module_weights(module)) is not None:
                 check_types(weights.tensors.values())
+                if module.name == "StaticEmbedding" and len(weights.tensors) > 1:
+                    raise ModelFolderError(  # such as a weight per token, of model2vec
+                        f"{folder}: has {', '.join(weights.tensors)}; expected a table alone, as "
+                        "sentence-transformers reads no more"
+                    )
             # What else is wrong with weights, sentence-transformers refuses.
 
     def weights(self, folder: ModelFolder) -> Weights:
@@ -91,15 +93,7 @@ class _Static(FolderKind):
     cosine = True
 
     def matches(self, folder: ModelFolder) -> bool:
-        names = {each.name for each in folder.modules}
-        return static_files(folder) is not None and names <= {"StaticEmbedding", "Normalize"}
-
-    def check(self, source: Source) -> None:
-        folder = source.own_folder
-        check_settings(folder)
-        for name in self._files(folder):
-            if not folder.has(name):
-                raise ModelFolderError(f"{folder}: no {name}, which a static model consists of")
+        return static_files(folder) is not None
 
     def files(self, folder: ModelFolder) -> tuple[str, ...]:
         return self._files(folder)[1:]
@@ -115,7 +109,7 @@ class _Static(FolderKind):
     @staticmethod
     def _files(folder: ModelFolder) -> tuple[str, str]:
         if (files := static_files(folder)) is None:
-            raise ModelFolderError(f"{folder}: not a static model; expected the files of model2vec")
+            raise ModelFolderError(f"{folder}: not a static model; expected the files of wordllama")
         return files
 
 
