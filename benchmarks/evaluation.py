@@ -49,7 +49,7 @@ _PARTS = (  # what is timed in our process: part, and the full name of a functio
     (_LIBRARIES, "builtins.__import__"),
     (_LIBRARIES, "importlib.import_module"),
     ("loading the model", "qwen3nb.evaluation.evaluate.load_model"),
-    ("loading the data", f"{_MTEB}.evaluate.suite_tasks"),
+    ("loading the data", "qwen3nb.evaluation.evaluate.suite_tasks"),
     ("loading the data", f"{_MTEB}.evaluate.data_revision"),
     ("loading the data", f"{_MTEB}.evaluate._load"),
     ("loading the data", f"{_MTEB}.evaluate.data_counts"),

@@ -360,31 +360,25 @@ def stored(model: Any, item: Item, run: Run) -> Result | None:
     return result
 
 
-def with_runs(result: Result, run: Run, ranked: Ranked, qrels: Qrels) -> Result:
+def with_runs(result: Result, run: Run, ranked: Ranked | None, qrels: Qrels) -> Result:
     """Write the run and the qrels of a search, if kept; return the record that names them.
 
     They are in TREC format, with the query ids of the record: a program with the definitions of
     trec_eval gets the record's score of every query. One for which nothing was retrieved has no
-    line in the run, and scores 0.
+    line in the run, and scores 0. Without ``ranked``, only the qrels are written.
 
     Raises:
         DataError: an id is empty or has white space, which TREC's formats cannot express.
     """
     if not run.runs:
         return result
-    named = with_qrels(result, run, qrels)
     file, tag = result.path(run.folder), result.model.label
-    digest = run_digest(file, ranked, tag=tag, distinct=True)
-    written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
-    return replace(named, config=named.config | {"runs": {written.name: digest}})
-
-
-def with_qrels(result: Result, run: Run, qrels: Qrels) -> Result:
-    """Write the qrels of a search, if the evaluation keeps them; see `with_runs`."""
-    if not run.runs:
-        return result
-    file = result.path(run.folder)
     data = qrels_bytes(file, qrels)
     digest = sha256(data).hexdigest()
     written = write_bytes(run_path(file, digest, kind="qrels"), data)
-    return replace(result, config=result.config | {"qrels": {written.name: digest}})
+    named = {"qrels": {written.name: digest}}
+    if ranked is not None:
+        digest = run_digest(file, ranked, tag=tag, distinct=True)
+        written = write_run(run_path(file, digest), ranked, tag=tag, distinct=True)
+        named["runs"] = {written.name: digest}
+    return replace(result, config=result.config | named)
