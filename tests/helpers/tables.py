@@ -1,5 +1,6 @@
 """A table of strings that want to be more than text."""
 
+import itertools
 import re
 
 from helpers.html import HOSTILE
@@ -38,23 +39,10 @@ LATEX = set(
 )
 
 
-def unbalanced(latex):
-    """Return what is wrong with braces, environments and characters; empty if nothing."""
-    depth, open_ = 0, []
-    for item in re.findall(
-        r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\.|[{}%#~^]|\$[^$]*\$", latex, re.S
-    ):
-        if item.startswith(r"\begin"):
-            open_.append(item[7:-1])
-        elif item.startswith(r"\end"):
-            if not open_ or open_.pop() != item[5:-1]:
-                return f"{item} ends nothing"
-        elif item == "{":
-            depth += 1
-        elif item == "}":
-            depth -= 1
-        elif item in "%#~^":
-            return f"bare {item}"
-        if depth < 0:
-            return "a brace closes nothing"
-    return f"{depth} braces, {open_} open" if depth or open_ else ""
+def is_balanced(latex):
+    """Whether braces and environments are balanced, and no special character is bare."""
+    ends = [re.findall(rf"\\{word}\{{(\w+\*?)\}}", latex) for word in ("begin", "end")]
+    text = re.sub(r"\\.|\$[^$]*\$", "", latex, flags=re.DOTALL)
+    depths = list(itertools.accumulate((c == "{") - (c == "}") for c in text))
+    nested = sorted(ends[0]) == sorted(ends[1]) and depths[-1] == 0 <= min(depths)
+    return nested and not set("%#~^") & {*text}

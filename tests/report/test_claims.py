@@ -307,7 +307,7 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     assert f"The largest is {row[1].text} {row[1].detail} ({mean} of" in text
 
 
-def test_the_mean_of_a_benchmark_beside_numpy():
+def test_the_mean_of_a_benchmark_next_to_numpy():
     results = [*tier_records("a", mean=0.5), *tier_records("b", mean=0.52, seed=1)]
     comparison = compare(results, tier="full")
     on_mean = comparison.difference("a", "b", task="MS MARCO dev")  # a mean of one task
@@ -315,18 +315,10 @@ def test_the_mean_of_a_benchmark_beside_numpy():
     on_task = alone.difference("a", "b", task="MSMARCO")
     assert on_mean.p_value == on_task.p_value > 0.001
     assert on_mean.interval == pytest.approx(on_task.interval)
-    mean = comparison.on("MTEB(eng, v2): Reranking")
-    pair = comparison.difference("b", "a", task=mean.task)
-    by_task = {
-        (each.model.label, each.task.key): np.mean(list(each.per_query["nDCG@10"].values()))
-        for each in results
-        if each.task.type == "Reranking"
-    }
-    keys = {key for _, key in by_task}
-    expected = [np.mean([by_task[label, key] for key in keys]) for label in "ba"]
-    assert pair.means == pytest.approx(tuple(expected))
-    assert pair.difference == pytest.approx(expected[0] - expected[1])
+    keys = {each.task.key for each in results if each.task.type == "Reranking"}
+    pair = comparison.difference("b", "a", task="MTEB(eng, v2): Reranking")
     parts = [comparison.difference("b", "a", task=key) for key in keys]
+    assert pair.means == pytest.approx(tuple(np.mean([part.means for part in parts], axis=0)))
     low = np.sqrt(sum(((p.difference - p.interval[0]) / len(keys)) ** 2 for p in parts))
     assert pair.interval[0] == pytest.approx(pair.difference - low)
     assert pair.n == sum(part.n for part in parts)
@@ -340,8 +332,5 @@ def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
     assert shown == ("BEIR", pair.difference, pair.interval, pair.corrected)
     assert len(rest) == len(ours)
     text = str(evaluation_conclusion([first, *rest]))
-    assert text.startswith(
-        f"On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks {pair.means[0]:.3f} against "
-        f"{pair.means[1]:.3f}, a paired difference of {pair.difference:+.3f} ["
-    )
-    assert "tasks compared with bm25" in text
+    assert text.startswith("On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks")
+    assert f"{pair.difference:+.3f} [" in text

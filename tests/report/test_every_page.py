@@ -8,7 +8,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL, amend, make, noisy
-from helpers.tables import INJECTIONS, LATEX, hostile_table, unbalanced
+from helpers.tables import INJECTIONS, LATEX, hostile_table, is_balanced
 
 import qwen3nb as q
 from qwen3nb.analysis.comparison.compare import compare
@@ -55,35 +55,28 @@ def foreign():
     return records
 
 
-def one_models(results, text):
-    """The tables of one model's results, of its checks and of its plan."""
-    own = [each for each in results if each.model.identity == results[0].model.identity]
-    why = {text: text}
+def pages(results, text):
+    """Every table and conclusion, by the name of the function that makes it."""
+    tables, many = q.tables, results or [make("m")]
+    own = [each for each in many if each.model.identity == many[0].model.identity]
     check = ResourceCheck(text, text, text, text)
-    planned = [Planned(text, text, text, text, texts=None, minutes=None, status=text)]
-    ready = Preflight(checks=(check,), planned=tuple(planned))
+    planned = (Planned(text, text, text, text, texts=None, minutes=None, status=text),)
+    ready = Preflight(checks=(check,), planned=planned)
     checks = SanityCheck(text, "0" * 64, (Check(text, "FAILED", text, text, n=text, remark=text),))
-    tables = q.tables
-    return {
+    done = [Reproduction(Published(text, text, 0.5, 0.1, text), None, v) for v in (0.4, None)]
+    links, tested = {each.run: f"{text}.html" for each in results}, compare(results, draws=100)
+    comparison = compare(results, tasks=[RETRIEVAL, text], draws=100)
+    made = {
         "results_table": results_table(own),
         "results_table of many": results_table(own * 13),
         "parts_table": tables.parts_table(own),
         "provenance_table": tables.provenance_table(own),
         "model_and_run_table": tables.model_and_run_table(own),
-        "suite_table": tables.suite_table(summarise(own, requested=[text], reasons=why)),
+        "suite_table": tables.suite_table(summarise(own, requested=[text], reasons={text: text})),
         "checks_table": tables.checks_table(checks),
         "preflight_table": preflight_table(ready),
         "checks_conclusion": q.conclusions.checks_conclusion(checks),
         "plan_by_type_table": plan_by_type_table(planned),
-    }
-
-
-def of_all(results, text):
-    """The tables of all models on a tier, and of reproductions."""
-    links, tables = {each.run: f"{text}.html" for each in results}, q.tables
-    tested = compare(results, draws=100)
-    done = [Reproduction(Published(text, text, 0.5, 0.1, text), None, v) for v in (0.4, None)]
-    return {
         "leaderboard": q.leaderboard(results, comparison=tested, links=links),
         "leaderboard of tasks": q.leaderboard(results, tasks=[text], comparison=tested, name=text),
         "record_list": record_list(results),
@@ -95,13 +88,6 @@ def of_all(results, text):
         "sts_and_msmarco_table": tables.sts_and_msmarco_table(results),
         "reproduction_table": tables.reproduction_table(done),
         "reproduction": q.conclusions.reproduction_conclusion(done),
-    }
-
-
-def compared(results, text):
-    """The tables and conclusions of a comparison, and of candidates on one task."""
-    comparison, tables = compare(results, tasks=[RETRIEVAL, text], draws=100), q.tables
-    pages = {
         "differences_table": tables.differences_table(comparison),
         "power_table": tables.power_table(comparison),
         "compared_tables": tables.compared_tables(comparison),
@@ -111,9 +97,9 @@ def compared(results, text):
     if len(results) > 1:
         candidates = {"current": text, "task": RETRIEVAL, "tested": ["nDCG@10"]}
         report = compare_candidates(results, **candidates, n_resamples=100)
-        pages |= report.tables()
+        made |= report.tables()
         assert not re.search(r"(?<!\\)\[x\]\(|<script", report.to_markdown())
-    return pages
+    return made
 
 
 RECORDS = {"none": [], "one": [make("m")], "foreign": foreign()}
@@ -123,19 +109,17 @@ RECORDS = {"none": [], "one": [make("m")], "foreign": foreign()}
 @pytest.mark.parametrize("name", RECORDS)
 def test_every_table_can_be_written_in_every_format(name, capsys):
     results, text = RECORDS[name], FOREIGN[0] if name == "foreign" else "x"
-    pages = of_all(results, text) | compared(results, text)
-    pages |= one_models(results or [make("m")], text)
-    for each in pages.values():
-        if isinstance(each, Conclusion):
-            assert set(Tags(unstyled(each._repr_html_())).tags) <= {"p", "a", "code"}
-        elif each is not None:
+    made = pages(results, text)
+    for each in filter(None, made.values()):
+        page = set(Tags(unstyled(each._repr_html_())).tags)
+        assert page <= ({"p", "a", "code"} if isinstance(each, Conclusion) else OURS)
+        if not isinstance(each, Conclusion):
             parts = [table for _, table in each.tables] if isinstance(each, Sections) else [each]
-            assert set(Tags(unstyled(each._repr_html_())).tags) <= OURS
             for part in parts:
                 check(part, capsys)
     rooms = ("qwen3nb.report.leaderboard", "qwen3nb.report.comparison")
     public = {n for n in q.tables.__all__ if getattr(q.tables, n).__module__.startswith(rooms)}
-    assert public <= pages.keys(), "a table that this test does not write"
+    assert public <= made.keys(), "a table that this test does not write"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +139,7 @@ def check(table, capsys):
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) <= 1
     latex = table.to_latex()
-    assert unbalanced(latex) == ""
+    assert is_balanced(latex)
     assert set(re.findall(r"\\([A-Za-z]+)", latex)) <= LATEX
     header, *rows = csv.reader(io.StringIO(table.to_csv()))
     assert all(len(row) == len(header) for row in rows)

@@ -230,6 +230,7 @@ class CandidateReport:
         rows = []
         for each in (each for task in self.comparison.tasks for each in self._in_order(task)):
             delta, p = difference_cells(each, alpha=how.alpha)
+            won = f"{each.won} / {each.tied} / {each.lost}"
             rows.append(
                 {
                     "metric": each.metric,
@@ -239,19 +240,15 @@ class CandidateReport:
                     "p\ncorrected": p if each.metric in self.tested else None,
                     "t-test\np": number_text(self._t_test(each), digits=4),
                     "d_z": number_text(each.d_z, sign=True, digits=2),
-                    "won / tied / lost": (
-                        f"{each.won} / {each.tied} / {each.lost}",
-                        f"n = {each.n}",
-                    ),
+                    "won / tied / lost": (won, f"n = {each.n}"),
                     "detectable\npower 0.8": number_text(self.comparison.detectable(each)),
                 }
             )
         left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
         note = (
             f"p: two-sided paired permutation test, {self.comparison.family(self.task)}; below it "
-            "the raw p-value. t-test: paired, not corrected, for reference. Detectable: the "
-            "smallest difference that these queries show in 80 % of samples, at "
-            f"{how.alpha:g} over the number of pairs and by the interval.{left_out}"
+            "the raw p-value. t-test: paired, not corrected. Detectable: the smallest difference "
+            f"that these queries show in 80 % of samples, by test and interval.{left_out}"
         )
         return Table.of(rows, note=note)
 

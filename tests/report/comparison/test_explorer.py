@@ -1,4 +1,5 @@
 import json
+from itertools import combinations
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -117,19 +118,15 @@ def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(mon
     results = [ranked(name, range(8), rng.uniform(0, 1, 60)) for name in "abc"]
     texts = search_texts({f"q{i}": "query " * 30 for i in range(60)}, DOCUMENTS)
     explorer = explore(results, task=TASK, texts=texts)
-    first, second, third = explorer.models
     kept = different_queries(explorer.matrix, explorer.models, most=20)
     assert len(set(kept)) == 20
-    for pair in ((first, second), (first, third), (second, third)):
-        largest = explorer.to_frame(first=pair[0], second=pair[1]).index[:3]
-        assert set(largest) <= set(kept)
-    assert kept[0] == explorer.to_frame().index[0]
-    records = {name: explorer.records[name] for name in explorer.models}
-    whole = query_details(kept, records, texts)
+    for first, second in combinations(explorer.models, 2):
+        assert set(explorer.to_frame(first=first, second=second).index[:3]) <= set(kept)
+    whole = query_details(kept, explorer.records, texts)
     assert list(whole["queries"]) == kept
     module = "qwen3nb.report.comparison.explorer._SIZE"
     monkeypatch.setattr(module, len(json.dumps(whole)) // 2)
-    part = query_details(kept, records, texts)
+    part = query_details(kept, explorer.records, texts)
     assert list(part["queries"]) == kept[: len(part["queries"])]
     assert 5 < len(part["queries"]) < 15
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from helpers.records import make
-from helpers.tables import INJECTIONS, hostile_table, unbalanced
+from helpers.tables import INJECTIONS, hostile_table
 
 from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.render.cell import Cell
@@ -111,12 +111,6 @@ def test_a_head_without_text_is_no_header_cell_and_numbers_among_words_are_align
     words = Table(("", "n"), ((Cell("x"), Cell("3", value=3)),), kind="words").to_html()
     assert "<thead><tr><td></td>" in words
     assert '<th scope="col" class="q-right">n</th>' in words
-
-
-def test_the_check_of_latex_finds_what_is_wrong():
-    wrong = ("{a", "}{", r"\begin{a}\end{b}", "50 % of")
-    assert all(map(unbalanced, wrong))
-    assert unbalanced(r"\begin{table}{a}\end{table}") == ""
 
 
 @pytest.mark.parametrize(
