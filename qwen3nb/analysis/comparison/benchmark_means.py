@@ -246,7 +246,9 @@ class MeanComparison(TaskComparison):
             )
         return records
 
-    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def _drawn(
+        self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]
+    ) -> tuple[list[float], list[float]]:
         how = self.procedure
         columns = [np.stack([m.column(s) for s in self.columns], axis=1) for m in self.parts]
         seeds = [draw_seed(how.seed, each.queries) for each in self.parts]

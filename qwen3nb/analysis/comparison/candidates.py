@@ -109,9 +109,7 @@ def decide(differences: Sequence[PairedDifference], *, comparison: Comparison) -
 def evidence(difference: PairedDifference) -> str:
     """A candidate's difference from the model in use with its interval and its test, in words."""
     each = difference
-    over = (
-        f", corrected by Holm's method for {each.family} pairs of models" if each.family > 1 else ""
-    )
+    over = f", corrected for {each.family} pairs of models" if each.family > 1 else ""
     ends = interval_text(each.interval, absent="(no interval)")
     return (
         f"{each.metric} {each.means[0]:.3f} against {each.means[1]:.3f}, a difference of "

@@ -33,7 +33,7 @@ from qwen3nb.analysis.comparison.differences import (
     shown_by_interval,
     verdict,
 )
-from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
 from qwen3nb.analysis.stats.paired_tests import (
     minimum_detectable_effect,
     queries_to_show,
@@ -191,7 +191,7 @@ class Comparison:
         every = self.tasks if not task else filter(None, [self.on(task)])
         families = [each for each in every if each.family]
         sizes, tasks = [each.family for each in families], {each.task for each in families}
-        method = NAMES[self.procedure.correction]
+        method = self.method
         if len({*sizes}) == len(tasks) == 1:
             pairs = f"all {sizes[0]} pairs" if sizes[0] > 1 else "the one pair"
             return f"{method} over {pairs} of the models compared"
@@ -200,6 +200,13 @@ class Comparison:
         if len(sizes) > 12:
             counts = f"{low} to {high}" if low < high else f"{low} each"
         return f"{method} over all pairs of the models compared on each task ({counts})"
+
+    @property
+    def method(self) -> str:
+        """The correction of p-values, in words."""
+        how = self.procedure.correction
+        other = any(each.correction != how for each in self.tasks)
+        return NAMES[how] + " (Holm, where models answered different queries)" * other
 
     def given(self, task: str) -> str:
         """That the tasks of a mean are given, and its intervals over queries; empty for a task."""
@@ -239,7 +246,7 @@ def compare(
     tasks: str | Sequence[str] = (),
     alpha: float = 0.05,
     minimum: float = 0.05,
-    correction: str = "holm",
+    correction: str = MAX_T,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Comparison:

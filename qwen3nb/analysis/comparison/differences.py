@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
+from qwen3nb.analysis.stats.multiple_testing import MAX_T, adjust, enough_draws
 from qwen3nb.analysis.stats.paired_tests import effect_sizes
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
 from qwen3nb.metrics.intervals import (
     Array,
@@ -148,7 +148,7 @@ def paired_differences(
 ) -> list[PairedDifference]:
     """Differences between all pairs of the systems of a matrix, uncorrected."""
     names = list(itertools.combinations(matrix.systems, 2))
-    p_values = _p_values(matrix, names, draws=draws, seed=seed)
+    p_values, _ = _p_values(matrix, names, draws=draws, seed=seed)
     return _described(matrix, names, [(p, p) for p in p_values], family=1)
 
 
@@ -161,13 +161,15 @@ def corrected(family: Sequence[PairedDifference]) -> list[PairedDifference]:
     ]
 
 
-def _p_values(matrix: ScoreMatrix, pairs: Sequence[Pair], *, draws: int, seed: int) -> list[float]:
-    """P-values of the two-sided paired permutation test, uncorrected; one set of draws for all.
+def _p_values(
+    matrix: ScoreMatrix, pairs: Sequence[Pair], *, draws: int, seed: int
+) -> tuple[list[float], list[float]]:
+    """P-values of the two-sided paired permutation test, uncorrected and by MaxT.
 
     Scores are rounded relative to the largest one (see `resampling`): with a column of ones, scores
     up to 1 are rounded the same whichever other systems are compared.
     """
-    return sign_flip_p_values(
+    return max_t_p_values(
         np.hstack([matrix.scores.T, np.ones((len(matrix.queries), 1))]),
         _rows(matrix, pairs).tolist(),
         n_resamples=draws,
@@ -236,7 +238,7 @@ class Procedure:
 
     alpha: float = ALPHA  # level of the tests
     minimum: float = 0.05  # smallest difference that matters
-    correction: str = "holm"  # one of `multiple_testing.CORRECTIONS`
+    correction: str = MAX_T  # one of `multiple_testing.CORRECTIONS`
     draws: int = DRAWS  # number of sign flips
     level: float = LEVEL  # of the intervals
     seed: int = 0  # of the draws
@@ -244,7 +246,8 @@ class Procedure:
     def decides_at(self, family: int) -> float:
         """The level at which one of a family of tests decides, before any other has.
 
-        That is Holm's first step, so it holds for every pair, whatever the others show.
+        That is Holm's first step, so it holds for every pair, whatever the others show; that of
+        step-down MaxT is at least as high.
         """
         return self.alpha if self.correction == "none" else self.alpha / max(1, family)
 
@@ -290,7 +293,7 @@ class TaskComparison:
     def draws(self) -> int:
         """Number of sign flips: the procedure's, or as many as so many pairs need."""
         how = self.procedure
-        return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=how.correction)
+        return enough_draws(self.family, draws=how.draws, alpha=how.alpha, how=self.correction)
 
     @cached_property
     def outcomes(self) -> tuple[PairOutcome, ...]:
@@ -348,13 +351,22 @@ class TaskComparison:
     def _tests(self) -> dict[frozenset[str], tuple[float, float]]:
         """P-values of all pairs that share a query, from one set of draws per set of queries."""
         p_values: dict[frozenset[str], float] = {}
+        adjusted: list[float] = []
         for matrix, pairs in self._joined(self._pairs):
-            p_values |= zip(map(frozenset, pairs), self._drawn(matrix, pairs), strict=True)
-        adjusted = adjust(list(p_values.values()), how=self.procedure.correction)
+            own, adjusted = self._drawn(matrix, pairs)
+            p_values |= zip(map(frozenset, pairs), own, strict=True)
+        if self.correction != MAX_T:
+            adjusted = adjust(list(p_values.values()), how=self.correction)
         return dict(zip(p_values, zip(p_values.values(), adjusted, strict=True), strict=True))
 
-    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> list[float]:
-        """P-values of pairs of systems, uncorrected, from one set of draws."""
+    @cached_property
+    def correction(self) -> str:
+        """The procedure's; in place of MaxT Holm, where not all pairs have the same queries."""
+        how = self.procedure.correction
+        return "holm" if how == MAX_T and len(self._groups(self._pairs)) > 1 else how
+
+    def _drawn(self, matrix: ScoreMatrix, pairs: Sequence[Pair]) -> tuple[list[float], list[float]]:
+        """P-values of pairs of systems from one set of draws: uncorrected, and by MaxT."""
         return _p_values(matrix, pairs, draws=self.draws, seed=self.procedure.seed)
 
     def _groups(self, pairs: Sequence[Pair]) -> list[list[Pair]]:

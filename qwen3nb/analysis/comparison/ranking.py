@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
-from qwen3nb.analysis.stats.multiple_testing import adjust, enough_draws
+from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import (
     Array,
@@ -73,7 +73,7 @@ def rank_systems(
 
     Args:
         matrices: one per task.
-        n_resamples: number of sign flips, more where so many pairs need them.
+        n_resamples: number of sign flips.
         seed: of the sign flips.
         weights: one per task; they are scaled to add up to 1.
         name: what the tasks are.
@@ -90,8 +90,7 @@ def rank_systems(
     means = shares @ np.array(each)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    draws = enough_draws(len(pairs), draws=n_resamples)
-    p_values = adjust(mean_p_values(columns, seeds, shares, n_resamples=draws))
+    _, p_values = mean_p_values(columns, seeds, shares, n_resamples=n_resamples)
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
     for (i, j), p in zip(pairs, p_values, strict=True):
         if p < ALPHA:  # an interval takes longer than its test
@@ -180,8 +179,8 @@ def mean_p_values(
     shares: Array,
     *,
     n_resamples: int,
-) -> list[float]:
-    """P-values of the difference of means over tasks, of every pair of S systems, uncorrected.
+) -> tuple[list[float], list[float]]:
+    """P-values of the difference of means over tasks, of every pair of S systems: raw, and by MaxT.
 
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
@@ -197,7 +196,7 @@ def mean_p_values(
         rows += len(columns) * share * each / len(each)
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in sizes for number in drawn]
-    return sign_flip_p_values(every, pairs, n_resamples=n_resamples, seed=flips)
+    return max_t_p_values(every, pairs, n_resamples=n_resamples, seed=flips)
 
 
 OTHER = "(no category)"

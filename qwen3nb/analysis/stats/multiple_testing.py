@@ -55,13 +55,16 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+MAX_T = "max-t"
 CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
+    MAX_T: holm,  # of p-values alone; of pairs that share sign flips, `resampling.max_t_p_values`
     "holm": holm,
     "benjamini-hochberg": benjamini_hochberg,
     "none": list,
 }
 # The corrections as named in running text.
 NAMES = {
+    MAX_T: "step-down MaxT",
     "holm": "Holm",
     "benjamini-hochberg": "Benjamini and Hochberg",
     "none": "no correction",

@@ -19,7 +19,6 @@ from qwen3nb.analysis.comparison.differences import (
     TaskComparison,
     significant,
 )
-from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell, number, score_text
@@ -106,7 +105,7 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     left_out = f" Not paired: {listed}." * bool(notes)
     if not shown:
         return f"No two models have per-query scores on the same task.{left_out}"
-    family = f"{NAMES[how.correction]} over all pairs of the models compared on each task"
+    family = f"{comparison.method} over all pairs of the models compared on each task"
     if len(tasks) < 2:
         family = comparison.family(*tasks)
     return (
@@ -297,7 +296,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
     pairs = [each for task in tasks for each in task.outcomes]
     undecided = sum(not each.significant for each in pairs)
     how, count = comparison.procedure, plural(len(tasks), "task")
-    test = f"{NAMES[how.correction]} over these pairs on each task"
+    test = f"{comparison.method} over these pairs on each task"
     return Figure(
         name="pairs",
         draw=lambda width: _draw_pairs(pairs, width, tasks=len(tasks)),
@@ -403,7 +402,7 @@ def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:
     shown = [each for each in every if each.significant(how.alpha)]
     tasks = {each.task for each in every}
     over = f"{len(tasks)} tasks" if len(tasks) > 1 else short_task(every[0].task)
-    corrected = f"after correction ({NAMES[how.correction]} over all pairs of models on each task)"
+    corrected = f"after correction ({comparison.method} over all pairs of models on each task)"
     if how.correction == "none":
         corrected = "without a correction"
     text = (

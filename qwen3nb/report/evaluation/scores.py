@@ -103,8 +103,8 @@ def _table(
     if compared:
         note += (
             " In bold: differences Δ from the baseline that are significant (two-sided paired "
-            f"permutation test, p < {ALPHA:g} corrected by Holm over all pairs of the models with "
-            "scores on the task; and the interval leaves out 0)."
+            f"permutation test, p < {ALPHA:g} corrected by step-down MaxT over all pairs of the "
+            "models with scores on the task; and the interval leaves out 0)."
         )
     return Table.of(
         rows,

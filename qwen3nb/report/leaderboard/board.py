@@ -493,7 +493,7 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
         rows,
         note="Only models with a score on every task are ranked; in a mean over tasks each has the "
         "same weight, a group that of one task. Intervals leave out the ranks of models that are "
-        "significantly better or worse. Letters and intervals: paired permutation test, Holm over "
+        "significantly better or worse. Letters and intervals: paired permutation test, MaxT over "
         f"all pairs of a column, alpha {alpha:g}, and the interval of the difference.",
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "

@@ -37,7 +37,10 @@ def test_the_rule_needs_both_evidence_and_size():
         "slightly": ("better, by less than 0.05", False),
     }
     assert "significant, but not larger than 0.05" in recommended["slightly"].text
-    assert [each.corrected for each in comparison.differences] == [pytest.approx(6 / 1001)] * 3
+    # No flip reaches any of them; Holm multiplies by the number of pairs.
+    assert [each.corrected for each in comparison.differences] == [pytest.approx(1 / 1001)] * 3
+    by_holm = compared(candidates(), draws=1000, correction="holm")
+    assert [each.corrected for each in by_holm.differences] == [pytest.approx(6 / 1001)] * 3
     assert "all 6 pairs of the models compared" in rule(comparison, comparison.tasks[0])
     loose = verdicts(compared(candidates(), minimum=0.01, draws=1000))
     assert (loose["slightly"].verdict, loose["slightly"].matters) == ("better", True)

@@ -99,9 +99,9 @@ def test_a_task_with_several_subsets_is_compared_within_each():
 
 def test_a_task_is_drawn_once_and_only_if_it_is_shown(monkeypatch):
     drawn = []
-    flips = differences.sign_flip_p_values
+    flips = differences.max_t_p_values
     monkeypatch.setattr(
-        differences, "sign_flip_p_values", lambda *a, **k: drawn.append(k["seed"]) or flips(*a, **k)
+        differences, "max_t_p_values", lambda *a, **k: drawn.append(k["seed"]) or flips(*a, **k)
     )
     results = [
         make(name, task=task, scores=noisy(mean, seed=i))
@@ -217,3 +217,17 @@ def test_one_query_and_equal_systems():
     assert (equal.interval, equal.p_value, equal.d_z) == ((-1, 1), 1, 0)
     json.loads(json_text([one, equal]))
     assert "single query" in str(one)
+
+
+def test_pairs_of_other_queries_are_corrected_by_holm():
+    scores = np.random.default_rng(8).random((3, 30))
+    records = [make(name, row) for name, row in zip("abc", scores, strict=True)]
+    (task,) = compare(records).tasks
+    assert task.correction == "max-t"
+    p_values = [each.p_value for each in (*task.with_baseline, task.difference("b", "c"))]
+    corrected = [each.corrected for each in (*task.with_baseline, task.difference("b", "c"))]
+    assert all(p <= q <= 3 * p for p, q in zip(p_values, corrected, strict=True))
+    some = make("c", {f"q{i}": value for i, value in enumerate(scores[2][:20])})
+    comparison = compare([*records[:2], some])
+    assert comparison.tasks[0].correction == "holm"
+    assert "Holm, where models answered different queries" in comparison.family()

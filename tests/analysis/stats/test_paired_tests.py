@@ -191,7 +191,7 @@ def test_refusals():
         permutation_test(A, B, seed=0, n_resamples=0)
     with pytest.raises(ValueError, match="margin above 0"):
         equivalence(A, B, margin=0)
-    with pytest.raises(ValueError, match="choose one of: holm, benjamini-hochberg, none"):
+    with pytest.raises(ValueError, match="choose one of: max-t, holm, benjamini-hochberg, none"):
         adjust([0.5], how="bonferroni")
 
 

@@ -36,7 +36,7 @@ def test_the_recommendation_and_everything_behind_it():
     assert value["comparison"]["recommendations"][0]["verdict"] == "better"
     assert len(value["models"]["now"]["per_query"]["MRR@10"]) == len(BASE)
     how = {"alpha": 0.04, "minimum": 0.05, "draws": 10_000, "level": 0.95, "seed": 3}
-    assert value["procedure"] == {**how, "correction": "holm"}
+    assert value["procedure"] == {**how, "correction": "max-t"}
     assert value["environment"]["versions"]["qwen3nb"]
     assert value["queries"]["q1"] == {"text": "text of q1", "category": "even"}
     new = value["models"]["new"]

@@ -51,7 +51,10 @@ def test_differences_with_what_the_queries_can_show():
     good, same = differences_table(comparison).rows
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
-    assert "Holm over all 3 pairs of the models compared" in differences_table(comparison).note
+    assert (
+        "step-down MaxT over all 3 pairs of the models compared"
+        in differences_table(comparison).note
+    )
     (row,) = power_table(comparison).rows
     assert [cell.text for cell in row[:3]] == ["Retrieval", "1 / 0", "0 / 0 / 1"]
     assert (row[3].strong, row[4].value > 40, row[5].text) == (True, True, "40")
