@@ -10,7 +10,7 @@ anything else is refused as a whole, by the name of the field.
 
 A record stores the score of every query; its aggregates are derived from these scores and
 can be recomputed (`verification.problems`). What has a row per query, the scores and each
-query's best documents, is in files beside the JSON (`qwen3nb.records.side_files`), which holds
+query's best documents, is in files next to the JSON (`qwen3nb.records.side_files`), which holds
 their digests; they are read when they are needed. Records are written whole or not at all, as
 strict JSON, and looked up by the identity of model and task, never by name alone. A record's
 checksum is the SHA-256 of everything else in its JSON.
@@ -87,7 +87,7 @@ _ONLY_THESE = ConfigDict(extra="forbid")
 
 
 class _Files(TypedDict, total=False):
-    """What a run's parameters say of files beside its record; there may be any others."""
+    """What a run's parameters say of files next to its record; there may be any others."""
 
     runs: dict[FileName, Name]
     qrels: dict[FileName, Name]
@@ -222,7 +222,7 @@ class Result:
         metrics: aggregate per metric name.
         per_query: column, then query id, to value. If the task has several splits or subsets,
             ids begin with the part, as in ``test/en/q7``. Of a record that was loaded, the values
-            are read from the file beside it when they are needed; see `scores`.
+            are read from the file next to it when they are needed; see `scores`.
         seed: seed of the run, for intervals and random vectors.
         config: the parameters of the run; of a search also ``top``, the ids of each query's best
             documents, best first, which older records lack. It, too, is read when it is needed.
@@ -305,7 +305,7 @@ class Result:
         return path
 
     def in_one_file(self) -> dict[str, Any]:
-        """Return the record as one JSON value, with all that `save` keeps in files beside it."""
+        """Return the record as one JSON value, with all that `save` keeps in files next to it."""
         rows: dict[str, Any] = {"per_query": dict(self.scores)}
         if isinstance(top := self.config.get("top"), Mapping):
             rows["config"] = self.config | {"top": {query: list(top[query]) for query in top}}

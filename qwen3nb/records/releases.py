@@ -1,6 +1,6 @@
 """Releases of a study: what stood behind its numbers on one day, kept and never changed again.
 
-    releases/<name>/results/       the records with the files beside them, MTEB's results
+    releases/<name>/results/       the records with the files next to them, MTEB's results
     releases/<name>/pages/         the executed notebooks
     releases/<name>/html/          the book as it was built last, if it was
     releases/<name>/CITATION.cff   how to cite it

@@ -1,4 +1,4 @@
-"""The files beside a record, in which it keeps what has a row per query.
+"""The files next to a record, in which it keeps what has a row per query.
 
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
@@ -59,7 +59,7 @@ _RUN_END = rf"\.[0-9a-f]{{{_DIGITS}}}\.(trec|qrels)"
 
 @dataclass(frozen=True)
 class SideEntry:
-    """What a record's JSON says of a file beside it: its name, digest and number of rows."""
+    """What a record's JSON says of a file next to it: its name, digest and number of rows."""
 
     file: Annotated[str, StringConstraints(pattern=f"^{_STEM}{_END}$", max_length=255)]
     sha256: Name
@@ -76,7 +76,7 @@ class ScoresEntry(SideEntry):
 
 @dataclass(frozen=True)
 class SideFile:
-    """A file beside a record, as the record states it."""
+    """A file next to a record, as the record states it."""
 
     path: Path
     sha256: str
@@ -108,7 +108,7 @@ class SideFile:
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.sha256:
             raise ResultError(
-                f"{shown}: its SHA-256 is {digest}, the record beside it expects {self.sha256}: "
+                f"{shown}: its SHA-256 is {digest}, the record next to it expects {self.sha256}: "
                 "it was changed after it was written. Restore it, or run the task again with "
                 "--fresh"
             )
@@ -305,7 +305,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
 
 class StoredScores(QueryScores):
-    """The scores in the file beside a record, read when they are needed."""
+    """The scores in the file next to a record, read when they are needed."""
 
     def __init__(self, file: SideFile, entry: ScoresEntry) -> None:
         """Name the file and what the record says of it; nothing is read."""
@@ -358,7 +358,7 @@ def _read_only(array: Array) -> Array:
 
 
 class StoredTop(Mapping[str, list[str]]):
-    """Query id to the ids of its best documents, in the file beside a record."""
+    """Query id to the ids of its best documents, in the file next to a record."""
 
     def __init__(self, file: SideFile) -> None:
         """Name the file; nothing is read."""
@@ -409,7 +409,7 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
 def write_tables(
     record: Path, scores: QueryScores, top: Mapping[str, Sequence[str]] | None
 ) -> dict[str, Any]:
-    """Write the files beside ``record``, which does not name them yet; return what names them."""
+    """Write the files next to ``record``, which does not name them yet; return what names them."""
 
     def write(kind: str, data: bytes) -> tuple[str, str]:
         digest = hashlib.sha256(data).hexdigest()
@@ -427,7 +427,7 @@ def write_tables(
 
 
 def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
-    """Return the path of the run, or ``qrels``, beside ``record`` with the SHA-256 ``digest``."""
+    """Return the path of the run, or ``qrels``, next to ``record`` with the SHA-256 ``digest``."""
     return record.with_name(f"{record.stem}.{digest[:_DIGITS]}.{kind}")
 
 

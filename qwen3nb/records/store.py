@@ -52,7 +52,7 @@ def load_results(
         folder: by default `paths.results`.
         adapters: whether to include records of trained adapters, which are repeated runs of one
             training (``qwen3nb.evaluation.studies.lora_runs``) that no leaderboard lists.
-        whole: whether to check the files beside each record, too, from which its scores are read
+        whole: whether to check the files next to each record, too, from which its scores are read
             when they are needed.
     """
     records, unreadable = [], {}

@@ -1,4 +1,4 @@
-"""Verify records: do their numbers follow from what they and the files beside them hold?
+"""Verify records: do their numbers follow from what they and the files next to them hold?
 
 A record is compared with its checksum, with the list of all records that were ever written in its
 folder, with its per-query scores, its settings, the files of its runs and MTEB's own result; the
@@ -47,7 +47,7 @@ class Verifier:
     """
 
     def __init__(self, *, checksums_only: bool = False) -> None:
-        """Check everything, or only checksums and the digests of the files beside the records."""
+        """Check everything, or only checksums and the digests of the files next to the records."""
         self._checksums_only = checksums_only
         self._digest = cache(sha256_file)  # of runs, which records may share
         self._listed = cache(listed_records)
@@ -224,10 +224,10 @@ def unchanged_record(file: Path, *, alone: bool = False) -> Result:
 
     Args:
         file: the record.
-        alone: whether to leave the files beside it unread.
+        alone: whether to leave the files next to it unread.
 
     Raises:
-        ResultError: it cannot be read, or it or a file beside it was changed; names the file.
+        ResultError: it cannot be read, or it or a file next to it was changed; names the file.
     """
     result, raw = read_record(file)
     lost = [] if alone else side_file_problems(result)

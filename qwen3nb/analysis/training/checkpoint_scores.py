@@ -7,7 +7,7 @@ other label, an extracted model stores the folder of its checkpoint, which names
 the step. An average of checkpoints has no step.
 
 A training that started from a checkpoint of another one has that checkpoint as its step 0, if the
-``training.json`` beside its checkpoints names it as ``start``.
+``training.json`` next to its checkpoints names it as ``start``.
 
 The mean of the best of several checkpoints is biased upwards by the selection; a checkpoint is
 called the best only if it differs significantly from the next.
