@@ -204,6 +204,7 @@ compare --baseline m
 demo
 domain --queries q.toml --documents d.jsonl
 eval --model bm25 --dry-run
+freeze v1
 reproduce
 rerank-suite --model m SciFact
 run mine
