@@ -31,9 +31,9 @@ from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.options import command
+from benchmarks.options import PYTHON, command, finished
 from qwen3nb import paths
-from qwen3nb.bench.harness import PYTHON, finished, table
+from qwen3nb.bench.harness import table
 from qwen3nb.models.kinds.resolve import find_source
 
 EQUAL = 1e-4  # largest difference of scores that count as equal

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.options import command
-from qwen3nb.bench.harness import ChildTiming, finished, in_child, table
+from benchmarks.options import ChildTiming, command, finished, in_child
+from qwen3nb.bench.harness import table
 from qwen3nb.bench.random_models import qwen3_shape
 from qwen3nb.utils.choices import one_of
 
@@ -138,7 +138,7 @@ def _naive(work: Path, task: str, *, cast: bool = True) -> None:
 def _our_average(work: Path) -> None:
     from qwen3nb.checkpoints.averaging import average_checkpoints
 
-    average_checkpoints(_sources(work), work / "average", show_progress=False)
+    average_checkpoints(_sources(work), work / "average")
 
 
 def _our_extract(work: Path) -> None:
@@ -151,7 +151,7 @@ def _our_extract(work: Path) -> None:
     pieces = [Piece(encoder_name(name), "BF16", (name,)) for name in source.weights.tensors]
     file.parent.mkdir(exist_ok=True)
     file.unlink(missing_ok=True)
-    write_pieces([source], pieces, file, label="extracting", show_progress=False)
+    write_pieces([source], pieces, file)
 
 
 _METHODS: dict[str, dict[str, Callable[[Path], None]]] = {

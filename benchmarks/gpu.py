@@ -33,17 +33,22 @@ from qwen3nb.bench.random_models import (
     QUERY,
     VOCABULARY,
     cross_encoder,
+    documents,
     load_peer,
     peer_vectors,
     predict,
     qwen3_shape,
+    save_random,
     write_random_reranker,
-    write_sentence_encoder,
 )
 from qwen3nb.bench.rerank import SHAPES as RERANKERS
+from qwen3nb.extraction.export import listed_modules
 from qwen3nb.models.inference.token_budget import is_out_of_memory
+from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device
+from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.utils.atomic_files import write_json
 from qwen3nb.utils.choices import one_of
 
 # hidden, intermediate, layers, heads, and of a Qwen3 (another is a BERT) key heads and head size
@@ -219,7 +224,7 @@ class _Subject:
         config = Qwen3Config(**own, **rows) if len(SHAPES[name]) > 4 else BertConfig(**own)
         with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
             folder, file = Path(work) / "encoder", Path(work) / "v.npy"
-            write_sentence_encoder(folder, config, **where)
+            _write_encoder(folder, config, **where)
             ours: Any = neural_encoder(folder, **where)
             texts = _Texts(ours._tokenise)
             sample = texts.draw(64, _SAMPLE if hidden < 2048 else 8)
@@ -304,6 +309,20 @@ class _Subject:
             "peer": len(drawn) / medians[method].seconds,
             "method": method,
         }
+
+
+def _write_encoder(folder: Path, config: Any, *, device: str, dtype: str) -> None:
+    """Write a random model in the format of sentence-transformers: mean pooling, length 1."""
+    from transformers import AutoModel
+
+    write_tokenizer(documents(), folder, vocabulary=8_000)
+    save_random(AutoModel.from_config, folder, config, device=device, dtype=torch_dtype(dtype))
+    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
+    write_json(folder / "modules.json", listed_modules(["Transformer", "Pooling", "Normalize"]))
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "2_Normalize" / "config.json", {})
+    limits = {"max_seq_length": 1024, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", limits)
 
 
 def _equality(

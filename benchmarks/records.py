@@ -29,8 +29,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from benchmarks.options import command
-from qwen3nb.bench.harness import PYTHON, table, timed
+from benchmarks.options import PYTHON, command
+from qwen3nb.bench.harness import table, timed
 from qwen3nb.metrics.aggregate import means
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Environment, ModelInfo, MTEBScore, Result, RunCost, TaskInfo

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.options import command
-from qwen3nb.bench.harness import in_child, table
+from benchmarks.options import command, in_child
+from qwen3nb.bench.harness import table
 
 _DIMENSION = 384  # of the encoded vectors
 _BLOCK = 8192  # documents in the product alone, as in a search

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.paired_tests import equivalence
@@ -48,9 +47,6 @@ COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count 
 _BATCH_SIZES = (8, 16, 32, 64)
 _LONG = 1000  # characters of a long document: about 200 to 256 tokens
 MARGIN = 0.005  # differences of nDCG@10 below this do not matter
-# Instructions of processors that compute in 16 bits, as PyTorch names them.
-_FEATURES = ("amx_bf16", "amx_fp16", "avx512_bf16", "avx512_fp16", "bf16", "fp16_arith")
-_FLOAT16 = {"amx_fp16", "avx512_fp16", "fp16_arith"}  # without one, float16 is emulated
 _METRIC = "nDCG@10"
 
 
@@ -237,47 +233,17 @@ class PrecisionBench:
 
     A timing has, of each ``dtype``, float32 first: ``texts_per_second`` of this package, its speed
     relative to float32 (``float32_ratio``) and to sentence-transformers in the same dtype
-    (``peer_ratio``) at its best ``batch_size``, the ``peak_gflops`` of the linear layers alone and
-    the share of them, smallest and mean cosine of a vector with that in float32, ``ndcg`` on
-    PyDocs, the mean difference from float32 (``ndcg_difference``) with the 95 % ``interval`` (None
-    for float32 and a single query), whether it shows that the difference is within the margin
-    (``equivalent``), and how many queries that differ like these would (``queries_needed``, or
-    None).
+    (``peer_ratio``) at its best batch size, the ``peak_share``, smallest and mean cosine of a
+    vector with that in float32, ``ndcg`` on PyDocs, the mean difference from float32
+    (``ndcg_difference``) with the 95 % ``interval`` (None for float32 and a single query), whether
+    it shows that the difference is within the margin (``equivalent``), and how many queries that
+    differ like these would (``queries_needed``, or None).
     """
 
     model: str
-    cpu_features: tuple[str, ...]  # instructions of this processor that compute in 16 bits
-    texts: int  # number of timed texts, of mixed lengths
-    tokens: int  # number of their tokens
-    rounds: int
-    documents: int  # number of documents of the sample of PyDocs
-    queries: int  # number of its queries
+    queries: int  # number of queries of PyDocs
     margin: float  # see `MARGIN`
     timings: tuple[dict[str, Any], ...]
-
-    def table(self) -> str:
-        """The timings as plain text."""
-        features = ", ".join(self.cpu_features) or "none, so 16 bits are slow"
-        return table(
-            f"{self.model}: {self.texts} texts of mixed lengths, {self.tokens} tokens, medians of "
-            f"{self.rounds} rounds; PyDocs, {self.documents} documents, {self.queries} queries",
-            f"instructions for 16 bits: {features}; s.-t.: sentence-transformers in the same "
-            f"dtype; equivalent: within {self.margin:g} of float32",
-            rows=[
-                {
-                    **each,
-                    "ends": "{:+.4f} to {:+.4f}".format(*ends) if ends else "-",
-                    "words": ", ".join(filter(None, self.shown(each))),
-                }
-                for each in self.timings
-                for ends in [each["interval"]]
-            ],
-            shown="dtype: {dtype} | texts/s: {texts_per_second:.0f} | "
-            "x float32: {float32_ratio:.2f} | x s.-t.: {peer_ratio:.2f} | "
-            "of peak: {peak_share:.0%} | min cosine: {cosine_min:.6f} | "
-            "nDCG@10: {ndcg:.4f} | difference: {ndcg_difference:+.4f} | "
-            "95 % interval: {ends} | equivalent: {words}",
-        )
 
     @staticmethod
     def shown(timing: Mapping[str, Any]) -> tuple[str, str]:
@@ -288,17 +254,11 @@ class PrecisionBench:
         return ("yes", "") if timing["equivalent"] else ("not shown", needed or "")
 
 
-def cpu_features() -> tuple[str, ...]:
-    """Return the instructions of this processor that compute in 16 bits, as PyTorch names them."""
-    capabilities = torch.cpu.get_capabilities()
-    return tuple(name for name in _FEATURES if capabilities.get(name))
-
-
 def bench_precision(
     model: str,
     *,
     pydocs: PyDocs,
-    dtypes: Sequence[str] = (),
+    dtypes: Sequence[str] = ("bfloat16",),
     texts: int = 128,
     rounds: int = 3,
 ) -> PrecisionBench:
@@ -307,7 +267,7 @@ def bench_precision(
     Args:
         model: as for `qwen3nb.bench.encode.bench_encode`.
         pydocs: what is searched, PyDocs or a sample of it.
-        dtypes: besides float32; by default bfloat16, and float16 if the processor computes in it.
+        dtypes: besides float32.
         texts: number of timed texts.
         rounds: number of timed rounds, after an untimed one.
 
@@ -316,27 +276,26 @@ def bench_precision(
     """
     for each in dtypes:
         one_of("dtype", each, DTYPES)
-    usual = ("bfloat16", "float16") if _FLOAT16 & {*cpu_features()} else ("bfloat16",)
-    names = tuple(dict.fromkeys(("float32", *(dtypes or usual))))
+    names = tuple(dict.fromkeys(("float32", *dtypes)))
     encoded = bench_texts(texts)["mixed lengths"]
     calls: dict[str, Any] = {}
-    limits: dict[str, tuple[int, float, MatrixPeak]] = {}
+    limits: dict[str, tuple[float, MatrixPeak]] = {}
     with model_folder(model, encoded) as folder:
         spec = folder if model == QWEN3 else model
         for dtype in names:
             ours = neural_encoder(spec, device="cpu", dtype=dtype)
             peer = load_peer(folder, device="cpu", dtype=dtype)
             size, rows = best_batch_size(peer, encoded), ours._tokenise(encoded)
-            limits[dtype] = (size, *encoder_limit(ours.runner, rows, dtype=dtype))
+            limits[dtype] = encoder_limit(ours.runner, rows, dtype=dtype)
             calls[dtype] = partial(ours.encode, encoded)
             calls[f"{dtype} peer"] = partial(peer_vectors, peer, encoded, batch_size=size)
-        peaks = [peak for *_, peak in limits.values()]
+        peaks = [peak for _, peak in limits.values()]
         medians, _ = in_turn(calls, rounds=rounds, after=lambda: [each.sample() for each in peaks])
         searched = {dtype: _searched(spec, dtype, pydocs) for dtype in names}
     exact_vectors, exact_scores = searched["float32"]
     timings = []
     for dtype in names:
-        (vectors, scores), (size, work, peak) = searched[dtype], limits[dtype]
+        (vectors, scores), (work, peak) = searched[dtype], limits[dtype]
         cosines = (unit(exact_vectors) * unit(vectors)).sum(axis=1)
         exact, own, theirs = (medians[e].seconds for e in ("float32", dtype, f"{dtype} peer"))
         test = equivalence(scores, exact_scores, margin=MARGIN)
@@ -346,7 +305,6 @@ def bench_precision(
                 "texts_per_second": len(encoded) / own,
                 "float32_ratio": exact / own,
                 "peer_ratio": theirs / own,
-                "batch_size": size,
                 "peak_share": peak.share(work, own),
                 "cosine_min": float(cosines.min()),
                 "cosine_mean": float(cosines.mean()),
@@ -357,8 +315,7 @@ def bench_precision(
                 "queries_needed": test.queries_needed,
             }
         )
-    counts = len(encoded), sum(map(len, rows)), rounds, len(pydocs.corpus), len(pydocs.queries)
-    return PrecisionBench(model, cpu_features(), *counts, MARGIN, tuple(timings))
+    return PrecisionBench(model, len(pydocs.queries), MARGIN, tuple(timings))
 
 
 def _searched(spec: Any, dtype: str, pydocs: PyDocs) -> tuple[Vectors, NDArray[np.float64]]:

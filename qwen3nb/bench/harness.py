@@ -1,29 +1,23 @@
-"""The harness of every benchmark: methods that take turns, processes of their own, tables.
+"""The harness of every benchmark: methods that take turns, and tables.
 
 Methods take turns in one process, after an untimed call each, and the median of the rounds counts,
 so that other work on the machine slows all of them. CPU seconds are those of all threads, which
-load hardly affects. Peak memory is that of a process that does one thing, above what it had after
-its imports.
+load hardly affects.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import runpy
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
 
 from qwen3nb.utils.format import aligned
-from qwen3nb.utils.hardware import peak_memory, processor, resident_memory
+from qwen3nb.utils.hardware import processor
 
 T = TypeVar("T")
-PYTHON = sys.executable
 
 
 @dataclass(frozen=True)
@@ -32,16 +26,6 @@ class Timing:
 
     seconds: float
     cpu: float
-
-
-@dataclass(frozen=True)
-class ChildTiming(Timing):
-    """One call in a process of its own."""
-
-    output: Any  # what the call returned, through JSON
-    peak: int  # peak memory of the process in bytes
-    above: int  # the part of the peak above that before the call
-    grown: int  # the part of the peak above the memory before the call
 
 
 def timed(call: Callable[[], T], *, device: object = "cpu") -> tuple[T, Timing]:
@@ -81,46 +65,6 @@ def in_turn(
         for name, own in times.items()
     }
     return medians, results
-
-
-def in_child(prepare: Callable[..., Callable[[], Any]], *arguments: str | int) -> ChildTiming:
-    """Call what ``prepare`` returns in a new process, and measure that call.
-
-    Args:
-        prepare: a function of a module or of a script; what it imports, loads and warms is not
-            measured.
-        arguments: of ``prepare``.
-
-    Raises:
-        ValueError: the process failed; with the end of its error output.
-    """
-    code = "import sys; from qwen3nb.bench.harness import _child; _child(*sys.argv[1:])"
-    file, name = prepare.__code__.co_filename, prepare.__name__
-    printed = finished([PYTHON, "-c", code, file, name, json.dumps(arguments)])
-    return ChildTiming(**json.loads(printed.splitlines()[-1]))
-
-
-def _child(file: str, name: str, arguments: str) -> None:
-    """In the child process: prepare, call, and print what the call took."""
-    call = runpy.run_path(file)[name](*json.loads(arguments))
-    highest, before = peak_memory() or 0, resident_memory()
-    output, timing = timed(call)
-    peak = peak_memory() or resident_memory()
-    answer = {"output": output, "peak": peak, "above": peak - highest, "grown": peak - before}
-    print(json.dumps({**vars(timing), **answer}))
-
-
-def finished(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    """Run a program to its end and return what it printed.
-
-    Raises:
-        ValueError: it failed; with the end of its error output.
-    """
-    done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        tail = (done.stderr or done.stdout)[-2000:]
-        raise ValueError(f"`{' '.join(arguments[1:7])} …` failed:\n{tail}")
-    return done.stdout
 
 
 def machine() -> str:

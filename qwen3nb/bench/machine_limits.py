@@ -21,12 +21,10 @@ from torch import Tensor, nn
 from qwen3nb.bench.harness import timed
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.runner import Runner
-from qwen3nb.models.inference.token_budget import in_order
 from qwen3nb.models.modeling.dtypes import torch_dtype
 
 Shape = tuple[int, int, int]
 _REPEATS = 3  # of each product per sample; the best counts
-_BESIDE = 8  # of each product on each thread, which takes a moment to start
 
 
 def encoder_work(model: Any, lengths: Sequence[int]) -> float:
@@ -72,10 +70,7 @@ def product_shapes(model: Any, call: Callable[[], object]) -> Counter[Shape]:
 
 
 class MatrixPeak:
-    """Measures the rate of matrix products alone, in the faster of PyTorch's libraries.
-
-    On a CPU the threads share one product, or each has one of its own; the faster way counts.
-    """
+    """Measures the rate of matrix products alone, in the faster of PyTorch's libraries."""
 
     def __init__(
         self, shapes: Mapping[Shape, int], *, dtype: str = "float32", device: str = "cpu"
@@ -83,12 +78,7 @@ class MatrixPeak:
         """Prepare the products of the ``shapes``, by how often each occurs.
 
         Of the shapes of one layer, the one with the median row is measured.
-
-        Raises:
-            ValueError: no shapes, or an unknown dtype.
         """
-        if not shapes:
-            raise ValueError("expected at least one shape of a matrix product; got none")
         self._device, kind = torch.device(device), torch_dtype(dtype)
         self._products: list[tuple[Shape, int, Tensor, list[nn.Module]]] = []
         layers: dict[tuple[int, int], Counter[int]] = {}
@@ -120,32 +110,17 @@ class MatrixPeak:
     @torch.inference_mode()
     def sample(self) -> None:
         """Time each product a few times; the best time of all samples counts."""
-        beside = self._device.type == "cpu" and torch.get_num_threads() > 1
         for shape, _, states, layers in self._products:
             for layer in layers:
                 times = [self._seconds(layer, states) for _ in range(_REPEATS)]
-                times += [self._seconds_beside(layer, states)] if beside else []
                 self._best[shape] = min(self._best[shape], *times)
 
     def _seconds(self, layer: nn.Module, states: Tensor) -> float:
         return timed(partial(layer, states), device=self._device)[1].seconds
 
-    def _seconds_beside(self, layer: nn.Module, states: Tensor) -> float:
-        """Return the seconds per product of threads that have one each."""
-        threads = torch.get_num_threads()
-        calls = [lambda: [layer(states) for _ in range(_BESIDE)]] * threads
-        every = timed(lambda: [result() for result in in_order(calls, workers=threads)])[1]
-        return every.seconds / (threads * _BESIDE)
-
     @property
     def gflops(self) -> float:
-        """10⁹ operations per second, over all products by their part of the work.
-
-        Raises:
-            ValueError: nothing was sampled.
-        """
-        if float("inf") in self._best.values():
-            raise ValueError("expected a sample of the matrix peak; call sample() first")
+        """10⁹ operations per second, over all products by their part of the work."""
         seconds = 0.0
         for (rows, inputs, outputs), flop, *_ in self._products:
             seconds += flop / (2 * rows * inputs * outputs) * self._best[rows, inputs, outputs]

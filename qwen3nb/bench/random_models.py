@@ -19,7 +19,6 @@ from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 from qwen3nb.models.rerankers.yes_no import Floats
 from qwen3nb.models.types import Vectors
-from qwen3nb.utils.atomic_files import write_json
 
 QWEN3 = "qwen3-60M-random"
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3
@@ -68,7 +67,9 @@ def model_folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _save(model: Any, folder: Path, config: Any, *, device: str = "cpu", **options: Any) -> None:
+def save_random(
+    model: Any, folder: Path, config: Any, *, device: str = "cpu", **options: Any
+) -> None:
     """Save a model whose weights are random, and the same every time."""
     with torch.random.fork_rng(devices=None if device != "cpu" else []), torch.device(device):
         torch.manual_seed(0)
@@ -85,24 +86,8 @@ def write_random_encoder(
     tokenizer = write_tokenizer(texts, folder, vocabulary=shape["vocab_size"] - 256)
     end = tokenizer.token_to_id("<|endoftext|>")
     config = encoder_config({**shape, "pad_token_id": end, "eos_token_id": end})
-    _save(Qwen3EncoderModel, folder, config)
+    save_random(Qwen3EncoderModel, folder, config)
     write_model_files(folder, config, ExportOptions())
-
-
-def write_sentence_encoder(folder: Path, config: Any, *, device: str, dtype: str) -> None:
-    """Write a random model in the format of sentence-transformers: mean pooling, length 1."""
-    from transformers import AutoModel
-
-    from qwen3nb.extraction.export import listed_modules
-
-    write_tokenizer(_documents(), folder, vocabulary=8_000)
-    _save(AutoModel.from_config, folder, config, device=device, dtype=torch_dtype(dtype))
-    pooling = {"word_embedding_dimension": config.hidden_size, "pooling_mode_mean_tokens": True}
-    write_json(folder / "modules.json", listed_modules(["Transformer", "Pooling", "Normalize"]))
-    write_json(folder / "1_Pooling" / "config.json", pooling)
-    write_json(folder / "2_Normalize" / "config.json", {})
-    limits = {"max_seq_length": 1024, "do_lower_case": False}
-    write_json(folder / "sentence_bert_config.json", limits)
 
 
 def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
@@ -113,10 +98,10 @@ def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
 
     template = TEMPLATES["qwen3-reranker"]
     prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix
-    write_tokenizer([*_documents(), *[prompt, "yes", "no"] * 200], folder, vocabulary=16_000)
+    write_tokenizer([*documents(), *[prompt, "yes", "no"] * 200], folder, vocabulary=16_000)
     fields = qwen3_shape(*shape, vocab_size=VOCABULARY, max_position_embeddings=4096)
     config = Qwen3Config(**fields, tie_word_embeddings=True, initializer_range=shape[0] ** -0.5)
-    _save(Qwen3ForCausalLM, folder, config)
+    save_random(Qwen3ForCausalLM, folder, config)
     # For sentence-transformers, which renders a pair as a chat with two roles.
     (folder / "chat_template.jinja").write_text(
         f"{template.prefix}<Instruct>: {INSTRUCTION}{template.gap}<Query>: "
@@ -128,7 +113,8 @@ def write_random_reranker(folder: Path, shape: Sequence[int]) -> None:
     )
 
 
-def _documents() -> list[str]:
+def documents() -> list[str]:
+    """Return the documents of PyDocs."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
     return [entry.text for entry in load_pydocs().entries]

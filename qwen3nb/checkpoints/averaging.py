@@ -116,9 +116,7 @@ def averaged(selection: Selection) -> Path:
     return average_checkpoints(selection, folder)
 
 
-def average_checkpoints(
-    selection: Selection | Sequence[Path], output: Path | str, *, show_progress: bool = True
-) -> Path:
+def average_checkpoints(selection: Selection | Sequence[Path], output: Path | str) -> Path:
     """Write the mean of the checkpoints to the folder ``output`` and return it.
 
     The folder also holds the configuration and tokenizer of the last checkpoint and
@@ -140,9 +138,7 @@ def average_checkpoints(
     with new_folder(output) as work:
         dtypes = {name: sources[0].weights.tensors[name].dtype for name in names}
         pieces = [Piece(name, dtypes[name], (name,) * len(sources)) for name in names]
-        weights = write_pieces(
-            sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
-        )
+        weights = write_pieces(sources, pieces, work / SINGLE)
         copy_present(_KEPT, sources[-1], work)
         fields = {
             "averaged_from": [source.path.name for source in sources],

@@ -61,10 +61,6 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
         CheckpointError: no such file, no such metric at that step, or not a finite number.
     """
     file = folder / "trainer_state.json"
-    if not file.is_file():
-        raise CheckpointError(
-            f"{folder}: no trainer_state.json, so its {metric} is unknown; average the last N"
-        )
     state = trainer_state(folder)
     step = state.get("global_step", step_of(folder))
     log = [entry for entry in state.get("log_history", ()) if isinstance(entry, dict)]

@@ -38,15 +38,10 @@ _DTYPES = {
     "bfloat16": "BF16",
     "float16": "F16",
     "float64": "F64",
-    "complex64": "C64",
     "int64": "I64",
     "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
     "uint8": "U8",
     "bool": "BOOL",
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
 }
 
 

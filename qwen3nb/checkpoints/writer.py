@@ -36,7 +36,6 @@ from qwen3nb.checkpoints.weights import (
     truncated_error,
 )
 from qwen3nb.utils.atomic_files import named
-from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,9 +81,7 @@ def write_pieces(
     pieces: Sequence[Piece],
     file: Path,
     *,
-    label: str,
     format: str = "pt",
-    show_progress: bool = True,
 ) -> Written:
     """Write ``file`` and return its digest, with warnings about suspicious tensors.
 
@@ -94,9 +91,7 @@ def write_pieces(
         checkpoints: the checkpoints to read.
         pieces: the tensors to write.
         file: the safetensors file to create.
-        label: the label of the progress bar.
         format: stored in the file's metadata; transformers 4 loads none but ``pt``.
-        show_progress: whether to show a progress bar.
 
     Raises:
         CheckpointError: a tensor that is not of a float dtype or not finite, or a file
@@ -104,13 +99,8 @@ def write_pieces(
         OSError: a file that cannot be read or written; names it.
     """
     header, transfers = _layout(checkpoints, pieces, format)
-    total = sum(e.stop - e.start for each in transfers for e in each.entries)
-    hidden = not show_progress or total < 1 << 28
     with (
         file.open("xb", buffering=0) as out,
-        tqdm(
-            total=total, desc=label, unit="B", unit_scale=True, leave=False, disable=hidden
-        ) as bar,
         ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool,
         ExitStack() as stack,
     ):
@@ -118,7 +108,7 @@ def write_pieces(
         sources = {path: stack.enter_context(path.open("rb", buffering=0)) for path in paths}
         _write(out, header, 0)
         largest_first = sorted(transfers, key=lambda each: -each.entries[0].count)
-        running = [pool.submit(_run, each, sources, out, bar) for each in largest_first]
+        running = [pool.submit(_run, each, sources, out) for each in largest_first]
         try:
             for future in running:
                 future.result()
@@ -171,7 +161,7 @@ def _layout(
     return header, transfers
 
 
-def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO, bar: Any) -> None:
+def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO) -> None:
     """Read one tensor of each source block by block, and write their mean."""
     import torch
 
@@ -206,7 +196,6 @@ def _run(transfer: _Transfer, sources: Mapping[Path, FileIO], out: FileIO, bar: 
             _write(out, data, transfer.offset + start * width)
             if not copied:
                 written.update(data)
-        bar.update(sum(block.nbytes for block in blocks))
     transfer.hashes = [digest.hexdigest() for digest in hashes]
     transfer.written = transfer.hashes[0] if copied else written.hexdigest()
 

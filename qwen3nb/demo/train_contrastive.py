@@ -93,7 +93,7 @@ def train_contrastive(
         data_collator=partial(_collate, pad=token_id(tokenizer, END)),
     )
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
-    average_checkpoints(best, folder / "average", show_progress=False)
+    average_checkpoints(best, folder / "average")
     libraries = [name for name in pairs.versions if name not in DEVELOPMENT]
     described = {
         "objective": "InfoNCE on (summary, body) pairs",

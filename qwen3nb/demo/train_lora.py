@@ -287,8 +287,14 @@ def _train_adapter(
 ) -> dict[str, float]:
     """Train, write all files, and return the mean losses of the last steps."""
     import yaml
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    adapter, words = _with_adapter(base, seed, settings)
+    words = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
+    lora = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=_TARGETS)
+    with quietly(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora)
     model = adapter.get_base_model()
     weights = {name: each for name, each in adapter.named_parameters() if each.requires_grad}
     gradients: dict[str, Sequence[Tensor]] = {}
@@ -333,19 +339,6 @@ def _train_adapter(
             lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
             write_text(folder / f"{kind}.jsonl", "".join(lines))
     return _means(recent[-50:])
-
-
-def _with_adapter(base: Path, seed: int, settings: LoraSettings) -> tuple[Any, list[int]]:
-    """Return the base model with a new adapter, and the token ids of no and yes."""
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    ids = AutoTokenizer.from_pretrained(base).convert_tokens_to_ids(_WORDS)
-    with quietly(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_pretrained(base)
-        sizes = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": 0.0}
-        return get_peft_model(model, LoraConfig(**sizes, target_modules=_TARGETS)), ids
 
 
 def _cosines(

@@ -59,7 +59,6 @@ def extract_encoder(
     *,
     label: str | None = None,
     onnx: bool = False,
-    show_progress: bool = True,
     describe: Callable[[Path], str] | None = None,
     **options: Any,
 ) -> Extraction:
@@ -71,7 +70,6 @@ def extract_encoder(
         label: label in results; by default that of an export of the same weights in ``output``,
             else the last two parts of the checkpoint's path.
         onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
-        show_progress: whether to show progress bars.
         describe: returns the README of a directory that is complete but for it; None for none.
         options: the fields of `qwen3nb.extraction.export.ExportOptions`.
 
@@ -109,14 +107,7 @@ def extract_encoder(
         earlier = read_provenance(output) or {}
     with new_folder(output) as work:
         tokenizer, more = copy_tokenizer(source, work, rows=config.vocab_size, options=export)
-        weights = write_pieces(
-            [source],
-            pieces,
-            work / SINGLE,
-            label="extracting",
-            format=_FORMAT,
-            show_progress=show_progress,
-        )
+        weights = write_pieces([source], pieces, work / SINGLE, format=_FORMAT)
         warnings += [*more, *weights.warnings, *mistyped_roles(export.prompts)]
         write_model_files(work, config, export)
         if onnx:

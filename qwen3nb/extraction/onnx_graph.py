@@ -13,7 +13,7 @@ the source.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -233,20 +233,16 @@ class _Graph:
         return name
 
 
-class OnnxGraph:
-    """An ONNX graph, run in ONNX Runtime on the CPU."""
+def graph_states(file: Path) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what computes states (B, T, H) of ids and mask (B, T) by a graph, on the CPU."""
+    import onnxruntime
 
-    def __init__(self, file: Path) -> None:
-        import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors
+    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
 
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors
-        self._session: Any = onnxruntime.InferenceSession(
-            str(file), options, providers=["CPUExecutionProvider"]
-        )
+    def states(ids: Tensor, mask: Tensor) -> Tensor:
+        inputs = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
+        return torch.from_numpy(session.run([_OUTPUT], inputs)[0])
 
-    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return states (B, T, H) of ids and mask (B, T)."""
-        inputs: Mapping[str, Any] = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
-        (states,) = self._session.run([_OUTPUT], inputs)
-        return torch.from_numpy(states)
+    return states

@@ -75,7 +75,6 @@ def push(
     repository: str,
     *,
     private: bool = False,
-    revision: str | None = None,
 ) -> str:
     """Upload an export to the hub and return the URL of the commit.
 
@@ -85,7 +84,6 @@ def push(
         folder: the export.
         repository: ``organisation/name``; created if it does not exist.
         private: whether a newly created repository is private.
-        revision: a branch; by default the main branch.
 
     Raises:
         CheckpointError: see `plan_push`.
@@ -103,12 +101,9 @@ def push(
         with hub_session():
             api = HfApi()
             api.create_repo(repository, private=private, exist_ok=True)
-            if revision is not None:
-                api.create_branch(repository, branch=revision, exist_ok=True)
             done = api.create_commit(
                 repository,
                 [CommitOperationAdd(path, content) for path, content in contents.items()],
-                revision=revision,
                 commit_message=f"{provenance.get('label', folder.name)} from {source}",
             )
     except LocalTokenNotFoundError:

@@ -1,9 +1,7 @@
-"""Methods take turns, processes of their own, tables of times."""
-
-import pytest
+"""Methods take turns; tables of times."""
 
 from qwen3nb.bench import harness
-from qwen3nb.bench.harness import in_child, in_turn, table
+from qwen3nb.bench.harness import in_turn, table
 
 
 def test_methods_take_turns_after_an_untimed_call():
@@ -21,24 +19,6 @@ def test_medians_are_over_the_rounds(monkeypatch):
     monkeypatch.setattr(harness.time, "process_time", lambda: 0)
     medians, results = in_turn({"a": lambda: None}, rounds=3, warm=True)
     assert (medians["a"].seconds, results) == (5, {})
-
-
-def hold(megabytes, before):
-    held = bytearray(before * 2**20)
-
-    def call():
-        return [len(held), len(bytearray(megabytes * 2**20))]
-
-    return call
-
-
-def test_a_child_measures_the_call_alone():
-    done = in_child(hold, 64, 32)
-    assert done.output == [32 * 2**20, 64 * 2**20]
-    assert 60 * 2**20 < done.grown < 80 * 2**20
-    assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
-    with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
-        in_child(hold, 64)
 
 
 def test_a_table_has_a_column_per_key():

@@ -69,11 +69,7 @@ def test_shapes_are_those_that_the_layers_see():
 
 
 def test_the_peak_weighs_products_by_their_work(monkeypatch):
-    with pytest.raises(ValueError, match="at least one shape"):
-        MatrixPeak({})
     peak = MatrixPeak({(10, 4, 8): 3, (12, 4, 8): 1, (5, 8, 2): 2}, dtype="float16")
-    with pytest.raises(ValueError, match="call sample"):
-        _ = peak.gflops
     times = {(10, 4, 8): iter([3.0, 2.0, *[9.0] * 9]), (5, 8, 2): iter([1.0] * 12)}
 
     def seconds(layer, states):
@@ -81,7 +77,6 @@ def test_the_peak_weighs_products_by_their_work(monkeypatch):
         return next(times[len(states), linear.in_features, linear.out_features])
 
     monkeypatch.setattr(peak, "_seconds", seconds)
-    monkeypatch.setattr(peak, "_seconds_beside", lambda *_: 4.0)
     peak.sample()
     peak.sample()
     # The 42 rows of the first layer at 10 rows in 2 s, the 10 of the second at 5 rows in 1 s.

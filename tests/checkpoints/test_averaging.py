@@ -179,7 +179,7 @@ def test_a_transfer_writes_what_the_library_reads(tmp_path):
     tensors = {"b": torch.randn(3, 500), "a": torch.tensor([0.5]), "c": torch.zeros(0)}
     source = open_checkpoint(folder_with(tmp_path / "in", tensors))
     pieces = [Piece("b2", "F32", ("b",)), Piece("a", "BF16", ("a",)), Piece("c", "F32", ("c",))]
-    written = write_pieces([source], pieces, tmp_path / "x.safetensors", label="copy")
+    written = write_pieces([source], pieces, tmp_path / "x.safetensors")
     assert written.warnings == []
     assert written.digest == ModelFolder(tmp_path).weights_in("x.safetensors").digest
     read = load_file(tmp_path / "x.safetensors")

@@ -49,7 +49,6 @@ SHORTER = {
 
 # Commands that tests elsewhere run in full.
 ELSEWHERE = (
-    "bench precision",
     "book",
     "demo",
     "encode --model encoder --input texts.jsonl --out vectors --ray",

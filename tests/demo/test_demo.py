@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from transformers import AutoTokenizer
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
@@ -82,17 +80,6 @@ def test_the_training_is_seeded(trained, tmp_path):
             open_checkpoint(again / name).weights.digest
             == open_checkpoint(trained / name).weights.digest
         )
-
-
-@pytest.mark.integration
-def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
-    raw = Tokenizer.from_file(str(trained / "tokenizer" / "tokenizer.json"))
-    decoder = trained.parent / "decoder"
-    auto = AutoTokenizer.from_pretrained(decoder)
-    for text in ("Return the mean.", "naïve  café\n\n😀 x_1", "[R] a <b>"):
-        assert auto(text)["input_ids"] == raw.encode(text).ids
-    assert len(auto) <= open_checkpoint(decoder).config["vocab_size"]
-    assert auto.convert_tokens_to_ids("<extra_id_99>") == raw.token_to_id("<extra_id_99>")
 
 
 def test_nothing_that_is_measured_is_trained_on():

@@ -13,7 +13,7 @@ from transformers import AutoModel
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction import onnx_graph
-from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
+from qwen3nb.extraction.onnx_graph import GRAPH, graph_states, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
 from qwen3nb.extraction.verify import MAX_PART, verify_graph
 from qwen3nb.models.kinds.resolve import find_source
@@ -109,8 +109,8 @@ def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
     assert sorted(each.name for each in file.parent.iterdir()) == ["model.onnx", "model.onnx_data"]
     assert file.stat().st_size < (file.parent / "model.onnx_data").stat().st_size
     batch = pad_rows(rows)
-    whole = OnnxGraph(export.folder / GRAPH)
-    np.testing.assert_array_equal(OnnxGraph(file)(*batch), whole(*batch))
+    whole = graph_states(export.folder / GRAPH)
+    np.testing.assert_array_equal(graph_states(file)(*batch), whole(*batch))
 
 
 def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder, tmp_path):
@@ -121,6 +121,8 @@ def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_fol
         assert (export.folder / name).read_bytes() == (encoder_folder / name).read_bytes()
     one, other = (fingerprint(find_source(str(each))) for each in (export.folder, encoder_folder))
     assert one == other
+    cards = [(each / "README.md").read_text() for each in (export.folder, encoder_folder)]
+    assert ['backend="onnx"' in card for card in cards] == [True, False]
     # Our own downloads leave out what is not loaded.
     load_encoder(copy_of(export.folder, tmp_path / "snapshot"), cache=False)
 
@@ -144,14 +146,3 @@ def test_without_the_packages_the_error_says_how_to_get_them(checkpoint, tmp_pat
     ):
         extract(checkpoint, tmp_path / "encoder", onnx=True)
     assert not any("encoder" in each.name for each in tmp_path.iterdir())
-
-
-def test_the_card_says_what_the_graph_is_and_without_one_what_others_make(export, encoder_folder):
-    ours, plain = (
-        (folder / "README.md").read_text(encoding="utf-8")
-        for folder in (export.folder, encoder_folder)
-    )
-    assert 'SentenceTransformer("encoder", backend="onnx")' in ours
-    assert f"{export.verification.graph['max_difference']:.0e} of the largest" in ours
-    assert "refuses to make one" in plain
-    assert "onnx/model.onnx" not in plain

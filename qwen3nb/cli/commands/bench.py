@@ -9,7 +9,6 @@ import click
 
 from qwen3nb.cli import options as opt
 from qwen3nb.cli.program import CommandGroup
-from qwen3nb.models.modeling.dtypes import DTYPES
 
 _MODELS = opt.model_option(
     "models",
@@ -50,36 +49,6 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     for model in models:
         for result in run(model, texts=sets, **options):
             click.echo(f"{machine()}\n{result.table()}\n")
-
-
-@bench.command("precision")
-@_MODELS
-@opt.option(
-    "--dtype",
-    "dtypes",
-    multiple=True,
-    choices=DTYPES,
-    help="Besides float32; repeatable.  [default: bfloat16, and float16 if the CPU computes in it]",
-)
-@_count("texts", 128, 2)
-@_count("rounds", 3)
-@opt.flag("--whole", help="Search all of PyDocs instead of its sample; minutes.")
-def bench_precision(models: tuple[str, ...], whole: bool, **options: Any) -> None:
-    """Encode in several precisions: speed, cosine and nDCG@10 next to float32.
-
-    \b
-    OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision --model all-MiniLM-L6-v2
-    """
-    from qwen3nb.bench.encode import bench_precision as run
-    from qwen3nb.bench.harness import machine
-    from qwen3nb.datasets.pydocs.build import load_pydocs
-    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
-
-    pydocs = load_pydocs() if whole else pydocs_sample()
-    for model in models:
-        result = run(model=model, pydocs=pydocs, **options)
-        click.echo(f"{machine()}\n{result.table()}\n")
-    click.echo("limit: the matrix peak of the dtype: the model's linear layers alone")
 
 
 @bench.command("rerank")

@@ -129,7 +129,6 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 @opt.paths_given(folder="--model", repository="--repository", texts=["repository"])
 @opt.flag("--dry-run", help="List the files and upload nothing.")
 @opt.flag("--private", help="Create a private repository.")
-@opt.option("--revision", help="Branch to push to.  [default: main]")
 def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
     """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
 

@@ -134,7 +134,7 @@ def extract(
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the card's examples.
         options: of `qwen3nb.extraction.extract.extract_encoder`: ``label``, ``allow``,
-            ``onnx``, ``show_progress``, and those of `qwen3nb.extraction.export.ExportOptions`,
+            ``onnx``, and those of `qwen3nb.extraction.export.ExportOptions`,
             such as ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``,
             ``append_eos``.
 

@@ -75,12 +75,10 @@ def precision_table(benches: Sequence[PrecisionBench]) -> Table:
                     f"equivalent\nwithin {bench.margin:g}": bench.shown(each),
                 }
             )
-    features = sorted({each for bench in benches for each in bench.cpu_features})
     return Table.of(
         rows,
         note="On the CPU; sentence-transformers has the same dtype, and the peak is that of the "
-        "dtype. Equivalent to float32 by the 95 % interval. The processor's instructions for 16 "
-        f"bits: {', '.join(features) or 'none'}.",
+        "dtype. Equivalent to float32 by the 95 % interval.",
         name="precision",
         caption="Speed, vectors and scores in 16 bits.",
     )

@@ -103,8 +103,8 @@ ROUNDED |= {"cosine_min": 0.99991, "ndcg": 0.511, "ndcg_difference": -0.001}
 ROUNDED |= {"interval": (-0.004, 0.002), "equivalent": True, "queries_needed": None}
 
 
-def precision(*timings, label="m", features=("avx512_bf16",)):
-    return PrecisionBench(label, features, 64, 1000, 3, 400, 200, 0.005, timings)
+def precision(*timings, label="m"):
+    return PrecisionBench(label, 200, 0.005, timings)
 
 
 def ablated(*effects, task=TASK, **others):
@@ -166,9 +166,7 @@ TABLES = {
     "probes": lambda *labels: probes_table([probes(each) for each in labels]),
     "extraction": lambda label: extraction_table(extraction(label=label, warnings=(label,))),
     "speed": lambda *labels: speed_table([bench(2, label=each, texts=each) for each in labels]),
-    "precision": lambda *labels: precision_table(
-        [precision(EXACT, label=each, features=(each,)) for each in labels]
-    ),
+    "precision": lambda *labels: precision_table([precision(EXACT, label=each) for each in labels]),
     "power": lambda *labels: calibration_table(
         [replace(read_calibration()[0], kind="power", process=each, n="9") for each in labels],
         kind="power",
@@ -214,14 +212,13 @@ def test_the_table_and_the_figure_of_speed_have_a_row_per_method_and_set():
 
 
 def test_the_precision_table_has_speed_and_scores_beside_float32():
-    table = precision_table([precision(EXACT, ROUNDED), precision(features=())])
+    table = precision_table([precision(EXACT, ROUNDED)])
     exact, rounded = table.rows
     shown = [cell.text for cell in rounded]
     assert shown == ["m", "1.50 ×", "1.40 ×", "50 %", "0.999910", "0.511", "yes"]
     assert rounded[5].detail == "-0.0010 [-0.0040, +0.0020]"
     assert (exact[5].detail, exact[6].text) == ("", "is the reference")
     assert table.columns[5:] == ("nDCG@10\nPyDocs, 200 queries", "equivalent\nwithin 0.005")
-    assert table.note.endswith("for 16 bits: avx512_bf16.")
     unsure = {**ROUNDED, "equivalent": False, "queries_needed": 1234}
     cell = precision_table([precision(unsure)]).rows[0][6]
     assert (cell.text, cell.detail) == ("not shown", "1,234 queries would")
