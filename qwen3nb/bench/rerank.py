@@ -5,28 +5,25 @@ Qwen3-Reranker; the peer is the CrossEncoder of sentence-transformers. All take 
 process. A ratio is the median of the reference's CPU seconds over that of a method, because load on
 the machine inflates wall time. Scores are compared in the same run.
 
-The weights are random, the output matrix has as many rows as Qwen3's real vocabulary, and
-the passages are docstrings, truncated to the requested lengths.
+The weights are random, and the output matrix has as many rows as Qwen3's real vocabulary.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from qwen3nb.bench.encode import bench_texts
 from qwen3nb.bench.harness import in_turn, table
 from qwen3nb.bench.random_models import QUERY, cross_encoder, predict, write_random_reranker
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Floats, Reranker
 from qwen3nb.utils.choices import one_of
 
-PASSAGES = {"60-80": (60, 80), "250": (240, 260)}  # tokens, from and to
 # hidden, intermediate, layers, heads, key-value heads, head size
 SHAPES = {
     "tiny": (64, 96, 2, 4, 2, 16),
@@ -39,7 +36,7 @@ _REFERENCE, _PEER, _OURS = "reference", "sentence-transformers CrossEncoder", "q
 
 @dataclass(frozen=True)
 class RerankBench:
-    """Results for one size of model and one length of passages.
+    """Results for one size of model and one set of texts.
 
     A timing has, of each method, the reference first and ours last: median ``seconds`` and ``cpu``
     seconds, the ``ratio`` of the reference's CPU seconds to them, and the largest ``difference`` in
@@ -47,7 +44,7 @@ class RerankBench:
     """
 
     size: str  # key of `SHAPES`
-    passages: str  # key of `PASSAGES`
+    texts: str  # name of the set
     documents: int
     rounds: int
     timings: tuple[dict[str, Any], ...]
@@ -55,7 +52,7 @@ class RerankBench:
     def table(self) -> str:
         """The timings as plain text."""
         return table(
-            f"{self.size} parameters, passages of {self.passages} tokens: {self.documents} "
+            f"{self.size} parameters, {self.texts}: {self.documents} "
             f"documents, medians of {self.rounds} rounds in turn",
             rows=self.timings,
             shown=": {name} | CPU s: {cpu:.2f} | s: {seconds:.2f} | faster: {ratio:.2f}x | "
@@ -64,49 +61,35 @@ class RerankBench:
 
 
 def bench_rerank(
-    *,
-    size: str = "100M",
-    passages: Sequence[str] = tuple(PASSAGES),
-    documents: int = 100,
-    rounds: int = 3,
+    *, size: str = "100M", documents: int = 100, rounds: int = 3
 ) -> Iterator[RerankBench]:
-    """Measure one length of passages after the other.
+    """Measure each set of texts of `qwen3nb.bench.encode.bench_texts`.
 
     Args:
         size: one of `SHAPES`; ``0.6B`` is the shape of Qwen3-0.6B (the reference needs 8 GB
             of memory).
-        passages: keys of `PASSAGES`.
-        documents: documents per query.
+        documents: documents per query; of long ones, a quarter.
         rounds: number of timed rounds, after an untimed one.
 
     Raises:
-        ValueError: an unknown size or length.
+        ValueError: an unknown size.
         RuntimeError: the scores of a method differ from those of the reference.
     """
     one_of("size", size, SHAPES)
-    for name in passages:
-        one_of("length of passages", name, PASSAGES)
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-") as work:
         write_random_reranker(Path(work), SHAPES[size])
-        for name in passages:
-            timings = _timings(Path(work), PASSAGES[name], documents, rounds)
-            yield RerankBench(size, name, documents, rounds, timings)
-
-
-def _timings(
-    folder: Path, lengths: tuple[int, int], documents: int, rounds: int
-) -> tuple[dict[str, Any], ...]:
-    texts = _passages(folder, *lengths, documents)
-    methods = {name: partial(_method(name, folder), texts) for name in (_REFERENCE, _PEER, _OURS)}
-    medians, scores = in_turn(methods, rounds=rounds)
-    timings = []
-    for name, each in medians.items():
-        difference = float(abs(scores[name] - scores[_REFERENCE]).max())
-        if difference > 1e-4:
-            raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
-        ratio = medians[_REFERENCE].cpu / each.cpu
-        timings.append({"name": name, **vars(each), "ratio": ratio, "difference": difference})
-    return tuple(timings)
+        methods = {name: _method(name, Path(work)) for name in (_REFERENCE, _PEER, _OURS)}
+        for name, texts in bench_texts(documents).items():
+            calls = {way: partial(method, texts) for way, method in methods.items()}
+            medians, scores = in_turn(calls, rounds=rounds)
+            timings = []
+            for way, took in medians.items():
+                apart = float(abs(scores[way] - scores[_REFERENCE]).max())
+                if apart > 1e-4:
+                    raise RuntimeError(f"{way}: P(yes) differs from the reference by {apart:.1e}")
+                ratio = medians[_REFERENCE].cpu / took.cpu
+                timings.append({"name": way, **vars(took), "ratio": ratio, "difference": apart})
+            yield RerankBench(size, name, len(texts), rounds, tuple(timings))
 
 
 def _method(name: str, folder: Path) -> Callable[[list[str]], Floats]:
@@ -138,21 +121,3 @@ def _reference(folder: Path, reranker: Reranker) -> Callable[[list[str]], Floats
         return torch.cat(p_yes).double().numpy()
 
     return scores
-
-
-def _passages(folder: Path, least: int, most: int, count: int) -> list[str]:
-    """Return passages of ``least`` to ``most`` tokens, from concatenated docstrings."""
-    from transformers import AutoTokenizer
-
-    from qwen3nb.datasets.pydocs.build import load_pydocs
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    words = [word for entry in load_pydocs().entries for word in entry.text.split()]
-    generator = np.random.default_rng(0)
-    texts = []
-    for _ in range(count):
-        wanted, start = generator.integers(least, most + 1), generator.integers(len(words) // 2)
-        text = " ".join(words[start : start + wanted])
-        ids = tokenizer(text, add_special_tokens=False).input_ids[:wanted]
-        texts.append(tokenizer.decode(ids))
-    return texts

@@ -57,24 +57,6 @@ def test_a_command_has_the_arguments_of_its_function(monkeypatch, capsys):
     assert capsys.readouterr().out == "rounds 5\n"
 
 
-def hold(megabytes, before):
-    held = bytearray(before * 2**20)
-
-    def call():
-        return [len(held), len(bytearray(megabytes * 2**20))]
-
-    return call
-
-
-def test_a_child_measures_the_call_alone():
-    done = in_child(hold, 64, 32)
-    assert done.output == [32 * 2**20, 64 * 2**20]
-    assert 60 * 2**20 < done.grown < 80 * 2**20
-    assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
-    with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
-        in_child(hold, 64)
-
-
 def one_child(*apart):
     """`in_child` with one kind of call in a process of its own, as all are, the others in this."""
 

@@ -60,10 +60,10 @@ def test_each_precision_next_to_float32(tmp_path):
 
 
 def test_rerankers_agree():
-    (bench,) = bench_rerank(size="tiny", passages=["60-80"], documents=2, rounds=1)
+    *_, bench = bench_rerank(size="tiny", documents=2, rounds=1)
     reference, _, ours = bench.timings
     assert ours["ratio"] == pytest.approx(reference["cpu"] / ours["cpu"])
-    assert "2 documents, medians of 1 rounds" in bench.table().splitlines()[0]
+    assert "1 documents, medians of 1 rounds" in bench.table().splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,6 @@ def test_rerankers_agree():
         (lambda: next(bench_encode("e5-base-v2", texts={})), "e5-base-v2: not on this machine"),
         (lambda: bench_precision("bm25", pydocs=None, dtypes=["int8"]), "unknown dtype 'int8'"),
         (lambda: next(bench_rerank(size="7B")), "choose one of"),
-        (lambda: next(bench_rerank(passages=["10"])), "choose one of"),
         (lambda: bench_evaluation(model="bm25"), "bm25: not on this machine"),
     ],
 )

@@ -1,5 +1,8 @@
 """Methods take turns; tables of times."""
 
+import pytest
+
+from benchmarks.options import in_child
 from qwen3nb.bench import harness
 from qwen3nb.bench.harness import in_turn, table
 
@@ -27,3 +30,21 @@ def test_a_table_has_a_column_per_key():
     shown = "s: {seconds:.1f} | share: {share:.0%}"
     text = table(rows=[{"seconds": 1, "share": 0.5}, {"seconds": 2, "share": None}], shown=shown)
     assert text.splitlines() == ["s    share", "1.0    50%", "2.0      -"]
+
+
+def hold(megabytes, before):
+    held = bytearray(before * 2**20)
+
+    def call():
+        return [len(held), len(bytearray(megabytes * 2**20))]
+
+    return call
+
+
+def test_a_child_measures_the_call_alone():
+    done = in_child(hold, 64, 32)
+    assert done.output == [32 * 2**20, 64 * 2**20]
+    assert 60 * 2**20 < done.grown < 80 * 2**20
+    assert done.peak > 96 * 2**20 > 80 * 2**20 > done.above
+    with pytest.raises(ValueError, match="failed:(.|\\n)*TypeError"):
+        in_child(hold, 64)

@@ -38,7 +38,7 @@ RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
-    "bench rerank": "--size tiny --documents 2 --rounds 1 --passages 60-80",
+    "bench rerank": "--size tiny --documents 2 --rounds 1",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
     "rerank-suite": "--depth 2",
     "run ablation": "--poolings mean,last --no-append-eos --no-normalization --prefix ''",

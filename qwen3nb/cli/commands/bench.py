@@ -53,12 +53,6 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
 
 @bench.command("rerank")
 @opt.option("--size", default="100M", help="tiny, 100M or 0.6B.")
-@opt.option(
-    "--passages",
-    multiple=True,
-    default=("60-80", "250"),
-    help="Tokens per passage.",
-)
 @_count("documents", 100)
 @_count("rounds", 3)
 def bench_rerank(**options: Any) -> None:
