@@ -10,7 +10,13 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
-from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, copy_present, open_checkpoint
+from qwen3nb.checkpoints.folder import (
+    SINGLE,
+    TOKENIZER_FILES,
+    ModelFolder,
+    copy_present,
+    open_checkpoint,
+)
 from qwen3nb.checkpoints.names import extra_copies
 from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError
@@ -25,10 +31,7 @@ from qwen3nb.utils.atomic_files import (
 log = logging.getLogger(__name__)
 
 # Copied unchanged next to the mean; all other files belong to a single step.
-_KEPT = """
-added_tokens.json chat_template.jinja config.json generation_config.json merges.txt
-special_tokens_map.json tokenizer.json tokenizer_config.json vocab.json
-""".split()  # noqa: SIM905 - a list of words reads better as lines
+_KEPT = ("config.json", "generation_config.json", *TOKENIZER_FILES)
 # Files of a tokenizer that all checkpoints of a training share, where they have them.
 _VOCABULARIES = ("added_tokens.json", "merges.txt", "tokenizer.json", "vocab.json")
 # Settings that may differ between checkpoints of one training.

@@ -29,6 +29,10 @@ from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 SINGLE = "model.safetensors"
 _FORMATS = (SINGLE, "pytorch_model.bin")  # tried in this order; shards are in NAME.index.json
+TOKENIZER_FILES = """
+added_tokens.json chat_template.jinja merges.txt special_tokens_map.json tokenizer.json
+tokenizer_config.json vocab.json
+""".split()  # noqa: SIM905 - a list of words reads better as lines
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 # Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,

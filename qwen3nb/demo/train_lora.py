@@ -17,11 +17,8 @@ docstrings for a minute cannot rank: yes and no stay at chance (a loss of 0.69),
 long an adapter is trained. Therefore all weights of the base model are trained a little
 on both tasks, on functions that are not measured; the adapters add to that.
 
-All adapters take the same number of optimisation steps on the same examples, drawn before
-the first step, so that they differ only in their objective. A joint step adds the
-gradients of the two losses. They are computed separately, so that their cosine can be
-measured without changing the training. The base model is a toy: the method is real, the
-scores are not.
+All adapters take the same steps on the same examples. A joint step adds the gradients of the two
+losses, which are computed separately, so that their cosine can be measured.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.folder import ModelFolder, copy_present
+from qwen3nb.checkpoints.folder import TOKENIZER_FILES, ModelFolder, copy_present
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import (
     TOKENIZER,
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 CHECK = "check_encoder.py"
-TOKENIZER_FILES = """
-added_tokens.json chat_template.jinja merges.txt special_tokens_map.json tokenizer.json
-tokenizer_config.json vocab.json
-""".split()  # noqa: SIM905 - a list of words reads better as lines
 # The first releases that load an export. An older sentence-transformers warns of that; what is
 # installed here would be part of the model's identity, and would be warned of without need.
 _OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}

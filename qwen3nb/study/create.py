@@ -93,8 +93,6 @@ def _with_settings(config: str, *, title: str, author: str) -> str:
     }
     lines = config.splitlines(keepends=True)
     keys = [line.partition(":")[0] for line in lines]
-    if missing := [key for key in values if keys.count(key) != 1]:
-        raise StudyError(f"_config.yml of this installation: expected one line {missing[0]!r}")
     return "".join(
         f"{key}: {values[key]}\n" if key in values else line
         for key, line in zip(keys, lines, strict=True)

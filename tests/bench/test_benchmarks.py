@@ -13,7 +13,6 @@ from benchmarks.calibration import (
     calibrate,
     calibrate_scores,
     simulate,
-    table,
 )
 from benchmarks.options import ChildTiming, command, in_child
 from benchmarks.records import RecordSet, bench_records, shown, write_records
@@ -154,15 +153,6 @@ def test_a_rehearsal_on_the_cpu_measures_equality_then_speed():
     assert "x" in done.table().splitlines()[-1]
     with pytest.raises(ValueError, match="unknown"):
         gpu.bench_gpu(device="cpu", shapes=("7B",))
-
-
-@pytest.mark.integration
-def test_false_positives_and_coverage_of_300_queries():
-    shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
-    assert {share.verdict for share in shares if share.process in USUAL} == {"holds"}
-    assert {share.process for share in shares} == {*SYMMETRIC, "large wins", "noisy wins"}
-    assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
-    assert "| holds |" in table(shares)
 
 
 @pytest.mark.integration

@@ -4,38 +4,16 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from helpers import TEXTS
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.names import encoder_name
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.extract import extract_encoder
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_stock_libraries_compute_what_we_compute(checkpoint, tmp_path, pooling):
-    from sentence_transformers import SentenceTransformer
-
-    folder = extract_encoder(checkpoint, tmp_path / "encoder", pooling=pooling).folder
-    ours = load_encoder(folder, cache=False).encode(list(TEXTS))
-    theirs = SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS))
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModel.from_pretrained(folder).eval()
-    assert type(model).__name__ == "Qwen3Model"
-    for side in ("left", "right"):
-        batch = tokenizer(list(TEXTS), padding=True, padding_side=side, return_tensors="pt")
-        with torch.inference_mode():
-            states = model(**batch).last_hidden_state
-        pooled = pool(states, batch["attention_mask"], how=pooling, normalize=True)
-        np.testing.assert_allclose(ours, pooled.numpy(), atol=1e-5)
 
 
 def overflowing(tensors, monkeypatch):

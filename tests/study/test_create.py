@@ -11,7 +11,6 @@ from helpers import REPOSITORY
 from qwen3nb import paths
 from qwen3nb.datasets.custom.queries import read_queries
 from qwen3nb.execution.sweep import read_plan
-from qwen3nb.study import create
 from qwen3nb.study.create import StudyError, create_study
 
 
@@ -63,13 +62,6 @@ def test_nothing_is_overwritten(tmp_path):
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
     assert paths.is_study(create_study(tmp_path / "empty"))
-
-
-def test_an_installation_without_notebooks_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(create, "__file__", str(tmp_path / "a" / "b" / "create.py"))
-    with pytest.raises(StudyError, match="this installation is incomplete"):
-        create_study(tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_wheel_holds_all_that_a_study_needs():
