@@ -98,9 +98,6 @@ class ModelFolder(os.PathLike[str]):
 
     __str__ = __fspath__
 
-    def __repr__(self) -> str:
-        return f"ModelFolder({str(self.path)!r})"
-
     def has(self, name: str) -> bool:
         """Return whether there is a file of this name."""
         return (self.path / name).is_file()

@@ -216,7 +216,10 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
         try:
             ends = _ends(file, handle)
         except (zipfile.BadZipFile, KeyError) as error:
-            raise _not_written_by_torch(file, str(error)) from None
+            raise CheckpointError(
+                f"{file}: not written by torch.save (1.6 or newer), or truncated ({error}); "
+                "save it again as safetensors (the default of save_pretrained)"
+            ) from None
     state = _load_without_data(file)
     if not isinstance(state, dict):
         raise CheckpointError(
@@ -295,13 +298,6 @@ def _torch_entry(file: Path, name: str, value: Tensor, ends: list[int]) -> Tenso
         )
     start = begin + offset
     return TensorEntry(file, name, dtype, tuple(value.shape), start, start + needed)
-
-
-def _not_written_by_torch(file: Path, reason: str) -> CheckpointError:
-    return CheckpointError(
-        f"{file}: not written by torch.save (1.6 or newer), or truncated ({reason}); "
-        "save it again as safetensors (the default of save_pretrained)"
-    )
 
 
 def _checked_name(file: Path, name: object) -> str:

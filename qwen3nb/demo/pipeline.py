@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -33,9 +33,6 @@ from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.terminal import say
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 # The encoder that the book and its card are about: the best on the development pairs, the average
 # of the two best checkpoints included. `models.kinds.resolve` calls it "demo".
@@ -184,7 +181,7 @@ def make_language_models(demo: Path) -> None:
     _once(demo / "decoder", _key(DECODER), lambda folder: train_decoder(folder, DECODER))
 
 
-def _key(settings: DataclassInstance) -> str:
+def _key(settings: Any) -> str:
     """A digest of a training's settings, of PyDocs, and of the code of all trainings."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 

@@ -42,21 +42,12 @@ from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qw
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
-
-@dataclass(frozen=True)
-class Denoiser:
-    """One way to hide tokens."""
-
-    mode: str  # the text at the front of the source
-    share: float  # share of the examples
-    rate: float | None  # share of hidden tokens; None for everything after a random point
-    span: int  # mean length of a hidden span
-
-
-DENOISERS = (
-    Denoiser("[R]", 0.4, 0.15, 3),
-    Denoiser("[X]", 0.3, 0.50, 8),
-    Denoiser("[S]", 0.3, None, 0),
+# Ways to hide tokens: the text at the front of the source, the share of the examples, the share of
+# hidden tokens (None for everything after a random point), and the mean length of a hidden span.
+DENOISERS: tuple[dict[str, Any], ...] = (
+    {"mode": "[R]", "share": 0.4, "rate": 0.15, "span": 3},
+    {"mode": "[X]", "share": 0.3, "rate": 0.50, "span": 8},
+    {"mode": "[S]", "share": 0.3, "rate": None, "span": 0},
 )
 
 
@@ -156,7 +147,7 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
     )
     about = {
         "objective": "UL2 denoising",
-        "denoisers": [vars(denoiser) for denoiser in DENOISERS],
+        "denoisers": DENOISERS,
         "data": "PyDocs without the functions of the smoke tier's sample",
         "texts": len(texts),
         "tokens_seen": sum(len(source) + len(target) for source, target in examples[0]),
@@ -213,7 +204,7 @@ def _denoised(
 ) -> list[Example]:
     generator = np.random.default_rng(seed)
     ids = _ids(tokenizer, texts, settings.length)
-    modes = {each.mode: tokenizer.encode(f"{each.mode} ").ids for each in DENOISERS}
+    modes = {mode: tokenizer.encode(f"{mode} ").ids for mode in (e["mode"] for e in DENOISERS)}
     sentinels = [token_id(tokenizer, name) for name in SENTINELS]
     end = token_id(tokenizer, END)
     return [
@@ -241,14 +232,14 @@ def denoise(
     generator: np.random.Generator,
 ) -> Example:
     """Create a training example from a text of at least four tokens."""
-    shares = [denoiser.share for denoiser in DENOISERS]
+    shares = [denoiser["share"] for denoiser in DENOISERS]
     denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
-    if denoiser.rate is None:
+    if denoiser["rate"] is None:
         source, target = hide_suffix(ids, sentinel=sentinels[0], generator=generator)
     else:
-        how: dict[str, Any] = {"rate": denoiser.rate, "span": denoiser.span}
+        how = {key: denoiser[key] for key in ("rate", "span")}
         source, target = hide_spans(ids, sentinels=sentinels, generator=generator, **how)
-    return [*modes[denoiser.mode], *source, end], [*target, end]
+    return [*modes[denoiser["mode"]], *source, end], [*target, end]
 
 
 def hide_suffix(
