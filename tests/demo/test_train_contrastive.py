@@ -75,14 +75,12 @@ def test_only_encoder_and_embedding_change(start, contrastive):
 @pytest.mark.integration
 def test_the_record_says_where_it_started_and_on_what(start, contrastive):
     record = json.loads((contrastive / "training.json").read_text())
-    assert record["objective"] == "InfoNCE on (summary, body) pairs"
     assert record["start"] == str(start)
     assert (record["start_step"], record["pairs"], record["toy"]) == (2, 24, True)
     assert record["libraries"] == {"torch": "1"}
     assert record["development libraries"]["networkx"] == "2"
     assert record["tokens_seen"] > 0
     assert record["settings"]["steps"] == 4
-    assert json.loads((start.parent / "training.json").read_text())["toy"] is True
 
 
 @pytest.mark.integration

@@ -4,17 +4,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.beir import write_words
 from helpers.rerankers import write_reranker
 
-from qwen3nb.analysis.inventory.collect import load_all_results
-from qwen3nb.analysis.training.interference import interference
 from qwen3nb.checkpoints.folder import open_checkpoint
-from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.demo.train_lora import BASE, LORA, last_states, train_adapters, train_base
-from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
+from qwen3nb.evaluation.studies.lora_runs import find_trained
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.records.store import load_results
 
 
 @pytest.mark.integration
@@ -42,36 +37,6 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
             assert [row["step"] for row in rows] == [2, 4]
             name = "model.base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight"
             assert -1 <= rows[0]["per_layer"][name] <= 1
-
-
-@pytest.mark.integration
-def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
-    """The demo's runs suffice for a report on interference; no pair is refused."""
-    base = write_reranker(home / "runs" / "base")
-    settings = replace(LORA, steps=2, batch=2, log_every=1, seeds=(1, 2), window=900, length=200)
-    train_adapters(base, home / "runs" / "outputs", settings=settings, say=lambda _: None)
-
-    evaluate_trained(
-        home / "runs" / "outputs",
-        [write_words(tmp_path / "words")],
-        depth=4,
-        max_length=900,
-        embedding_tasks=[embedded_task("AuthorSTS")],
-        device="cpu",
-        show_progress=False,
-    )
-
-    scores = load_all_results().scores
-    (group,) = interference(scores).groups
-    assert (group.system, group.refused) == ("joint_r8", ())
-    assert [each.name for each in group.tasks] == ["reranking", "embedding"]
-    assert all(each.seeds == (1, 2) for each in group.tasks)
-    facts = [score.facts for score in scores if "mode" in score.facts]
-    assert {each["steps"] for each in facts} == {2}
-    assert {each["data_seed"] for each in facts} == {1, 2}
-    assert {each["base"] for each in facts} == {"runs/base"}
-    assert load_results(adapters=False) == []
-    assert len(load_results()) == 3 * 2 + 2 * 2  # all rank, four embed
 
 
 def test_what_pairs_share_is_computed_once_and_changes_nothing(tmp_path):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from qwen3nb.demo import trainer
@@ -46,14 +45,3 @@ def test_gradients_are_those_of_pytorch(onednn, monkeypatch, shape):
         assert torch.allclose(mine, theirs, rtol=1e-4, atol=1e-6)
     assert ours[3] is None
     assert expected[3] is None
-
-
-def test_layers_with_a_bias_and_other_libraries_are_left_alone(monkeypatch):
-    layer, states = nn.Linear(8, 4), torch.ones(2, 8)
-    monkeypatch.setattr(trainer, "_product", None)  # a call of it would fail
-    with faster_linear_layers():
-        assert torch.equal(layer(states), F.linear(states, layer.weight, layer.bias))
-    monkeypatch.setenv(LINEAR, "mkl")
-    with faster_linear_layers():
-        plain = nn.Linear(8, 4, bias=False)
-        assert torch.equal(plain(states), F.linear(states, plain.weight))
