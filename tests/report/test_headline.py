@@ -80,7 +80,6 @@ def test_what_extraction_gave(home):
     ("score", "headline"),
     [
         (0.2, "lowers nDCG@10 by 0.300 on Retrieval"),
-        (0.8, "lifts nDCG@10 by 0.300 on Retrieval"),
         (0.5, "makes no difference in nDCG@10 that these 50 queries show"),
     ],
 )

@@ -37,13 +37,8 @@ def test_the_recommendation_and_everything_behind_it():
     assert len(value["models"]["now"]["per_query"]["MRR@10"]) == len(BASE)
     how = {"alpha": 0.04, "minimum": 0.05, "draws": 10_000, "level": 0.95, "seed": 3}
     assert value["procedure"] == {**how, "correction": "max-t"}
-    assert value["environment"]["versions"]["qwen3nb"]
     assert value["queries"]["q1"] == {"text": "text of q1", "category": "even"}
-    new = value["models"]["new"]
-    assert len(new["model"]["identity"]) == 64
-    assert new["environment"]["versions"] == {"mteb": "2"}
-    assert new["task"]["revision"]
-    assert not {"top", "queries"} & new["settings"].keys()
+    assert not {"top", "queries"} & value["models"]["new"]["settings"].keys()
 
 
 @pytest.mark.parametrize(

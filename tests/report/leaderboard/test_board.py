@@ -117,10 +117,8 @@ def test_every_task_of_the_tier_is_in_a_section(records):
     assert beir.columns == ("task", "a-model", "bm25", "broken")  # a row per task
     bm25 = next(row for row in types.rows if row[0].text == "bm25")
     assert [cell.text for cell in bm25[1:3]] == ["no vectors", "no vectors"]
-    page = sections._repr_html_()
-    assert page.count("<details") == len(sections) == 11
+    assert sections._repr_html_().count("<details") == len(sections) == 11
     assert sections.to_markdown().count("\n### ") == 11
-    assert "BEIR (15 tasks): 15 rows" in repr(sections)
     group = next(row for row in beir.rows if row[0].text == "CQADupstackRetrieval")
     assert group[0].detail == "nDCG@10, mean of 12"
     assert group[3].text == "11 of 12"  # a group counts only with all its parts
