@@ -34,10 +34,9 @@ from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.search.exact import search
-from qwen3nb.models.types import Vectors
+from qwen3nb.models.types import DTYPES, Vectors
 from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from qwen3nb.bench.harness import timed
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.runner import Runner
-from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.types import torch_dtype
 
 Shape = tuple[int, int, int]
 _REPEATS = 3  # of each product per sample; the best counts

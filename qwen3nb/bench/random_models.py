@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.modeling.configuration import encoder_config
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 from qwen3nb.models.rerankers.yes_no import Floats
-from qwen3nb.models.types import Vectors
+from qwen3nb.models.types import Vectors, torch_dtype
 
 QWEN3 = "qwen3-60M-random"
 VOCABULARY = 151_936  # rows of the output matrix of Qwen3

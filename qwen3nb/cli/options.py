@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 import click
 
-from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.types import DTYPES
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names

@@ -24,9 +24,9 @@ from qwen3nb.models.gate.tokenizer import (
     end_warnings,
 )
 from qwen3nb.models.kinds.prompts import exported_prompts
-from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.models.types import DTYPES
 from qwen3nb.utils.atomic_files import write_json, write_text
 from qwen3nb.utils.choices import one_of
 

@@ -1,17 +1,23 @@
-"""Vectors, counters and errors that every kind of model shares."""
+"""Vectors, dtypes, counters and errors that every kind of model shares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    import torch
 
 Vectors = NDArray[np.float32]
+DTYPES = ("float32", "bfloat16", "float16")  # that a model can run in
 
 
 @dataclass
@@ -57,3 +63,15 @@ def refusing(file: object, what: str) -> Iterator[None]:
     except Exception as error:  # libraries raise bare Exceptions, too  # noqa: BLE001
         reason = " ".join(str(error).split())[:300]
         raise ModelFolderError(f"{file}: {what} ({type(error).__name__}: {reason})") from None
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return the torch dtype called ``name``.
+
+    Raises:
+        ValueError: not one of `DTYPES`; lists the choices.
+    """
+    import torch
+
+    dtype: torch.dtype = getattr(torch, one_of("dtype", name, DTYPES))
+    return dtype

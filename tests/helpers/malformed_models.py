@@ -106,14 +106,6 @@ def shards(change=lambda *_: None):
     return damage
 
 
-def beside(name):
-    def damage(folder):
-        held = {key: each + 1 for key, each in load_file(folder / "model.safetensors").items()}
-        save_file(held, folder / name, metadata={"format": "pt"})
-
-    return damage
-
-
 def pickled(change=lambda held: None):
     def damage(folder):
         held = load_file(folder / "model.safetensors")
@@ -188,7 +180,6 @@ STORED = {
     "a shard of another step": (shards(lambda index, a, b: b.pop(min(b))), "in both this shard"),
     "a missing shard": (shards(lambda index, a, b: b.clear()), "b.safetensors"),
     "in two shards": (shards(lambda index, a, b: b.update({min(a): a[min(a)]})), "is also in"),
-    "another format": (beside("shard-00001-model-00001-of-00001.safetensors"), "another format"),
     "pickled": (pickled(), None),
     "pickled in part": (pickled(lambda t: t.pop(INNER(t)[0])), MISSING),
 }

@@ -246,7 +246,7 @@ class RerankItem:
     def evaluate(self, model: Reranker, run: Run) -> Result:
         """Return the record of a reranker; the runs are written."""
         work = Work(model)
-        ranked, counts, longest = self.scored(model, run)
+        ranked, counts = self.scored(model, run)
         cut = {
             "pairs whose document was cut to the maximum length": counts["cut"],
             "queries cut to leave room for a document": counts["queries_cut"],
@@ -265,7 +265,6 @@ class RerankItem:
                 "limit": self.limit,
                 "first": self.first.recipe,
                 "counts": counts,
-                "longest_query": longest,
             },
         )
         file = result.path(run.folder)
@@ -282,21 +281,17 @@ class RerankItem:
         result = replace(result, config=result.config | named)
         return with_runs(result, run, None, self.collection.qrels)
 
-    def scored(
-        self, reranker: Reranker, run: Run
-    ) -> tuple[RunArrays, dict[str, int], dict[str, Any]]:
-        """Return the run of log-odds, the numbers of pairs and cuts, and the longest query.
+    def scored(self, reranker: Reranker, run: Run) -> tuple[RunArrays, dict[str, int]]:
+        """Return the run of log-odds, and the numbers of pairs and cuts.
 
         Each query is journaled when it is scored: an interrupted run loses one at most, and a
-        ``fresh`` run scores all again. Of queries cut to leave room for a document, the longest is
-        named with its tokens.
+        ``fresh`` run scores all again.
         """
         collection, candidates, stats = self.collection, self.first.run.by_name(), reranker.stats
         name = f"{reranker.identity[:16]}-{sha256_json(self.first.recipe)[:16]}.jsonl"
         journal = Journal(paths.cache() / "rerank" / name)
         log_odds: list[NDArray[np.float64]] = []
         counts = dict.fromkeys(("pairs", *_COUNTS), 0)
-        longest: dict[str, Any] = {}
         bar = tqdm(
             candidates.queries,
             desc=f"{reranker.label}: {collection.name}",
@@ -319,11 +314,8 @@ class RerankItem:
             counts["pairs"] += len(log_odds[-1])
             for each in _COUNTS:
                 counts[each] += done.get(each, 0)
-            tokens = reranker.query_length(text) if done.get("queries_cut") else 0
-            if tokens > longest.get("tokens", 0):
-                longest = {"query": query, "tokens": tokens}
         scored = replace(candidates, scores=np.concatenate([*log_odds, np.empty(0)]))
-        return scored, counts, longest
+        return scored, counts
 
     def _per_query(self, reranked: RunArrays) -> dict[str, dict[str, float]]:
         """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""

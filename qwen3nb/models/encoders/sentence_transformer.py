@@ -22,7 +22,6 @@ from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
 from qwen3nb.models.inference.packing import packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.runtime import (
     check_room,
@@ -30,7 +29,7 @@ from qwen3nb.models.modeling.runtime import (
     pick_device,
     special_tokens,
 )
-from qwen3nb.models.types import SpecError, Vectors, refusing
+from qwen3nb.models.types import SpecError, Vectors, refusing, torch_dtype
 
 _POOLINGS = {rule.stored: name for name, rule in POOLINGS.items()}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}

@@ -19,9 +19,8 @@ from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
 from qwen3nb.models.gate.declared import static_files
 from qwen3nb.models.gate.tokenizer import check_loaded, rust_tokenizer
 from qwen3nb.models.kinds.source import Settings, Source
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device, special_tokens
-from qwen3nb.models.types import ModelFolderError, SpecError, Vectors
+from qwen3nb.models.types import ModelFolderError, SpecError, Vectors, torch_dtype
 
 _TABLE = "embedding.weight"
 

@@ -13,7 +13,6 @@ from qwen3nb.models.encoders.base import Encoder, unit_and_similarity
 from qwen3nb.models.gate.weights import check_length
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.runtime import (
     check_room,
@@ -24,7 +23,7 @@ from qwen3nb.models.modeling.runtime import (
     token_rows,
 )
 from qwen3nb.models.modeling.tokenizer_template import surround
-from qwen3nb.models.types import SpecError, Vectors
+from qwen3nb.models.types import SpecError, Vectors, torch_dtype
 
 MAX_LENGTH = 512
 

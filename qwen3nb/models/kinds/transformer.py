@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.folder import ModelFolder
@@ -21,8 +20,6 @@ from qwen3nb.models.types import ModelFolderError, SpecError, refusing
 if TYPE_CHECKING:
     import torch
 
-# transformers would read these instead of the weights that are checked.
-_OTHER_SHARDS = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
 # Tasks of transformers whose architectures read texts, others that do, and what they consist of.
 _TEXT = ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "TEXT_ENCODING")
 _TEXT_TYPES = ("canine", "splinter")
@@ -190,8 +187,6 @@ class _Reranker(CausalKind):
 def check_opened(folder: ModelFolder) -> None:
     """Check that there is one model in a folder, and that its settings are within bounds."""
     folder.check_whole()
-    if other := next((f for f in folder.path.iterdir() if _OTHER_SHARDS.fullmatch(f.name)), None):
-        raise ModelFolderError(f"{other}: a shard of another format next to the model's; remove it")
     check_settings(folder)
 
 

@@ -14,10 +14,9 @@ from typing import Any
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, fingerprint
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker, YesNoModel
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.types import SpecError, torch_dtype
 from qwen3nb.utils.imports import load_library
 
 _SCORED = {"true_token_id": "yes", "false_token_id": "no"}

@@ -185,10 +185,6 @@ class Reranker:
         stats.seconds += time.perf_counter() - started
         return RerankScores(scores, sigmoid(scores), cut)
 
-    def query_length(self, query: str) -> int:
-        """Return the number of tokens of a prompt with the whole ``query`` and no document."""
-        return self._pairs.length(query)
-
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
         """Score pairs of query and document; pairs of one query are scored together."""
         positions: dict[str, list[int]] = {}

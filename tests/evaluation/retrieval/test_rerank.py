@@ -205,7 +205,7 @@ def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
     assert "expected a BEIR folder" in caught.value.run.failures[str(tmp_path / "empty")]
 
 
-def test_a_long_query_is_cut_counted_and_named(folder, beir):
+def test_a_long_query_is_cut_and_counted(folder, beir):
     rows = [json.loads(line) for line in (beir / "queries.jsonl").read_text().splitlines()]
     rows[2]["text"] = "sort row " * 300
     rows[5]["text"] = "mean sum " * 400
@@ -216,9 +216,6 @@ def test_a_long_query_is_cut_counted_and_named(folder, beir):
 
     assert result.main.n == 8
     assert result.config["counts"]["queries_cut"] == 2
-    tokens = short.query_length(rows[5]["text"])
-    assert result.config["longest_query"] == {"query": "q5", "tokens": tokens}
-    assert tokens > 400
     assert result.task.counts["queries cut to leave room for a document"] == 2
 
 

@@ -65,15 +65,6 @@ def test_a_known_pooling_runs_packed_and_another_in_sentence_transformers(
         assert not encoder.encode("").any()
 
 
-def test_any_other_module_is_left_to_sentence_transformers(write_sentence_model):
-    folder, model = write_sentence_model("mean", lambda m: m.Normalize())
-    assert load_encoder(folder, cache=False).way == "packed"
-    folder, model = write_sentence_model("mean", lambda m: m.Dense(32, 8))
-    encoder = load_encoder(folder, cache=False)
-    assert encoder.way == "sentence-transformers"
-    np.testing.assert_allclose(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)), atol=1e-5)
-
-
 @pytest.mark.parametrize("mode", ["mean", "lasttoken", "weightedmean", ["mean", "weightedmean"]])
 def test_an_empty_text_has_the_vector_of_sentence_transformers(write_sentence_model, mode):
     folder, model = write_sentence_model(mode)

@@ -7,7 +7,6 @@ from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.run import Work
 from qwen3nb.models.load import load_encoder
-from qwen3nb.report.card.card import extract
 
 
 def test_empty_and_truncated_texts_are_counted(encoder_folder):
@@ -29,21 +28,6 @@ def test_long_texts_from_the_cache_are_said_to_be_unchecked(encoder_folder):
 
 END = "<|endoftext|>"
 WITH_SPECIAL = [f"first {END} then", END, f"{END}{END}", "<|im_start|>user", "a <extra_id_7> b"]
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize(
-    "options", [{"pooling": "cls"}, {"pooling": "last", "append_eos": True, "prefix": "[R] "}]
-)
-def test_special_tokens_inside_a_text_are_what_sentence_transformers_reads(
-    checkpoint, tmp_path, options
-):
-    from sentence_transformers import SentenceTransformer
-
-    folder = extract(checkpoint, tmp_path / "encoder", **options).folder
-    encoder = load_encoder(folder, cache=False)
-    expected = SentenceTransformer(str(folder), device="cpu").encode(WITH_SPECIAL)
-    np.testing.assert_allclose(encoder.encode(WITH_SPECIAL), expected, atol=1e-6)
 
 
 def test_special_tokens_are_tokens_and_texts_with_them_are_counted(encoder_folder):

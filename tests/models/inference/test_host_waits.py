@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from qwen3nb.models.inference import prefix_cache
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.prefix_cache import Prefix, PrefixModel
-from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.modeling.pooling import POOLINGS
 
 READS = {
     *("_local_scalar_dense", "_unique2", "equal", "is_nonzero", "item", "masked_select"),
@@ -80,16 +80,3 @@ def test_a_reranked_batch_never_waits_and_repeats_grouped_heads(monkeypatch):
     assert states.shape == (3, 32)
     assert counted.waits == {}
     assert set(heads) == {(4, 4, False)}
-
-
-def test_waits_are_counted():
-    """Each of the ways in which pooling or a copy would wait."""
-    there = torch.ones(2, 3, 4, device="meta")
-    with Waits() as counted:
-        torch.ones(2).to("meta")
-        torch.ones(2).to("meta", non_blocking=True)
-        torch.ones(2, device="meta").copy_(torch.ones(2))
-        torch.ones(2).sum().item()  # on the CPU
-        with pytest.raises((NotImplementedError, RuntimeError)):
-            pool(there, torch.ones(2, 3, device="meta"), how="mean")
-    assert sum(counted.waits.values()) == 3
