@@ -148,15 +148,3 @@ def test_one_faiss_wheel_at_most_and_pins_in_the_constraints_only():
         for pin in pins.get(needed.name, ()):
             assert pin.operator == "=="
             assert needed.specifier.contains(pin.version), needed
-
-
-def test_tests_mirror_the_rooms_and_import_none_of_each_other():
-    tests = REPOSITORY / "tests"
-    for file in tests.rglob("test_*.py"):
-        room = file.parent.relative_to(tests)
-        assert (REPOSITORY / "qwen3nb" / room).is_dir(), f"{file}: the package has no room {room}"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
-                others = [n for n in names if n.split(".")[0] == "tests" or ".test_" in f".{n}"]
-                assert not others, f"{file} imports {others}"

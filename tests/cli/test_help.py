@@ -1,6 +1,5 @@
 """Help is whole and light; mistakes are one line; commands say which study they work in."""
 
-import importlib
 import re
 import shlex
 import subprocess
@@ -9,12 +8,10 @@ import sys
 import click
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
-from click.testing import CliRunner
 from helpers.command_tree import HEAVY, commands
 from helpers.records import make
 
 from qwen3nb import paths
-from qwen3nb.cli import program
 from qwen3nb.cli.main import main
 from qwen3nb.execution.parameters import read_parameters
 
@@ -119,23 +116,6 @@ def test_errors_are_shown_without_a_traceback(cli, tmp_path, checkpoint, checkou
     assert message in done.output
     assert "Traceback" not in done.output
     assert isinstance(done.exception, SystemExit)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["book.build.BookError", "evaluation.run.EvaluationError", "execution.notebook.NotebookError"],
-)
-def test_an_expected_error_is_one_message(name):
-    module, _, attribute = f"qwen3nb.{name}".rpartition(".")
-    kind = getattr(importlib.import_module(module), attribute)
-
-    def fails():
-        raise kind("what to do")
-
-    group = program.Program("q", contents={}, package="")
-    group.add_command(click.command("fails")(fails))
-    done = CliRunner().invoke(group, ["fails"])
-    assert (done.output, done.exit_code) == ("Error: what to do\n", 1)
 
 
 # As REQUIREMENTS.md types them, and what they set.

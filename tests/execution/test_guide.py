@@ -23,15 +23,6 @@ def test_every_lesson_is_in_the_book_and_in_its_overview():
     assert set(re.findall(r"glob: guide/([a-z-]+)\*", contents)) == names
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_links_between_lessons_and_images_have_targets(path):
-    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
-    for name in re.findall(r"\]\(([a-z-]+\.ipynb)\)", text):
-        assert (GUIDE / name).is_file(), name
-    for name in re.findall(r"guide/(_images/[a-z]+\.svg)", text):
-        assert (REPOSITORY / "book" / "guide" / name).is_file(), name
-
-
 def test_the_page_of_a_lesson_is_beside_the_overview(home):
     checkout = write_checkout(home, lessons=True)
     notebook = paths.find_notebook("guide/caching")

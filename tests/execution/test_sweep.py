@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
@@ -214,18 +213,12 @@ def test_gpus_are_found_without_torch(tmp_path, monkeypatch):
     assert machine.gpus() == []
 
 
-def test_the_peak_of_memory_is_what_was_held_at_most(monkeypatch):
+def test_the_peak_of_memory_is_what_was_held_at_most():
     before = machine.peak_memory()
     held = b"x" * (before - machine.resident_memory() + 2**26)
-    peak = machine.peak_memory()
-    assert peak >= machine.resident_memory() >= len(held)
-    assert 2**25 < peak - before < 2**28
+    assert 2**25 < machine.peak_memory() - before < 2**28
     del held
-    assert machine.resident_memory() < peak - 2**25 < machine.peak_memory()
-    monkeypatch.setattr(machine, "_STATUS", Path("nowhere"))
-    assert machine.peak_memory() > peak - 2**25  # may start from what the parent held
-    assert machine.cores() >= 1
-    assert machine.available_memory() > 0
+    assert machine.resident_memory() < machine.peak_memory() - 2**25
 
 
 def test_each_run_has_a_gpu_to_itself(small, monkeypatch):

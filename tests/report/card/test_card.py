@@ -149,23 +149,6 @@ def test_the_examples_load_the_model_from_the_hub_where_it_has_an_id(encoder_fol
         card_body(checkpoint, [])
 
 
-@pytest.mark.integration
-def test_python_and_the_command_line_write_the_same_card(cli, checkpoint, tmp_path):
-    extract(checkpoint, tmp_path / "a" / "encoder", license="mit", label="one")
-    done = cli(
-        "extract", checkpoint, tmp_path / "b" / "encoder", "--license", "mit", "--label", "one"
-    )
-    assert done.exit_code == 0, done.output
-    first, second = ((tmp_path / each / "encoder" / "README.md").read_text() for each in "ab")
-    assert first == second
-    assert "## Citation" in first
-    assert "license: mit" in first
-    (tmp_path / "facts.toml").write_text("licence = 'mit'")
-    with pytest.raises(ValueError, match="unknown fact 'licence'"):
-        extract(checkpoint, tmp_path / "encoder", facts=tmp_path / "facts.toml")
-    assert not (tmp_path / "encoder").exists()  # refused before anything is written
-
-
 def test_the_card_escapes_what_the_provenance_says(encoder_folder, tmp_path):
     folder = without_checksums(Path(shutil.copytree(encoder_folder, tmp_path / "copy")))
     provenance = json.loads((folder / "qwen3nb.json").read_text())

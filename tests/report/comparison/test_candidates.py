@@ -77,18 +77,10 @@ def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
     assert "; but it is worse by nDCG@10 0.050 against 0.199" in report.headline
 
 
-@pytest.mark.parametrize(
-    ("now", "new", "caution"),
-    [
-        ((1, 0), (0, 0.5), "9 queries or"),
-        ((1, 0, 0.5, 0.2), (0, 1, 0.5, 0.1), "use more queries"),
-    ],
-)
-def test_few_queries_say_what_they_cannot_show(now, new, caution):
-    records = [make("now", now, task="mine"), make("new", new, task="mine")]
+def test_few_queries_say_what_they_cannot_show():
+    records = [make("now", (1, 0), task="mine"), make("new", (0, 0.5), task="mine")]
     report = compare_candidates(records, current="now", tested=["nDCG@10"])
-    assert report.headline.startswith("Keep now: no candidate is shown to be better; new: ")
-    assert caution in report.caution
+    assert "9 queries or" in report.caution
     assert compare_candidates([own("now", 0.4), own("new", 0.6)], current="now").caution == ""
 
 

@@ -148,20 +148,9 @@ def test_the_figure_has_the_best_on_its_line_and_the_others_behind():
             {"good": noisy(0.7), "same": noisy(0.5, seed=4)},
             [
                 "1 of 2 differences from now on Retrieval is significant after corr",
-                ": 1 better",
                 "The largest is +0.2",
-                "(nDCG@10 of good on Retrieval)",
-                "1 not shown to be either",
                 "these queries detect a difference of 0.",
             ],
-        ),
-        (
-            {"up": noisy(0.6, seed=1), "down": noisy(0.1, seed=2)},
-            ["2 of 2 differences", "1 better, 1 worse", "of down on Retrieval)"],
-        ),
-        (
-            {"wide": noisy(0.5, spread=0.3, seed=8), "wider": noisy(0.5, spread=0.4, seed=1)},
-            ["0 of 2 differences from now on Ret", "Not significant: 2 not shown"],
         ),
         ({}, ["Nothing was compared"]),
     ],
@@ -173,18 +162,7 @@ def test_what_is_shown_is_counted_and_the_largest_is_named(systems, fragments):
     assert [each for each in fragments if each not in text] == []
 
 
-def test_on_many_queries_a_difference_may_be_shown_and_small():
-    base, rng = RNG.uniform(0.2, 0.8, 900), np.random.default_rng(0)
-    means = {"now": 0, "same": 0, "new": 0.02}
-    results = [make(name, base + rng.normal(mean, 0.03, 900)) for name, mean in means.items()]
-    text = comparison_conclusion(compare(results, baseline="now")).text
-    assert "1 by less than 0.05, the least that matters" in text
-    assert "1 equivalent (within ±0.05)" in text
-    text = comparison_conclusion(compare(results[:2], correction="none")).text
-    assert "significant without a correction" in text
-
-
-CLOSE, WAVES = BASE + RNG.normal(0.001, 0.1, 200), 0.1 * np.tile([-1, 1], 100)
+WAVES = 0.1 * np.tile([-1, 1], 100)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +178,6 @@ CLOSE, WAVES = BASE + RNG.normal(0.001, 0.1, 200), 0.1 * np.tile([-1, 1], 100)
                 "s0 by 0.100 [0.086, 0.114], a difference that these 200 queries show.",
             ],
         ),
-        ((BASE, CLOSE), ["s1 scores highest on Retrieval", "not a difference that these 200 que"]),
-        ((BASE, CLOSE, BASE - 0.1), ["It is ahead of s2 by 0.1"]),
     ],
 )
 def test_a_model_is_best_only_where_its_lead_is_shown(scores, fragments):

@@ -155,18 +155,6 @@ def test_the_rankings_of_a_part_are_those_of_the_whole_task():
     assert tops == [["d"], ["e"], []]
 
 
-def test_the_conclusion_counts_who_wins_where_they_are_far_apart():
-    records = [make("a", [0.9] * 20 + [0.1]), make("b", [0.0] * 19 + [0.2, 0.9])]
-    texts = search_texts({"q0": "x"})
-    text = explorer_conclusion(explore(records, task=TASK, texts=texts)).text
-    assert text.startswith("On 21 of 21 queries of Retrieval the two best models differ by more")
-    assert "a wins 20 of them and b 1. The largest difference is 0.900, the mean" in text
-    near = [make("a", (0.5, 0.6)), make("b", (0.4, 0.6))]
-    text = explorer_conclusion(explore(near, task=TASK, texts=texts)).text
-    assert text.startswith("On 0 of 2 queries")
-    assert "+0.050 [" in text
-
-
 def page_of(explorer, folder):
     from importlib.resources import files
 

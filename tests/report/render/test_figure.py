@@ -131,14 +131,6 @@ def test_what_a_reader_sets_stays_on_the_page_and_in_the_file(tmp_path):
     assert untouched.count("#1f2328") > 10  # the ink of paper
 
 
-def test_a_figure_nobody_edits_is_laid_out_for_each_width(tmp_path):
-    figure, untouched = (forest_figure(ROWS, xlabel="a unit", caption="to see") for _ in "ab")
-    assert repr(figure).startswith("<Figure forest: 6.9 × ")  # looking is not editing
-    assert "('a unit')>\nto see" in repr(figure)
-    figure._repr_html_()
-    assert saved(figure, tmp_path, columns=1) == saved(untouched, tmp_path, columns=1)
-
-
 def test_the_forest_marks_what_leaves_out_nothing():
     axis = forest_figure(ROWS, xlabel="x").axes[0]
     faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]

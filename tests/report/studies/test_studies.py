@@ -18,7 +18,7 @@ from qwen3nb.extraction.extract import Extraction
 from qwen3nb.extraction.verify import Verification
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.report.render.table import TABLE_FORMATS
-from qwen3nb.report.studies.ablation import ablation_conclusion, effects_figure, effects_table
+from qwen3nb.report.studies.ablation import ablation_conclusion, effects_table
 from qwen3nb.report.studies.ann import ann_conclusion, ann_table, compression_table
 from qwen3nb.report.studies.calibration import calibration_conclusion, calibration_table
 from qwen3nb.report.studies.datasets import data_conclusion
@@ -125,33 +125,25 @@ OTHER = bench(1, texts="mixed lengths", difference=1e-3, equal=False)
     [
         (ablated(NOISE, CLEAR, SMALLER), "On Retrieval (200 queries, Holm over 3), 1 of 3 settin"),
         (ablated(NOISE, CLEAR, SMALLER), "plain (around), +0.050 [+0.040, +0.060], p < 0.001."),
-        (ablated(CLEAR, SciFact=NOISE), "p < 0.001. On SciFact (200"),
         (ablated(SMALLER, NOISE), "0 of 2 settings have a significant effect; the largest: cls"),
         (ablated(), "No two settings were compared."),
-        (searched(FAST, POOR), "On 1,000 documents of SciFact, the fastest index with a recall@"),
         (searched(FAST, POOR), "is hnsw: it answers 250 queries/s, exact search 100, with nDCG@"),
         (searched(POOR), "no approximate index reaches a recall@10 of 0.95. "),
         (searched(smaller=[INT8, BINARY]), "take 8 bytes per document (int8 of 8 dimensions); w"),
         (searched(smaller=[BINARY]), "take 32 bytes per document (float32 of 8 dimensions); who"),
         (probes_conclusion(probes()), "names the right one of 20 sub-packages for 75.0% ["),
-        (probes_conclusion(probes()), "n = 200. Two different texts have a mean cosine of 0.125;"),
         (data_conclusion({"random": RANDOM, "bm25": BM25}), "tells good models from bad ones, "),
-        (data_conclusion({"random": RANDOM, "bm25": BM25}), "above: bm25 scores 0.529 [0.491, 0"),
         (data_conclusion({"r": RANDOM, "best": score(0.96, 0.94, 0.98)}), "leaves little room a"),
         (data_conclusion({"a": BM25, "b": score(0.5, 0.46, 0.54)}), "is not shown to tell model"),
         (data_conclusion({"bm25": BM25, "none": UNDEFINED}), "Without scores of two models"),
-        (extraction_conclusion(extraction()), "computes the same as its source: its"),
         (extraction_conclusion(extraction()), "and it runs bidirectionally"),
         (extraction_conclusion(extraction(difference=0.02)), "does not compute the same as its"),
-        (extraction_conclusion(extraction(difference=0.02)), "2.0e-02 apart on 3 inputs, where "),
         (extraction_conclusion(extraction(leak=0.0)), "and it runs causally: the last token doe"),
         (extraction_conclusion(extraction(rounding=0.031)), "moves states by at most 3.1e-02"),
         (extraction_conclusion(extraction(warnings=("1", "2"))), " Warnings: 2, see the table."),
         (speed_conclusion([]), "No model was timed."),
-        (speed_conclusion([bench(3.39)]), "load_encoder is 3.39 times as fast for m on short "),
         (speed_conclusion([bench(2)]), "The vectors are the same, at most 2e-07 apart."),
         (speed_conclusion([bench(2), OTHER]), "The vectors are not the same, at most 1e-03 apart"),
-        (speed_conclusion([bench(2), OTHER]), "It reaches 40 to 80 % of what"),
     ],
 )
 def test_a_conclusion_follows_from_its_numbers(conclusion, words):
@@ -184,20 +176,6 @@ def test_a_table_is_named_and_keeps_labels_as_text(name, text):
     assert not {"script", "img", "a", "svg", "b", "details"} & set(Tags(table.to_html()).tags)
     assert all(table.to_text(format) for format in TABLE_FORMATS)
     assert "None" not in table.to_html()
-
-
-@pytest.mark.parametrize("name", ["effects", "probes", "speed"])
-def test_a_table_of_nothing_has_a_note_and_no_rows(name):
-    table = TABLES[name]()
-    assert table.rows == ()
-    assert "<td" not in table.to_html()
-    assert table.note
-
-
-def test_names_differ_between_tasks_and_kinds():
-    given = ({"task": TASK}, {"task": "SciFact"}, {"task": TASK, "kind": "components"})
-    makers = (effects_figure, effects_table)
-    assert len({make([CLEAR], **each).name for make in makers for each in given}) == 6
 
 
 def test_the_table_and_the_figure_of_speed_have_a_row_per_method_and_set():

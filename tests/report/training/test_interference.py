@@ -28,7 +28,6 @@ from qwen3nb.report.training.interference import (
     interference_figure,
     interference_report,
     interference_table,
-    refusals_table,
 )
 
 
@@ -85,37 +84,6 @@ def test_verdicts_by_task_and_overall(outputs):
     assert [t.get_text() for t in axis.get_yticklabels()] == texts(table, 0)
     low, middle, high = [patch.get_extents() for patch in axis.patches]  # the bands of the gate
     assert [low.x1, middle.x1] == pytest.approx([middle.x0, high.x0])
-
-
-def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
-    for seed in (1, 2):
-        file = outputs / "joint_r4" / f"seed_{seed}" / "train_log.jsonl"
-        file.write_text(json.dumps({"step": 80}) + "\n")
-    report = interference_report(outputs, n_resamples=200)
-    assert texts(interference_table(report), 1) == ["NO RESULT"]
-    refused = refusals_table(report)
-    assert next(row[1].text for row in refused.rows if row[0].text == "refused") == (
-        "reranking: rank_only_r4 (seed 1) with joint_r4 (seed 1): optimiser steps 40 against 80"
-    )
-    assert interference_figure(report) is None
-    assert "none is joint and comparable with its specialist (4 pairs" in str(
-        interference_conclusion(report)
-    )
-
-
-@pytest.mark.parametrize(
-    ("gone", "message"),
-    [
-        ("joint_r4", "none of them joint"),
-        ("rank_only_r4", "no rank_only run of seed 1"),
-        ("emb_only_r4", "without embedding, which has no pair"),
-        ("rank_only_r4/seed_2", "no rank_only run of seed 2"),
-    ],
-)
-def test_partial_results_are_used(outputs, gone, message):
-    shutil.rmtree(outputs / gone)
-    report = interference_report(outputs, n_resamples=200)
-    assert message in report.to_markdown().replace("\\", "")
 
 
 def test_the_report_without_any_training(home, tmp_path):
