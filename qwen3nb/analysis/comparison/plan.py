@@ -262,5 +262,18 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     return lines
 
 
+def plan_words(comparison: Comparison, file: Path | None = None) -> str:
+    """Say whether a comparison is as the study planned it; empty without a plan."""
+    file = file or plan_file()
+    if not file.is_file():
+        return ""
+    plan = read_plan(file)
+    otherwise = deviations(plan, comparison)
+    what = "Otherwise than" if otherwise else "As"
+    return f"{what} planned on {plan.made} ({file.name}){': ' * bool(otherwise)}" + (
+        "; ".join(otherwise) + "."
+    )
+
+
 def _lists(what: str, names: Sequence[str], state: str) -> list[str]:
     return [f"{what} that {state}: {', '.join(names)}"] if names else []

@@ -19,6 +19,7 @@ from qwen3nb.analysis.comparison.differences import (
     TaskComparison,
     significant,
 )
+from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell, number, score_text
@@ -381,7 +382,7 @@ def lead_figure(comparison: Comparison, *, task: str) -> Figure | None:
 def comparison_conclusion(comparison: Comparison) -> Conclusion:
     """Say which differences from the baseline are shown, and how small the others may be.
 
-    On the mean of a tier that has one first, then task by task.
+    On the mean of a tier that has one first, then task by task; last, what was planned otherwise.
     """
     tasks = (*comparison.tasks, *comparison.correlations)
     every = [each for task in tasks for each in task.with_baseline]
@@ -393,7 +394,7 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
     parts = [_counted(comparison, differences) for differences in (*means, every)]
     if rest := [each for each in every if not each.significant(comparison.procedure.alpha)]:
         parts.append(_open(comparison, rest))
-    return Conclusion(" ".join(parts))
+    return Conclusion(" ".join(filter(None, [*parts, plan_words(comparison)])))
 
 
 def _counted(comparison: Comparison, every: Sequence[PairedDifference]) -> str:

@@ -1,5 +1,7 @@
 """A plan: the queries that it asks for show the margin, and a comparison says where it deviates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -14,6 +16,7 @@ from qwen3nb.analysis.comparison.plan import (
     Spread,
     deviations,
     make_plan,
+    plan_words,
     read_plan,
     write_plan,
 )
@@ -100,7 +103,7 @@ def test_a_plan_is_read_as_it_was_written_and_a_damaged_one_is_refused(tmp_path)
             read_plan(file)
 
 
-def test_a_comparison_says_what_it_does_otherwise_than_planned():
+def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
     scores = {"T": np.linspace(0, 1, 30), "U": np.linspace(0, 0.5, 30)}
     records = [make(n, row, task=t) for n in "abc" for t, row in scores.items()]
     plan = Plan(
@@ -126,4 +129,10 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned():
     ]
     same = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, correction="holm")
     kept = [each for each in records if each.task.key == "T" and each.model.label != "c"]
-    assert deviations(same, compare(kept, baseline="b", correction="holm")) == []
+    as_planned = compare(kept, baseline="b", correction="holm")
+    assert deviations(same, as_planned) == []
+    file = write_plan(replace(same, made="2026-01-02"), tmp_path / "plan.toml")
+    assert plan_words(as_planned, file) == "As planned on 2026-01-02 (plan.toml)."
+    words = plan_words(compare(records, baseline="c"), file)
+    assert words.startswith("Otherwise than planned on 2026-01-02 (plan.toml): correction holm")
+    assert plan_words(as_planned, tmp_path / "none.toml") == ""
