@@ -53,7 +53,7 @@ models.batching models.modeling models.gate models.kinds.source models.mteb_meta
 models.kinds.prompts
 vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
-models.kinds models.rerankers models.load
+models.kinds models.rerankers models.load models.known
 extraction
 datasets.rows datasets.training_files datasets.trec
 datasets.mirror datasets.words

@@ -20,6 +20,7 @@ from qwen3nb.evaluation.run import EvaluationRun, Job, Run, Work, assemble, eval
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.prompts import parse_prompts
+from qwen3nb.models.known import known_or_loaded
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
@@ -53,9 +54,10 @@ def evaluate(
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
-    A task with a record for the same model, data, metrics and software is not run again. A task
-    that fails does not stop the others; one that the model does not support (BM25 has no vectors
-    to classify with) is skipped and listed. A reranker reranks BM25's candidates; see `rerank`.
+    A task with a record for the same model, data, metrics and software is not run again, and a
+    model named by its spec is not loaded again if no task runs. A task that fails does not stop
+    the others; one that the model does not support (BM25 has no vectors to classify with) is
+    skipped and listed. A reranker reranks BM25's candidates; see `rerank`.
 
     Args:
         model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
@@ -135,7 +137,8 @@ def evaluate(
     # A mistyped task is refused before a model is loaded for minutes.
     selected = suite_tasks(tier=tier, tasks=tasks) if data is None else []
     if named:
-        model = load_model(str(model), **how, **use)
+        how |= use
+        model = known_or_loaded(str(model), partial(load_model, str(model), **how), how)
     jobs: list[Job] = []
     if data is not None:
         listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)

@@ -26,6 +26,7 @@ from qwen3nb.hub.session import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
+from qwen3nb.models.known import KnownModel
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import (
     Environment,
@@ -178,7 +179,8 @@ class EvaluationRun:
 def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> EvaluationRun:
     """Evaluate models on items, one after the other; save each record as it finishes.
 
-    The traceback of a failure is kept next to the item's record until it succeeds.
+    A `KnownModel` is loaded before its first evaluation. The traceback of a failure is kept next to
+    the item's record until it succeeds.
 
     Args:
         jobs: names, each with a function that finds models and their items.
@@ -203,6 +205,8 @@ def evaluate_each(jobs: Iterable[Job], run: Run, *, label: str, kind: str) -> Ev
                 file = record_path(model, item, run)
                 with turn(file, what="evaluates"):  # another process finds what this one saves
                     earlier = None if run.fresh else stored(model, item, run)
+                    if earlier is None and isinstance(model, KnownModel):
+                        model = model.load()
                     results.append(earlier or item.evaluate(model, run))
                     if earlier is None:
                         results[-1].save(run.folder)

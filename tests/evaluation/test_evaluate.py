@@ -37,6 +37,19 @@ def test_a_collection_takes_the_place_of_tasks(beir, spec):
     assert again.results[0].per_query == result.per_query
 
 
+def test_a_model_is_loaded_again_only_if_a_task_runs(beir, monkeypatch):
+    first = evaluate("random", str(beir), show_progress=False)
+    loads = []
+    monkeypatch.setattr(
+        module, "load_model", lambda *_, **__: loads.append(1) or load_model("random")
+    )
+    assert evaluate("random", str(beir), show_progress=False).reused == first.results.tasks
+    assert not loads
+    assert evaluate("random", str(beir), fresh=True, show_progress=False).reused == ()
+    assert evaluate("random", str(beir), prompts={"query": "q"}, strict=False, show_progress=False)
+    assert len(loads) == 2
+
+
 def test_data_and_tasks_exclude_each_other(beir):
     for options in ({"tasks": "AuthorSTS"}, {"limit": 5}):
         with pytest.raises(ValueError, match="expected either data, or tasks"):

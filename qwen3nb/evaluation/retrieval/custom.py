@@ -33,6 +33,7 @@ from qwen3nb.evaluation.run import (
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
+from qwen3nb.models.known import KnownModel, known_or_loaded
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
@@ -57,8 +58,9 @@ def evaluate_domain(
 ) -> EvaluationRun:
     """Evaluate each model on ``domain``; save each record as it finishes.
 
-    A model that fails does not stop the others. Of two with the same weights and settings,
-    `EvaluationRun.skipped` names the second. Two different models under one label are refused.
+    A model whose record is there is not loaded again, and one that fails does not stop the others.
+    Of two with the same weights and settings, `EvaluationRun.skipped` names the second. Two
+    different models under one label are refused.
 
     Args:
         models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
@@ -76,7 +78,7 @@ def evaluate_domain(
     labels: dict[str, str] = {}  # by identity
 
     def find(entry: str | Path | Model | ModelEntry) -> list[tuple[Any, DomainItem]]:
-        model = _loaded(entry, settings)
+        model = _known(entry, settings)
         if (earlier := labels.get(model.identity)) is not None:
             raise UnsupportedError(f"the same weights and settings as {earlier}")
         if model.label in labels.values():
@@ -97,16 +99,27 @@ def entry_name(model: str | Path | Model | ModelEntry) -> str:
     return label or (model.name if isinstance(model, ModelEntry) else str(model))
 
 
-def _loaded(model: str | Path | Model | ModelEntry, options: Mapping[str, Any]) -> Model:
-    """Return a model, loaded as its entry says.
+def _known(
+    model: str | Path | Model | ModelEntry, options: Mapping[str, Any]
+) -> Model | KnownModel:
+    """Return a model or what is known of it; one that is loaded is as its entry says."""
+    if isinstance(model, Encoder | BM25 | Fusion):
+        return model
+    entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
+    asked = {"prompts": entry.prompts, "label": entry.label, "dimension": entry.dimensions}
+    found: Model | KnownModel = known_or_loaded(
+        entry.spec, partial(_loaded, entry, options), {**options, **asked}
+    )
+    return found
+
+
+def _loaded(entry: ModelEntry, options: Mapping[str, Any]) -> Model:
+    """Load the model of an entry.
 
     Raises:
         DataError: it has other dimensions.
         SpecError: it has no vectors to which prompts would apply.
     """
-    if isinstance(model, Encoder | BM25 | Fusion):
-        return model
-    entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
     alone = not find_source(entry.spec).parts  # the label is not that of its parts
     label = entry.label if alone else ""
     model = load_model(entry.spec, prompts=entry.prompts, label=label, **options)

@@ -6,6 +6,7 @@ from datetime import date
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.numpy import save_file
 
 import qwen3nb as q
 from qwen3nb.cli.main import main
@@ -205,6 +206,39 @@ def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(d
     assert [each.model.label for each in run.results] == ["one"]
     assert run.skipped == {"two": "the same weights and settings as one"}
     assert "another model has the label one: give each its own, by `name`" in run.failures["one"]
+
+
+def test_a_known_model_is_loaded_again_only_to_evaluate_it(data, tmp_path, own_cache, monkeypatch):
+    domain, loads, folder = load_domain(*data), [], tmp_path / "model"
+
+    def load(spec, *, label, **_):  # a model of another identity each time
+        loads.append(spec)
+        return load_encoder("random", seed=len(loads), label=label, show_progress=False)
+
+    def evaluate(prompts=None, **options):
+        entry = ModelEntry("m", str(folder), label="mine", prompts=prompts)
+        options |= {"output": tmp_path / "r", "show_progress": False}
+        run = evaluate_domain([entry], domain, **options)
+        assert not run.failures, run.failures
+        return run.results[0].model.identity, len(loads)
+
+    def write_weights(value):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text('{"model_type": "bert"}')
+        save_file({"w": np.full(2, value, dtype=np.float32)}, folder / "model.safetensors")
+
+    monkeypatch.setattr("qwen3nb.evaluation.retrieval.custom.load_model", load)
+    write_weights(1.0)
+    first = evaluate()
+    assert evaluate() == evaluate(batch_size=8, cache=False) == first
+    assert evaluate(pooling="mean")[1] == 2
+    assert evaluate({"query": "q: "})[1] == 3
+    assert evaluate(fresh=True)[1] == 4
+    for file in (own_cache / "identities").iterdir():
+        file.write_text('{"label": "mine"}')  # damaged
+    assert evaluate()[1] == evaluate()[1] == 5
+    write_weights(2.0)
+    assert evaluate()[1] == 6
 
 
 def test_the_time_of_a_query_is_measured_beside_the_costs_and_the_cache(data, tmp_path, own_cache):
