@@ -84,7 +84,8 @@ MALFORMED = {
     "d.jsonl": [
         (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
         (GOOD + '{"text": "x"}\n', ":2: no field 'id'; fields: text"),
-        ('{"id": "a", "body": "x"}\n', "no line has the field 'text'"),
+        (GOOD + '{"id": "b", "txt": "x"}\n', ":2: no field 'text', but 'txt'"),
+        (GOOD + '{"id": "b", "body": "x"}\n', ":2: no field 'text'; fields: id, body"),
         (GOOD + '{"id": "b", "text": 1.5}\n', ":2: field 'text' is float 1.5, expected a text"),
         ('{"id": true, "text": "x"}\n', ":1: field 'id': the id is True"),
     ],
@@ -103,6 +104,17 @@ MALFORMED = {
 def test_malformed_files_are_refused_with_the_line(write, name, text, message):
     with pytest.raises(DataError, match=message):
         read_documents(write(name, text))
+
+
+def test_a_part_of_the_text_may_be_absent_from_a_line_but_not_misspelt(write):
+    layout, rows = (
+        find_layout(text="{name}. {purpose}"),
+        '{"id": "a", "name": "n", "purpose": "p"}\n',
+    )
+    for more in ('{"id": "b", "purpose": null}', '{"id": "b", "name": "n", "url": "x"}'):
+        assert len(read_documents(write("d.jsonl", rows + more), layout).texts) == 2
+    with pytest.raises(DataError, match=":2: no field 'purpose', but 'purpos'"):
+        read_documents(write("d.jsonl", rows + '{"id": "b", "name": "n", "purpos": "p"}'), layout)
 
 
 def test_a_file_that_is_missing_or_too_large_is_refused(write, tmp_path, monkeypatch):

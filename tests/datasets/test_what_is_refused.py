@@ -363,6 +363,10 @@ DAMAGES = {
         ),
         _JSON,
     ),
+    "a key misspelt in one line": (
+        bent(jsonl=b'{"_id": "d9", "id": "d9", "title": "", "txt": "x"}\n'),
+        (".jsonl",),
+    ),
     "an unknown key in a query file": (
         bent(toml=b"\n[settings]\nrelevance_treshold = 1\n"),
         (".toml",),

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -158,7 +159,7 @@ def read_documents(source: Any, layout: DocumentLayout | None = None) -> Documen
     else:
         file = Path("documents")
         given = enumerate(given_rows(source, what="documents"), start=1)
-        rows = _json_rows(file, given, columns)
+        rows = _json_rows(file, given, columns, sparse=True)
     texts: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
@@ -205,15 +206,27 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
 
 
 def _json_rows(
-    file: Path, objects: Iterable[tuple[int, Row]], columns: Sequence[str]
+    file: Path, objects: Iterable[tuple[int, Row]], columns: Sequence[str], *, sparse: bool = False
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the objects of a JSONL file; a key may be absent from some lines, not from all."""
+    """Yield the objects of a JSONL file; a key may be absent from some lines, not from all.
+
+    Nor may a line have one that is spelt alike in its place or, unless what is null is left out
+    (``sparse``), none besides the id: its text would be empty.
+    """
     seen: set[str] = set()
     for number, row in objects:
         where = f"{file}:{number}"
         seen |= row.keys()
         if columns[0] not in row:
             raise DataError(f"{where}: no field {columns[0]!r}; fields: {listed(row)}")
+        for name in (each for each in columns if each not in row):
+            if near := get_close_matches(name, row.keys() - {*columns}, 1, cutoff=0.75):
+                raise DataError(
+                    f"{where}: no field {name!r}, but {printable(near[0])!r:.60}; correct the key, "
+                    "or add the field"
+                )
+        if not sparse and row.keys().isdisjoint(columns[1:] or columns):
+            raise DataError(f"{where}: no field {columns[1]!r}; fields: {listed(row)}")
         yield where, {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
