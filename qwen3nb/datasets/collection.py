@@ -391,6 +391,24 @@ def judgement_counts(
     }
 
 
+def shared_documents(qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """The relevant document of each query: the cluster of queries that are of one document.
+
+    None if a query has another number of relevant documents, or each has a document of its own.
+
+    >>> shared_documents({"q1": {"a": 1, "b": 0}, "q2": {"a": 1}, "q3": {"c": 2}})
+    {'q1': 'a', 'q2': 'a', 'q3': 'c'}
+    """
+    relevant = {
+        query: [document for document, grade in grades.items() if grade > 0]
+        for query, grades in qrels.items()
+    }
+    if any(len(each) != 1 for each in relevant.values()):
+        return {}
+    clusters = {query: document for query, (document,) in relevant.items()}
+    return clusters if len({*clusters.values()}) < len(clusters) else {}
+
+
 def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
     """Count texts that are empty, have control characters or occur before; numbers may be 0.
 

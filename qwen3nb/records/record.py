@@ -149,6 +149,9 @@ class TaskInfo:
     # what a reader of the scores should know of the data, each with its number, such as queries
     # without a relevant document; empty if there is nothing to tell
     counts: dict[Name, Count] = field(default_factory=dict)
+    # cluster per query id: queries of one document, module or user, which count together in tests;
+    # not in the file if empty
+    clusters: dict[Unicode, Unicode] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -293,8 +296,9 @@ class Result:
         _checked(json.loads(json.dumps(value)), path.name, per_query={})
         secrets = known_secrets()
         secrets.values.refuse(json.dumps(value), where=str(path))
-        # What a config holds of data may look like a secret.
-        secrets.refuse(json.dumps({**value, "config": None}), where=str(path))
+        # What a config holds of data may look like a secret, and so may the id of a document.
+        task = {**value["task"], "clusters": None}
+        secrets.refuse(json.dumps({**value, "config": None, "task": task}), where=str(path))
         with turn(path):
             replaced = named_files(path)
             top = self.config.get("top")
@@ -400,6 +404,8 @@ def _without_rows(result: Result) -> dict[str, Any]:
         del config["top"]
     value = asdict(replace(result, per_query={}, config=config))
     del value["per_query"], value["checksum"]
+    if not value["task"]["clusters"]:
+        del value["task"]["clusters"]
     return value
 
 

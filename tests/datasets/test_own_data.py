@@ -43,6 +43,9 @@ def test_queries_and_documents_need_no_files():
     domain = load_domain(pd.DataFrame(queries[:1]), pd.DataFrame(rows))
     assert (domain.queries, domain.grades) == ({"q1": "one"}, {"q1": {"a": 3}})
     assert domain.revision == load_domain(queries[:1], rows).revision
+    assert domain.clusters == {}
+    several = [queries[0] | {"cluster": "a user"}, queries[0] | {"id": "q2"}]
+    assert load_domain(several, rows).clusters == {"q1": "a user", "q2": "q2"}
     for wrong, message in (
         ((queries, rows), r"queries: queries\[1\]: Either 'relevance_grades' or 'expected'"),
         ((queries[:1], [{"name": "a"}]), "documents:1: no field 'id'; fields: name"),

@@ -251,6 +251,7 @@ def test_a_collection_with_ties_and_grades_below_zero(tied, model):
 @pytest.mark.parametrize("name", ["PyDocsSampleRetrieval", "PyDocsSampleReranking"])
 def test_a_task_of_mteb(name):
     (result,) = with_runs("bm25", tasks=name, limit=30)
+    assert result.task.clusters == {q: q.rpartition(".")[0] for q in result.per_query["nDCG@10"]}
     assert len(agree(result.path())) == 5
 
 

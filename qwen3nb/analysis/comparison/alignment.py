@@ -56,7 +56,8 @@ def pair_results(
             left_out += [f"{task}: {name} has no other system to pair with" for name in columns]
         else:
             try:
-                matrices.append(join(columns, task=task, metric=wanted))
+                clusters = newest_clusters(records)
+                matrices.append(join(columns, task=task, metric=wanted, clusters=clusters))
             except ValueError as error:
                 left_out.append(str(error))
     return matrices, left_out
@@ -104,12 +105,24 @@ def by_part(results: Iterable[Result]) -> list[Result]:
                 subsets=(part.subset,),
                 languages=part.languages,
                 mteb=None,
+                clusters={
+                    q.removeprefix(start): cluster
+                    for q, cluster in result.task.clusters.items()
+                    if q.startswith(start)
+                },
             )
             metrics = {result.task.main_metric: part.score}
             records.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
         if not result.parts:
             records.append(result)
     return records
+
+
+def newest_clusters(records: Iterable[Result]) -> Mapping[str, str]:
+    """Cluster per query id of the newest record of a task that has them; older ones lack them."""
+    with_them = [each for each in records if each.task.clusters]
+    newest = max(with_them, key=lambda each: each.finished, default=None)
+    return newest.task.clusters if newest else {}
 
 
 def comparable(one: Result, other: Result) -> bool:

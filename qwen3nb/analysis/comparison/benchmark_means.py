@@ -250,8 +250,11 @@ class MeanComparison(TaskComparison):
         self, matrix: ScoreMatrix, pairs: Sequence[tuple[str, str]]
     ) -> tuple[list[float], list[float]]:
         how = self.procedure
-        columns = [np.stack([m.column(s) for s in self.columns], axis=1) for m in self.parts]
-        seeds = [draw_seed(how.seed, each.queries) for each in self.parts]
+        columns = [
+            m.units(np.array([m.column(s) for s in self.columns]), centred=False).T
+            for m in self.parts
+        ]
+        seeds = [draw_seed(how.seed, each.sampled) for each in self.parts]
         return mean_p_values(columns, seeds, np.array(self.shares), n_resamples=self.draws)
 
     def _described(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
@@ -260,7 +263,8 @@ class MeanComparison(TaskComparison):
                 each,
                 d_z=None,
                 interval=self._interval(
-                    [m.column(each.first) - m.column(each.second) for m in self.parts], paired=True
+                    [m.units(m.column(each.first) - m.column(each.second)) for m in self.parts],
+                    paired=True,
                 ),
             )
             for each in super()._described(pairs)
@@ -284,10 +288,17 @@ def mean_comparisons(
         parts = column_matrices(results, column, names=names)
         if not parts:
             continue
+        if not procedure.clusters:
+            parts = [replace(part, clusters=()) for part in parts]
         total = math.fsum(column.weights[each.task] for each in parts)
         shares = tuple(column.weights[each.task] / total for each in parts)
         count = sum(len(each.queries) for each in parts)
         ids = tuple(f"{part.task}/{query}" for part in parts for query in part.queries)
+        clusters = {
+            f"{part.task}/{query}": f"{part.task}/{cluster}"
+            for part in parts
+            for query, cluster in zip(part.queries, part.clusters or part.queries, strict=True)
+        }
         systems, left_out = common_systems(parts)
         sorter, columns = QuerySorter(), {}
         for system in systems:
@@ -305,6 +316,7 @@ def mean_comparisons(
                 columns,
                 procedure,
                 tuple(left_out),
+                clusters,
                 parts=tuple(parts),
                 shares=shares,
             )

@@ -265,7 +265,7 @@ def _point(before: Result | None, result: Result, metric: str, draws: int, seed:
     columns, _ = score_columns(task.key, [result, before], names, metric, str(task.revision))
     if len(columns) < 2 or not shared_queries([each.queries for each in columns.values()]):
         return point
-    matrix = join(columns, task=task.key, metric=metric)
+    matrix = join(columns, task=task.key, metric=metric, clusters=result.task.clusters)
     (each,) = paired_differences(matrix, draws=draws, seed=seed)
     return replace(
         point, change=each.difference, change_interval=each.interval, p_value=each.p_value

@@ -8,6 +8,7 @@ corrected p-value wherever these models are compared, whichever tasks and metric
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -20,6 +21,7 @@ from qwen3nb.analysis.comparison.alignment import (
     Names,
     by_part,
     common_revision,
+    newest_clusters,
     newest_records,
     score_columns,
     system_names,
@@ -42,7 +44,7 @@ from qwen3nb.analysis.stats.paired_tests import (
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
-from qwen3nb.metrics.intervals import correlation_influence
+from qwen3nb.metrics.intervals import Array, correlation_influence
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
@@ -162,22 +164,29 @@ class Comparison:
         By a paired t-test, at the level at which the corrected test of the pair decides, and by the
         interval, whichever asks for more.
         """
-        how, (ours, theirs) = self.procedure, self.matrix(difference).scores
+        how, (ours, theirs) = self.procedure, self._units(difference)
         by_test = minimum_detectable_effect(ours, theirs, alpha=how.decides_at(difference.family))
         by_interval = shown_by_interval(ours - theirs)
         return None if by_test is None or by_interval is None else max(by_test, by_interval)
 
     def queries_needed(self, difference: PairedDifference) -> int | None:
         """How many queries like a pair's would show it to be equivalent, or None."""
-        how, (ours, theirs) = self.procedure, self.matrix(difference).scores
+        how, (ours, theirs) = self.procedure, self._units(difference)
         if how.minimum <= 0:
             return None
-        return queries_to_show(ours - theirs, margin=how.minimum)
+        needed = queries_to_show(ours - theirs, margin=how.minimum)
+        # Of clusters like these, whose number it is, each has so many queries.
+        return needed and math.ceil(needed * difference.n / len(ours))
 
     def could_turn(self, difference: PairedDifference) -> bool:
         """Whether rare queries that are not among a pair's could turn the sign."""
-        ours, theirs = self.matrix(difference).scores
+        ours, theirs = self._units(difference)
         return unseen_outlier_could_turn(ours - theirs)
+
+    def _units(self, difference: PairedDifference) -> Array:
+        """Scores of the two systems (2, G) on what was sampled: queries, or clusters of them."""
+        matrix = self.matrix(difference)
+        return matrix.units(matrix.scores)
 
     def verdict(self, difference: PairedDifference) -> str:
         """What is shown of a difference (see `differences.verdict`)."""
@@ -249,6 +258,7 @@ def compare(
     correction: str = MAX_T,
     draws: int = DRAWS,
     seed: int = 0,
+    clusters: bool = True,
 ) -> Comparison:
     """Compare all models that have records of the same tasks.
 
@@ -267,6 +277,8 @@ def compare(
         correction: one of `multiple_testing.CORRECTIONS`.
         draws: number of sign flips; more are drawn where so many pairs need them.
         seed: of the draws.
+        clusters: whether queries that records put in one cluster (`TaskInfo.clusters`) count
+            together in tests and intervals of differences; by default they do.
 
     Raises:
         ValueError: an unknown tier or correction, or a baseline or a metric without records; lists
@@ -302,7 +314,7 @@ def compare(
             raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
         baseline = labels[baseline]
     order = _in_order(newest, names, metrics, baseline)
-    procedure = Procedure(alpha, minimum, correction, draws, seed=seed)
+    procedure = Procedure(alpha, minimum, correction, draws, seed=seed, clusters=clusters)
     by_correlation = {each.task.key for each in newest if "gold" in each.per_query}
     compared = [
         _on_task([r for r in newest if r.task.key == task], names, each, order, baseline, procedure)
@@ -375,7 +387,16 @@ def _on_task(
     if columns and baselines and present != baselines[0]:
         instead = f"; compared with {present}" if present else ""
         left_out.append(f"{task}: no record of {baselines[0]}{instead}")
-    return TaskComparison(task, metric, present, columns, procedure, tuple(left_out))
+    shared = newest_clusters(r for r in ordered if str(r.task.revision) == revision)
+    return TaskComparison(
+        task,
+        metric,
+        present,
+        columns,
+        procedure,
+        tuple(left_out),
+        clusters=shared if procedure.clusters else {},
+    )
 
 
 def _as_means(result: Result) -> Result:

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -169,11 +169,12 @@ def _p_values(
     Scores are rounded relative to the largest one (see `resampling`): with a column of ones, scores
     up to 1 are rounded the same whichever other systems are compared.
     """
+    ones = np.ones((1, len(matrix.queries)))
     return max_t_p_values(
-        np.hstack([matrix.scores.T, np.ones((len(matrix.queries), 1))]),
+        np.hstack([matrix.units(each, centred=False).T for each in (matrix.scores, ones)]),
         _rows(matrix, pairs).tolist(),
         n_resamples=draws,
-        seed=draw_seed(seed, matrix.queries),
+        seed=draw_seed(seed, matrix.sampled),
     )
 
 
@@ -189,7 +190,10 @@ def _described(
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
     with ThreadPoolExecutor(cores()) as pool:
         blocks = pool.map(
-            lambda block: (effect_sizes(block), difference_intervals(block, level=LEVEL)),
+            lambda block: (
+                effect_sizes(block),
+                difference_intervals(matrix.units(block), level=LEVEL),
+            ),
             _blocks(matrix, pairs),
         )
         each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
@@ -242,6 +246,7 @@ class Procedure:
     draws: int = DRAWS  # number of sign flips
     level: float = LEVEL  # of the intervals
     seed: int = 0  # of the draws
+    clusters: bool = True  # whether queries of one cluster, if records say so, count together
 
     def decides_at(self, family: int) -> float:
         """The level at which one of a family of tests decides, before any other has.
@@ -272,6 +277,8 @@ class TaskComparison:
     columns: Mapping[str, SystemScores]
     procedure: Procedure  # how differences are tested
     left_out: tuple[str, ...] = ()  # records that are not compared, each with the reason
+    # cluster per query id; empty if queries were sampled one by one
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
@@ -326,7 +333,15 @@ class TaskComparison:
             ValueError: they share no query.
         """
         columns = {name: self.columns[name] for name in systems}
-        return join(columns, task=self.task, metric=self.metric)
+        return join(columns, task=self.task, metric=self.metric, clusters=self.clusters)
+
+    @property
+    def clustered(self) -> str:
+        """How many clusters the compared queries are in, in words; empty if they are in none."""
+        matrix = next((each for each, _ in self._joined(self._pairs)), None)
+        if matrix is None or not matrix.clusters:
+            return ""
+        return f"{len(matrix.sampled)} clusters of {len(matrix.queries)} queries"
 
     @property
     def notes(self) -> tuple[str, ...]:

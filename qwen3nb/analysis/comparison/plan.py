@@ -150,9 +150,10 @@ def make_plan(
     matrices, _ = pair_results(results, metric=plan.metric or None, tasks=plan.tasks)
     for matrix in matrices:
         each = {
-            pair: float((matrix.column(pair[0]) - matrix.column(pair[1])).std(ddof=1))
+            # Of clusters, as independent queries with the same standard error of the mean.
+            pair: float(differences.std(ddof=1)) * math.sqrt(len(matrix.queries) / len(differences))
             for pair in combinations(matrix.systems, 2)
-            if len(matrix.queries) > 1
+            if len(differences := matrix.units(matrix.column(pair[0]) - matrix.column(pair[1]))) > 1
         }
         own = [each[pair] for pair in each if {*pair} <= {plan.baseline, *plan.models}]
         if values := own or list(each.values()):

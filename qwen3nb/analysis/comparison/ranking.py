@@ -84,17 +84,23 @@ def rank_systems(
     systems, left_out = common_systems(matrices)
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [np.array([matrix.column(s) for s in systems]).T for matrix in matrices]
-    seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
+    seeds = [draw_seed(seed, matrix.sampled) for matrix in matrices]
     # By exact sums: equal scores have equal means, whatever the order of the queries.
     each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
     means = shares @ np.array(each)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     pairs = list(itertools.combinations(range(len(systems)), 2))
-    _, p_values = mean_p_values(columns, seeds, shares, n_resamples=n_resamples)
+    flipped = [
+        m.units(column.T, centred=False).T for m, column in zip(matrices, columns, strict=True)
+    ]
+    _, p_values = mean_p_values(flipped, seeds, shares, n_resamples=n_resamples)
     differ = np.zeros((len(systems), len(systems)), dtype=bool)
     for (i, j), p in zip(pairs, p_values, strict=True):
         if p < ALPHA:  # an interval takes longer than its test
-            parts = [column[:, i] - column[:, j] for column in columns]
+            parts = [
+                m.units(column[:, i] - column[:, j])
+                for m, column in zip(matrices, columns, strict=True)
+            ]
             ends = over_tasks(parts, shares, paired=True)
             differ[i, j] = differ[j, i] = significant(p, ends)
     groups = tie_groups(order, differ)

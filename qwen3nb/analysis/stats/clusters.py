@@ -38,7 +38,7 @@ def cluster_values(values: Array, numbers: NDArray[np.intp], *, centred: bool = 
     """
     n, count = values.shape[-1], int(numbers.max(initial=-1)) + 1
     mean = values.mean(axis=-1, keepdims=True) if centred else np.zeros(1)
-    ones = np.zeros((n, count))
-    ones[np.arange(n), numbers] = 1.0
-    summed: Array = (values - mean) @ ones * (count / n) + mean
-    return summed
+    order = np.argsort(numbers, kind="stable")
+    starts = np.searchsorted(numbers[order], np.arange(count))
+    summed: Array = np.add.reduceat((values - mean)[..., order], starts, axis=-1)
+    return summed * (count / n) + mean

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from qwen3nb.analysis.stats.clusters import cluster_numbers, cluster_values
 from qwen3nb.metrics.intervals import Array
 
 if TYPE_CHECKING:
@@ -68,6 +69,23 @@ class ScoreMatrix:
     scores: Array  # (S, n)
     # per system, the query ids that are not shared by all systems
     unpaired: dict[str, tuple[str, ...]]
+    # the cluster of each query, in their order; empty if queries were sampled one by one
+    clusters: tuple[str, ...] = ()
+
+    @property
+    def sampled(self) -> tuple[str, ...]:
+        """Names of what was sampled: G clusters, or the queries."""
+        return tuple(sorted({*self.clusters})) or self.queries
+
+    def units(self, values: Array, *, centred: bool = True) -> Array:
+        """Values of queries (…, n) as values of what was sampled (…, G), with the same mean.
+
+        Those of clusters are for intervals if ``centred``, else for sign flips (`cluster_values`).
+        """
+        if not self.clusters:
+            return values
+        numbers = cluster_numbers(self.clusters, len(self.queries))
+        return cluster_values(values, numbers, centred=centred)
 
     def column(self, system: str) -> Array:
         """One system's scores (n,).
@@ -104,8 +122,16 @@ class ScoreMatrix:
         )
 
 
-def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
+def join(
+    columns: Columns,
+    *,
+    task: str = "",
+    metric: str = "",
+    clusters: Mapping[str, str] | None = None,
+) -> ScoreMatrix:
     """Join systems by query id.
+
+    ``clusters`` (a cluster per query id) count if all shared queries have one and some share it.
 
     >>> join({"a": {"q1": 1.0, "q2": 0.5}, "b": {"q1": 0.0}}).unpaired
     {'a': ('q2',), 'b': ()}
@@ -133,7 +159,10 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
         system: () if each.queries == queries else tuple(sorted({*each.queries} - {*queries}))
         for system, each in systems.items()
     }
-    return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
+    names = tuple(clusters[query] for query in queries if query in clusters) if clusters else ()
+    if len(names) < len(queries) or len({*names}) == len(names):
+        names = ()
+    return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired, names)
 
 
 def shared_queries(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -55,6 +55,8 @@ class Domain:
     notes: tuple[str, ...]  # issues in the data, one line each
     # what is odd about the data, with its number; only what there is
     counts: Mapping[str, int] = field(default_factory=dict)
+    # cluster per scored query, its own id if it names none; empty if no query names one
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def relevant(self) -> dict[str, dict[str, int]]:
@@ -142,6 +144,9 @@ def load_domain(
         dropped=tuple(query for query in grades if query not in judged),
         notes=(*missing, *_notes(queries, documents.texts, threshold)),
         counts=nonzero(counts),
+        clusters={each.id: each.cluster or each.id for each in kept}
+        if any(each.cluster for each in kept)
+        else {},
     )
 
 

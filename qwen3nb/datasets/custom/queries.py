@@ -4,6 +4,7 @@
     id = "q001"                     # letters, digits, . _ -
     query = "rust grep tool"
     category = "composite"          # optional, a name like an id
+    cluster = "user 12"             # optional: queries of one user or document, tested together
     relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # up to 3; absent means 0
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
@@ -126,6 +127,7 @@ class Query(_TomlTable):
     id: _Name  # its id
     text: str = Field(validation_alias="query")  # the text to search for
     category: _Name = UNCATEGORISED  # for breakdowns
+    cluster: _Text | None = None  # for tests; None: it is on its own
     # grade per document; the ground truth
     grades: dict[str, _Grade] = Field({}, validation_alias="relevance_grades")
     # the ``expected`` list, or empty

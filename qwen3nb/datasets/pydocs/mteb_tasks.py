@@ -72,6 +72,11 @@ class _Embedded(AbsTask):
 class _Retrieval(_Embedded, AbsTaskRetrieval):
     reranked: int | None = None
 
+    @staticmethod
+    def clusters(query: str) -> str:
+        """The module of a query, whose id is the name of its function."""
+        return query.rpartition(".")[0]
+
     def _data(self) -> Any:
         corpus, queries = self.pydocs.corpus, self.pydocs.queries
         split = {

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import judgement_counts, text_counts
+from qwen3nb.datasets.collection import judgement_counts, shared_documents, text_counts
 from qwen3nb.datasets.mirror import (
     data_revision,
     hub_access,
@@ -153,6 +153,7 @@ def evaluate_task(
             languages=tuple(task.languages),
             selection=selection(task, limit=limit),
             counts=counts | work.counts(),
+            clusters=_clusters(task, scores.qrels),
         ),
         scores.per_query,
         run,
@@ -163,6 +164,12 @@ def evaluate_task(
     if task.metadata.type not in SEARCH_TYPES:
         return result
     return with_runs(result, run, scores.run, scores.qrels)
+
+
+def _clusters(task: Any, qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Cluster per judged query: as the task says, or the one relevant document of each."""
+    named = getattr(task, "clusters", None)
+    return {query: named(query) for query in qrels} if named else shared_documents(qrels)
 
 
 def _by_mteb(

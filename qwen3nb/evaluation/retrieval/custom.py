@@ -152,10 +152,11 @@ class DomainItem:
         return RECORDED["own data"]
 
     def same(self, record: Result, folder: Path) -> bool:
-        """Whether a record is of the same texts, grades, categories and notes."""
+        """Whether a record is of the same texts, grades, categories, clusters and notes."""
         return (
             record.task.revision == self.domain.revision
             and record.task.categories == self.domain.categories
+            and record.task.clusters == self.domain.clusters
             and record.config["notes"] == list(self.domain.notes)
         )
 
@@ -176,6 +177,7 @@ class DomainItem:
                 size={"documents": len(domain.texts), "queries": len(domain.queries)},
                 categories=dict(domain.categories),
                 counts=dict(domain.counts),
+                clusters=dict(domain.clusters),
             ),
             {name: (graded | binary)[name] for name in self.measures},
             run,

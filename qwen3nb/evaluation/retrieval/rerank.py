@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections, shared_documents
 from qwen3nb.datasets.mirror import MirrorError, explain, hub_access, needs
 from qwen3nb.datasets.rows import DataError, numbered_json_rows
 from qwen3nb.datasets.trec import run_digest, write_run
@@ -231,6 +231,7 @@ class RerankItem:
             },
             selection=f"limit{self.limit}" if self.limit else "",
             counts={**self.collection.counts, **self.first.counts},
+            clusters=shared_documents(self.collection.qrels),
         )
 
     def same(self, record: Result, folder: Path) -> bool:

@@ -106,6 +106,9 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     left_out = f" Not paired: {listed}." * bool(notes)
     if not shown:
         return f"No two models have per-query scores on the same task.{left_out}"
+    clustered = [f"{short_task(each.task)}, {each.clustered}" for each in shown if each.clustered]
+    if len(clustered) > _MOST_NAMED:
+        clustered = [f"on {plural(len(clustered), 'task')}"]
     family = f"{comparison.method} over all pairs of the models compared on each task"
     if len(tasks) < 2:
         family = comparison.family(*tasks)
@@ -113,7 +116,10 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
         f"permutation test with {max(each.draws for each in shown):,} draws; p corrected by "
         f"{family}; in bold where the difference is significant: corrected p < {how.alpha:g}, and "
-        "the interval leaves out 0." + (comparison.given(tasks[0]) if tasks else "") + left_out
+        "the interval leaves out 0."
+        + f" Queries of a cluster count together: {'; '.join(clustered)}." * bool(clustered)
+        + (comparison.given(tasks[0]) if tasks else "")
+        + left_out
     )
 
 

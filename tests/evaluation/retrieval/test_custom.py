@@ -139,6 +139,9 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     again = evaluate_domain(models, domain, fresh=True, **options)
     assert [result.cost.encoded for result in again] == [0, 0]
     assert [result.per_query for result in again] == [result.per_query for result in first]
+    named = replace(domain, clusters={"a": "one", "c": "one"})
+    (clustered,) = evaluate_domain(["random"], named, **options).results
+    assert clustered.task.clusters == named.clusters
 
 
 def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):

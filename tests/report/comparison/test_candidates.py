@@ -35,7 +35,14 @@ def test_the_recommendation_and_everything_behind_it():
     value = json.loads(report.to_json(), parse_constant=pytest.fail)
     assert value["comparison"]["recommendations"][0]["verdict"] == "better"
     assert len(value["models"]["now"]["per_query"]["MRR@10"]) == len(BASE)
-    how = {"alpha": 0.04, "minimum": 0.05, "draws": 10_000, "level": 0.95, "seed": 3}
+    how = {
+        "alpha": 0.04,
+        "minimum": 0.05,
+        "draws": 10_000,
+        "level": 0.95,
+        "seed": 3,
+        "clusters": True,
+    }
     assert value["procedure"] == {**how, "correction": "max-t"}
     assert value["queries"]["q1"] == {"text": "text of q1", "category": "even"}
     assert not {"top", "queries"} & value["models"]["new"]["settings"].keys()
