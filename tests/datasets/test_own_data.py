@@ -85,7 +85,6 @@ GOOD = '{"id": "a", "text": "x"}\n'
 # The table of the page `what-is-refused` has more; tests/datasets/test_what_is_refused.py runs it.
 MALFORMED = {
     "d.jsonl": [
-        (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
         (GOOD + '{"text": "x"}\n', ":2: no field 'id'; fields: text"),
         (GOOD + '{"id": "b", "txt": "x"}\n', ":2: no field 'text', but 'txt'"),
         (GOOD + '{"id": "b", "body": "x"}\n', ":2: no field 'text'; fields: id, body"),

@@ -14,20 +14,16 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import CliRunner
 from helpers import REPOSITORY
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.collection import find_collections
-from qwen3nb.datasets.custom.documents import read_documents
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.rows import LINE, RATIO
-from qwen3nb.datasets.trec import load_run, read_run, write_run
+from qwen3nb.datasets.trec import load_run
 from qwen3nb.evaluation.embeddings.sts import read_pairs
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
 
@@ -484,27 +480,3 @@ def test_limits_in_the_guide_are_those_of_the_code():
     assert limits["a `.gz` file, unpacked"].startswith(f"{RATIO} times its size")
     for name in ("domain", "rerank", "rerank-suite", "rerank-outputs", "analyze"):
         assert "--read-limit" in CliRunner().invoke(main, [name, "--help"]).output
-
-
-# Text without what the table names: any other character is data.
-NAMES = st.text(
-    st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1
-)
-TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))).map(str.strip)
-
-
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(texts=st.dictionaries(NAMES, TEXTS, min_size=1, max_size=5))
-def test_valid_data_are_read_back_equal_from_every_format(texts):
-    texts = {**texts, "one": "one"}
-    judged = [("q", name, 1) for name in texts]
-    data = {"documents": list(texts.items()), "queries": [("q", "asked")], "judgements": judged}
-    with TemporaryDirectory() as name:
-        for kind in ("BEIR", "MS MARCO"):
-            FORMATS[kind][0](Path(name, kind), data)
-            (read,) = find_collections(Path(name, kind))
-            assert (read.documents, read.qrels) == (texts, {"q": dict.fromkeys(texts, 1)})
-        put(Path(name, "docs.jsonl"), lines({"id": i, "text": t} for i, t in texts.items()))
-        assert read_documents(Path(name, "docs.jsonl")).texts == texts
-        run = {"q": {each: float(rank) for rank, each in enumerate(texts)}}
-        assert read_run(write_run(Path(name, "run.trec"), run, tag="t")) == run

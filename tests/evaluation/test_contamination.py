@@ -101,7 +101,7 @@ def test_every_format_of_training_files_is_read(tmp_path, suffix):
     assert found.hits == KINDS.keys()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_what_is_found_is_what_sets_of_words_say(tmp_path_factory, data):
     text = st.lists(st.sampled_from("abc"), max_size=22).map(" ".join)

@@ -325,6 +325,7 @@ def test_every_kind_of_item_is_made_again_for_other_data_or_measures(
     assert len(made().reused) == (kind == "task")
 
 
+@pytest.mark.integration
 def test_a_record_without_its_run_is_made_again_and_nothing_is_encoded_again(tied, monkeypatch):
     model = load_model("random", show_progress=False)
     task = {"tasks": [embedded_task("PyDocsSampleReranking")], "limit": 20}

@@ -94,17 +94,6 @@ def page(hub, file):
     return True
 
 
-def page_for_files(hub, file):
-    return bool(file) and hub.command != "HEAD" and page(hub, file)
-
-
-def text(body):
-    def fault(hub, file):
-        return not file and (hub.send(body) or True)
-
-    return fault
-
-
 def redirect(location):
     def fault(hub, file):
         hub.send(b"", {"Location": location or hub.path}, status=302)
@@ -131,15 +120,12 @@ def listed(name):
 FAULTS = {
     "silent": (silent, "sent nothing"),
     "stops in a body": (stops, "sent nothing"),
-    "401": (status(401), "401"),
     "403 gated": (status(403, {"X-Error-Code": "GatedRepo"}), "403"),
     "429": (status(429), "429"),
     "429 for an hour": (status(429, {"Retry-After": "3600"}), "wait 3,600 s"),
     "503": (status(503), "503"),
     "cut": (part, "cut"),
     "page": (page, "login page"),
-    "page for files": (page_for_files, "login page"),
-    "nested": (text(b"[" * 100_000), "not a hub"),
     "circle": (redirect(""), "circle"),
     "redirect to a file": (redirect("file:///etc/passwd"), "HF_ENDPOINT"),
     "redirect to nowhere": (redirect(f"http://nowhere.invalid/?token={TOKEN}"), "nowhere.invalid"),

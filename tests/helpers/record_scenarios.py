@@ -1,4 +1,4 @@
-"""What writes records, pages and the book, to be disturbed by `helpers.fault_injection`.
+"""What writes records, pages and releases, to be disturbed by `helpers.fault_injection`.
 
 Scores, kernels and Sphinx are stood in for; the files are written by the program's own code.
 """
@@ -8,23 +8,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
 import nbformat
 
 from helpers.beir import write_beir
-from helpers.checkout import write_checkout
 from helpers.fault_injection import Scenario, tree
 from helpers.notebooks import notebook_of, save
 from helpers.records import amend, make, noisy, own
 from qwen3nb import paths
-from qwen3nb.book.build import build_book
-from qwen3nb.book.pages import copy_linked_records
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.evaluate import evaluate as evaluate_model
 from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
@@ -45,7 +39,6 @@ from qwen3nb.records.store import load_results, result_files, verify
 from qwen3nb.utils.atomic_files import sha256_json, write_text
 from qwen3nb.utils.files.journal import Journal, append
 
-_RUN = subprocess.run
 _CHANGING = ("finished", "run", "checksum", "cost")  # of a record
 # Of a page or a note; the id of a cell is drawn at random.
 _DATED = ["finished", "failed", "seconds", "started", "commit", "key", "outputs", "timestamp"]
@@ -273,60 +266,6 @@ def prepare_sweep(folder):
     _knows(folder)
 
 
-# `qwen3nb book`: the pages, the built folder that replaces another, the linked records.
-
-
-def book(folder):
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch("qwen3nb.book.build.sweep", _pages))
-        stack.enter_context(mock.patch("qwen3nb.book.build.run_notebook", _page))
-        stack.enter_context(mock.patch("qwen3nb.book.build.subprocess.run", _sphinx))
-        build_book()
-
-
-def _pages(jobs, **_):
-    for job in jobs:
-        _page(job.notebook)
-    return [RunOutcome(job.name) for job in jobs]
-
-
-def _page(notebook, **_):
-    node = notebook_of(repr(notebook))
-    target = paths.book_runs() / f"{notebook}.ipynb"
-    NotebookRun(notebook, {}, target, started=0.0).succeed(node, key="k")
-
-
-def _sphinx(command, **options):
-    if "--path-output" not in command:  # what asks for the processor
-        return _RUN(command, **options)
-    html = Path(command[command.index("--path-output") + 1]) / "_build" / "html"
-    (html / "runs").mkdir(parents=True)
-    (html / "index.html").write_text("<p>new</p>")
-    links = [file.relative_to(paths.results()) for file in result_files()]
-    text = "".join(f'<a href="../records/{each}">x</a>' for each in links)
-    (html / "runs" / "leaderboard.html").write_text(text)
-    assert copy_linked_records(html) == len(links)
-    return subprocess.CompletedProcess(command, 0, "", "")
-
-
-def prepare_book(folder):
-    write_checkout(folder)
-    make("m", noisy(0.5)).save()
-    built = folder / "_build" / "html"
-    built.mkdir(parents=True)
-    (built / "index.html").write_text("<p>old</p>")
-    _knows(folder, "m")
-
-
-def whole_book(folder):
-    all_whole(folder)
-    html = folder / "_build" / "html"
-    text = (html / "index.html").read_text()
-    assert text in ("<p>old</p>", "<p>new</p>")
-    if "new" in text:
-        assert list((html / "records").rglob("*.json"))
-
-
 # A release.
 
 
@@ -355,5 +294,4 @@ RECORD = Scenario(save_record, prepare_record, content, all_whole)
 EVALUATION = Scenario(evaluate, prepare_evaluation, content, all_whole)
 RERANKING = Scenario(rerank, prepare_reranking, content, all_whole)
 SWEEP = Scenario(sweep, prepare_sweep, content, all_whole)
-BOOK = Scenario(book, prepare_book, content, whole_book)
 RELEASE = Scenario(freeze_once, prepare_release, frozen, whole_release)

@@ -88,12 +88,6 @@ def test_no_hub(endpoint, word, root, files, monkeypatch, tmp_path):
     assert "password1" not in str(error.value)
 
 
-def test_the_limit_is_a_number_of_seconds(monkeypatch, tmp_path):
-    use_hub(monkeypatch, "http://127.0.0.1:9", tmp_path, seconds="soon")
-    with pytest.raises(SpecError, match="QWEN3NB_HUB_TIMEOUT: expected seconds"):
-        model()
-
-
 def test_a_download_that_was_cut_is_continued(on_hub):
     """The table of faults that pass shows that the files are whole."""
     ranges = []
@@ -116,6 +110,7 @@ def test_a_hub_that_cannot_be_used_is_not_asked_for_every_file(on_hub):
     assert len(on_hub(refused, lambda hub, file: bool(file) and fault(hub, file))) < 40
 
 
+@pytest.mark.integration
 def test_without_a_hub_the_main_branch_is_what_it_was(on_hub, files):
     on_hub(model)
     seen = []

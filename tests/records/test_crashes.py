@@ -1,11 +1,11 @@
-"""A kill at any file operation loses no record, run, page or book."""
+"""A kill at any file operation loses no record, run, page or release."""
 
 import pytest
 from helpers.fault_injection import fault_server
 
 pytestmark = pytest.mark.integration
 # Scenarios, with the least number of states that a kill may leave.
-LEAST = {"RECORD": 10, "EVALUATION": 50, "RERANKING": 25, "SWEEP": 20, "BOOK": 25, "RELEASE": 20}
+LEAST = {"RECORD": 10, "EVALUATION": 50, "RERANKING": 25, "SWEEP": 20, "RELEASE": 20}
 
 
 @pytest.fixture(scope="module")

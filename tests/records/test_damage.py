@@ -1,6 +1,5 @@
 """Damage to a record or to a file of it is named, or changes nothing; it stops nothing else."""
 
-import copy
 import hashlib
 import json
 import os
@@ -17,24 +16,19 @@ from qwen3nb.records.store import load_results, verify, verify_files
 RUN = "".join(f"q{i} Q0 d{i} 1 {i / 7!r} m\n" for i in range(40))
 
 
-def spoiled(value, keys, absurd):
-    """A record's JSON with ``absurd`` at ``keys``, signed as if it had been written so."""
-    changed = copy.deepcopy(value)
-    inner = changed
-    for name in keys[:-1]:
-        inner = inner[name]
-    inner[keys[-1]] = absurd
-    return signed(changed)
-
-
 # Each damages a record that has scores and best documents beside it.
 
 
 def field(*keys, to, sign=True):
+    """Put something else at ``keys``, signed as if it had been written so."""
+
     def damage(file):
         value = json.loads(file.read_text())
-        changed = spoiled(value, keys, to)
-        file.write_text(json.dumps(changed if sign else changed | {"checksum": value["checksum"]}))
+        inner = value
+        for name in keys[:-1]:
+            inner = inner[name]
+        inner[keys[-1]] = to
+        file.write_text(json.dumps(signed(value) if sign else value))
 
     return damage
 
@@ -70,24 +64,18 @@ DAMAGES = [
     ("a link to a file elsewhere", link_out, "a file in"),
     ("a link to nothing", in_its_place(lambda file: file.symlink_to("nothing")), "cannot be read"),
     ("nested brackets", lambda file: file.write_text("[" * 100_000), "not a result record"),
-    ("an empty file", lambda file: file.write_text(""), "not a result record"),
     ("an unknown schema", field("schema", to="qwen3nb.result/99"), "schema is"),
     (
         "a model without an identity",
         field("model", to={"label": "m"}),
         "model.identity: is missing",
     ),
-    ("a task without a metric", field("task", to={"name": "t"}), "task.type: is missing"),
     ("a surrogate", field("model", "label", to="\ud800"), "model.label"),
     ("control characters", field("task", "dataset", to="\x1b[31m"), "task.dataset"),
     ("a long name", field("task", "name", to="z" * 300), "task.name"),
     ("a negative count", field("seed", to=-5), "seed"),
     ("an endless number", field("task", "size", to={"queries": 10**400}), "task.size.queries"),
-    ("truth", field("task", "size", to={"queries": True}), "task.size.queries"),
     ("deep settings", field("model", "settings", to=json.loads("[" * 99 + "]" * 99)), "settings"),
-    ("huge settings", field("model", "settings", to={"a": 1e308}), "model.settings"),
-    ("no moment", field("finished", to="yesterday"), "finished"),
-    ("an unknown cost", field("cost", to={"minutes": 1}), "cost.minutes"),
     ("a value that is a word", field("metrics", "MRR@10", "value", to="high"), "MRR@10.value"),
     ("a changed value", field("metrics", "MRR@10", "value", to=0.9, sign=False), "after it was"),
     ("a run elsewhere", field("config", "runs", to={"../a.trec": "0" * 64}), "config.runs"),
@@ -97,8 +85,6 @@ DAMAGES = [
         for kind in ("scores", "top")
         for row in (
             (f"{kind}: cut", beside(kind, lambda data: data[:-1]), "changed after it was"),
-            (f"{kind}: empty", beside(kind, lambda _: b""), "changed after it was"),
-            (f"{kind}: longer", beside(kind, lambda data: data + b"x"), "changed after it was"),
             (f"{kind}: a bit", beside(kind, bytes_changed), "changed after it was"),
             (f"{kind}: missing", without_table(kind), "is missing"),
         )

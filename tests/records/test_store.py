@@ -167,9 +167,7 @@ def results():
 
 
 def test_it_is_a_sequence_that_names_its_models_and_tasks(results):
-    assert len(results) == 3
     assert [each.model.label for each in results] == ["bm25", "mini", "mini"]
-    assert results[0].model.label == "bm25"
     assert isinstance(results[1:], Results)
     assert results == list(results)
     assert not Results()
@@ -302,9 +300,3 @@ def test_another_ending_lists_the_two_and_a_lost_file_leaves_what_was_there(reco
     with pytest.raises(ResultError, match=r"whole\..*scores\.parquet"):
         Results(records).write_scores(file)
     assert file.read_text() == "before"
-
-
-def test_no_records_give_an_empty_table(tmp_path):
-    assert rows_of(Results([]).write_scores(tmp_path / "none.parquet")) == []
-    file = Results([]).write_scores(tmp_path / "none.csv")
-    assert file.read_text().replace('"', "").split(",")[-1].strip() == "record"

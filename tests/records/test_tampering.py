@@ -24,6 +24,7 @@ from qwen3nb.report.leaderboard.all_results import write_all_results
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json, write_json
 from qwen3nb.utils.files.journal import noted
 
+pytestmark = pytest.mark.integration
 TASK = "PyDocsSampleRetrieval"
 
 
@@ -107,7 +108,6 @@ def states(cli, phrase):
     return phrase in text.partition("Beyond it")[2]
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("field", "agree"),
     [*((field, "all") for field in FIELDS), ("run", "record"), ("scores.ids", "record")],
@@ -270,7 +270,6 @@ BEYOND = {
 }
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_deed_is_seen_or_named_as_beyond(folder, cli, deed):
     DEEDS[deed](folder)

@@ -78,20 +78,6 @@ def assert_all_there(folder, keys=KEYS, rows=ROWS):
     np.testing.assert_array_equal(target, rows)
 
 
-@pytest.mark.parametrize("step", [1, 7, 100])
-def test_rows_land_where_their_keys_are(tmp_path, step):
-    cache = stored(tmp_path / "x")
-    some = slice(None, None, -step)
-    hits, target = filled(cache, [text_key("unknown"), *KEYS[some]])
-    assert hits.tolist() == [False] + [True] * len(KEYS[some])
-    assert np.isnan(target[0]).all()
-    assert total_bytes(tmp_path) == SIZE + 128
-    np.testing.assert_array_equal(target[1:], ROWS[some])
-    np.testing.assert_array_equal(np.load(segment(cache)), ROWS)  # a file like others
-    assert cache.put({})
-    assert cache.fill([], target[:0]).shape == (0,)
-
-
 def test_dimensions_are_kept_apart(tmp_path):
     cache = stored(tmp_path / "x")
     shorter = np.empty((300, 32), dtype=np.float32)
@@ -100,15 +86,9 @@ def test_dimensions_are_kept_apart(tmp_path):
     assert np.flatnonzero(cache.fill(KEYS, shorter)).tolist() == [0]
     np.testing.assert_array_equal(shorter[0], ROWS[0, :32])
     assert filled(cache)[0].all()
-
-
-def flip(at):
-    def change(file):
-        data = bytearray(file.read_bytes())
-        data[at] ^= 1
-        file.write_bytes(data)
-
-    return change
+    assert total_bytes(tmp_path) == SIZE + 128 + bytes_per_vector(32) + 128
+    whole = max(cache.folder.glob("*.npy"), key=lambda file: file.stat().st_size)
+    np.testing.assert_array_equal(np.load(whole), ROWS)  # a file like others
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".keys"])
@@ -168,7 +148,7 @@ def harm(folder, what, number, at):
 
 
 @given(STEPS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_served_is_what_was_stored(steps):
     """Against a set: rows may only be missing after damage; never wrong, nor served unstored."""
     known, intact = set(), True
@@ -388,19 +368,6 @@ def test_the_disk_is_not_filled(tmp_path, monkeypatch, caplog):
     assert put(EmbeddingCache(tmp_path / "x"), range(10, 300))  # a small disk keeps a share free
 
 
-def test_a_command_takes_the_limit(cli, folder, tmp_path, monkeypatch):
-    limits = []
-    monkeypatch.setattr(cache_module, "parse_size", lambda text: limits.append(text) or 10**9)
-    (tmp_path / "t.jsonl").write_text('{"text": "one"}\n')
-    files = ("--input", tmp_path / "t.jsonl", "--out", tmp_path / "v.npy")
-    assert cli("encode", "--model", "random", *files, "--cache-limit", "1.5GB").exit_code == 0
-    assert (limits, LIMIT in os.environ) == (["1500000000"], False)
-    monkeypatch.undo()
-    monkeypatch.setenv(LIMIT, "5 apples")
-    with pytest.raises(ValueError, match="QWEN3NB_CACHE_LIMIT: expected a size such as 500MB"):
-        EmbeddingCache(tmp_path / "x")
-
-
 def test_info_names_the_model_of_each_file(cli, folder):
     assert "0 models" in cli("cache", "info").output
     encoder = load_encoder("random:64", show_progress=False)
@@ -418,7 +385,8 @@ def test_verify_finds_damaged_vectors(cli, folder):
     stored(folder / "good")
     bad = stored(folder / "bad")
     damaged = segment(bad)
-    flip(-1)(damaged)
+    data = damaged.read_bytes()
+    damaged.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     done = cli("cache", "verify")
     assert done.exit_code == 1
     assert f"{damaged.name}: 1 vectors fail their checksum" in done.output

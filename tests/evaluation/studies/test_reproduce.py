@@ -22,6 +22,7 @@ def test_verdicts_of_a_reproduction(value, verdict):
     assert Reproduction(published, None, value).verdict == verdict
 
 
+@pytest.mark.integration
 def test_published_scores_are_of_models_and_tasks_that_exist():
     rows = published_scores()
     assert len({(row.model, row.task, row.source) for row in rows}) == len(rows)
@@ -33,6 +34,7 @@ def test_published_scores_are_of_models_and_tasks_that_exist():
             choose_tasks(tasks=[row.task])
 
 
+@pytest.mark.integration
 def test_what_cannot_be_reproduced_is_named():
     rows = [row for row in published_scores() if row.task in ("SciFact", "local/cranfield")]
     for done in reproduce(rows, show_progress=False):
@@ -56,6 +58,7 @@ def test_published_numbers_are_reproduced(fixtures, monkeypatch):
     assert {each.verdict for each in reproduced.values()} == {"OK"}, reproduced
 
 
+@pytest.mark.integration
 def test_bm25_on_the_whole_is_where_it_should_be():
     bm25 = own_document_ndcg(load_model("bm25"), load_pydocs())
     assert bm25.n == 500

@@ -44,7 +44,7 @@ def test_a_digest_is_remembered_until_the_file_changes(file):
 def test_a_damaged_entry_is_not_believed_and_made_again(file, cache):
     digest = remembered_digest([file], lambda: sha256_file(file))
     assert list(known_digests().values()) == [digest]
-    for flip in flips(cache, count=100):
+    for flip in flips(cache, count=25):
         with flipped(*flip):
             assert set(known_digests().values()) <= {digest}
     (cache / "digests.journal").write_bytes(b"\xff{not a journal\n\0")
@@ -86,7 +86,7 @@ def test_a_journal_survives_a_torn_line(tmp_path):
     Journal(file).add("a", [1, 2.5])
     Journal(file).add("b", {"x": 1})
     whole = file.read_bytes()
-    for cut in range(len(whole) - 1):
+    for cut in range(0, len(whole) - 1, 3):
         file.write_bytes(whole[:cut])
         journal = Journal(file)
         assert journal.get("b") is None
