@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -78,7 +79,7 @@ def _undated(data):
             return value
         return {name: without(each) for name, each in value.items() if name not in _DATED}
 
-    return without(json.loads(data))
+    return without(json.loads(re.sub(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", b"", data)))
 
 
 def all_whole(folder):
@@ -184,7 +185,7 @@ def _scored(factor):
         ranked = item.first.run
         for query in ranked:
             Journal(paths.cache() / "rerank" / "tiny.jsonl").add(query, [1.0])
-        return replace(ranked, scores=ranked.scores * factor), _NO_CUTS, {}
+        return replace(ranked, scores=ranked.scores * factor), _NO_CUTS
 
     return score
 

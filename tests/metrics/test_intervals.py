@@ -133,11 +133,14 @@ def test_influence_values_are_those_of_a_tiny_weight(how):
     x = RNG.normal(size=400)
     y = np.round(x + RNG.normal(size=400))
     value, influence = correlation_influence(x, y, how=how)
+    ranks = scipy.stats.rankdata if how == "spearman" else np.asarray
     measure = scipy.stats.pearsonr if how == "pearson" else scipy.stats.spearmanr
     assert value == pytest.approx(measure(x, y).statistic)
     assert influence.mean() == pytest.approx(0, abs=0.02)
     picks = RNG.integers(0, 400, size=(1500, 400))
-    drawn = [measure(x[each], y[each]).statistic for each in picks]
+    drawn = scipy.stats.pearsonr(
+        np.apply_along_axis(ranks, 1, x[picks]), np.apply_along_axis(ranks, 1, y[picks]), axis=1
+    ).statistic
     assert influence.std() / 20 == pytest.approx(np.std(drawn), rel=0.1)
 
 
@@ -248,7 +251,7 @@ def test_aggregates_agree_with_scipy():
     assert (mean.value, mean.n) == (pytest.approx(x.mean()), 40)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=30))
 def test_macro_f1_equals_scikit_learn(rows):
     truth, guess = zip(*rows, strict=True)

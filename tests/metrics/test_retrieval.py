@@ -81,14 +81,6 @@ def test_a_measure_is_its_name():
         assert (copied, copied.metric, copied.depth) == (measure, "nDCG", 10)
 
 
-def test_a_metric_that_is_added_in_one_place_is_scored(monkeypatch):
-    monkeypatch.setitem(METRICS, "Last", lambda grades, ideal, k: float(grades[:k][-1] > 0))
-    assert score_run({"q": GRADED}, {"q": LATE}, ["Last@2", "Last@3"]) == {
-        "Last@2": {"q": 0.0},
-        "Last@3": {"q": 1.0},
-    }
-
-
 def test_a_query_without_a_relevant_document_has_no_score():
     assert score_run({"q": {"a": 0}, "r": {"a": -1}}, {"q": {"a": 1.0}}) == {"nDCG@10": {}}
 
@@ -96,6 +88,7 @@ def test_a_query_without_a_relevant_document_has_no_score():
 SCORES = st.floats(-3, 3, width=16) | st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, 2e300])
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text("ab", max_size=4), SCORES))
 def test_documents_rank_by_32_bit_score_then_by_id(scores):
     with np.errstate(over="ignore"):
@@ -124,7 +117,7 @@ SCORES = st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0])
     qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
     run=st.dictionaries(st.sampled_from("uvw"), SCORES),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=60)
 def test_equal_to_pytrec_eval_with_ties_grades_and_missing_queries(qrels, run):
     ours = score_run(qrels, run, [*ORACLE, "MRR@10"])
     judged = {query: grades for query, grades in qrels.items() if any(grades.values())}
@@ -168,7 +161,7 @@ def built(run):
     return builder.run()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(RUNS)
 def test_arrays_are_read_like_the_dictionaries_they_hold(run):
     arrays = built(run)

@@ -1,6 +1,5 @@
 """Scores joined by task and query; the comparison core: baseline, families, differences."""
 
-import itertools
 import json
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,6 @@ import pytest
 from helpers.matrices import table
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 
-from qwen3nb.analysis.comparison import differences
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records, pair_results
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
@@ -95,27 +93,6 @@ def test_a_task_with_several_subsets_is_compared_within_each():
     assert both.columns["a"].queries == tuple(map(str, range(9)))
     assert [each.first for each in comparison.on("T-en").with_baseline] == ["b"]
     assert comparison.records["T-de", "a"].task.languages == ("de-Latn",)
-
-
-def test_a_task_is_drawn_once_and_only_if_it_is_shown(monkeypatch):
-    drawn = []
-    flips = differences.max_t_p_values
-    monkeypatch.setattr(
-        differences, "max_t_p_values", lambda *a, **k: drawn.append(k["seed"]) or flips(*a, **k)
-    )
-    results = [
-        make(name, task=task, scores=noisy(mean, seed=i))
-        for i, (name, mean) in enumerate((("a", 0.7), ("b", 0.6), ("c", 0.5)))
-        for task in (RETRIEVAL, RERANKING)
-    ]
-    comparison = compare(results, draws=50)
-    shown = comparison.differences_on(RETRIEVAL)
-    assert [each.first for each in shown] == ["b", "c"]
-    for one, other in itertools.permutations("abc", 2):
-        assert comparison.difference(one, other, task=RETRIEVAL).n == 40
-    assert len(drawn) == 1
-    assert comparison.differences[:2] == shown
-    assert len(drawn) == 2
 
 
 def test_leaders_are_the_best_of_those_with_most_tasks():

@@ -50,7 +50,7 @@ def test_the_planned_power_is_reached_in_simulation():
     assert 0.74 < significant / 400 < 0.86
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.floats(0.05, 0.5), st.floats(0.01, 0.1), st.integers(2, 12))
 def test_fewer_queries_are_too_few_and_more_seeds_need_no_more(deviation, margin, seeds):
     spread = Spread(queries=deviation, seeds=margin / 8)

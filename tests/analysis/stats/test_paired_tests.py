@@ -195,7 +195,7 @@ def test_refusals():
         adjust([0.5], how="bonferroni")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_corrections_keep_the_order_and_agree_with_scipy(p_values):
     adjusted = holm(p_values)

@@ -57,15 +57,15 @@ def test_shares_and_their_intervals_in_simulation():
     truth, shape = {(0,): 1.0, (1,): 0.5, (0, 1): 0.7}, (60, 15)
     total = sum(each**2 for each in truth.values())
     covered = np.zeros(3)
-    for seed in range(200):
+    for seed in range(100):
         scores = crossed(truth, shape, np.random.default_rng(seed))
         components = variance_components(scores, ("query", "prompt"), seed=seed)
         shares = np.array([each**2 / total for each in truth.values()])
         covered += [
             e.interval[0] <= t <= e.interval[1] for e, t in zip(components, shares, strict=True)
         ]
-    assert (covered / 200 >= 0.91).all()
-    assert (covered / 200 <= 0.99).all()
+    assert (covered / 100 >= 0.91).all()
+    assert (covered / 100 <= 0.99).all()
 
 
 def test_equal_scores_have_no_variance_and_one_level_is_refused():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from qwen3nb.analysis.training.checkpoint_scores import best_checkpoint, gain
-from qwen3nb.analysis.training.interference import crossed_interval
 
 RNG = np.random.default_rng(2)
 BASE = RNG.random(120)
@@ -38,12 +37,3 @@ def test_a_gain_is_the_last_step_against_the_first():
     assert made.p_value == pytest.approx(1 / 10_001)
     with pytest.raises(ValueError, match="expected two or more steps; got 1"):
         gain(steps(s10=0.0), seed=0)
-
-
-def test_an_interval_over_seeds_and_queries_adds_up_both_errors():
-    means, moved = np.array([0.1, 0.2, 0.3]), RNG.normal(0, 0.01, 80)
-    low, high = crossed_interval(0.2, means, [moved], level=0.95)
-    seeds = 4.30265 * 0.1 / np.sqrt(3)  # 2 degrees of freedom
-    queries = 1.990450 * np.sqrt(80) * moved.std(ddof=1)  # 79
-    assert [low, high] == pytest.approx([0.2 - np.hypot(seeds, queries), 0.4 - low], rel=1e-5)
-    assert crossed_interval(0.2, means[:1], [np.zeros(9)], level=0.95) is None
