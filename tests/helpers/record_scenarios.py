@@ -79,7 +79,7 @@ def _undated(data):
             return value
         return {name: without(each) for name, each in value.items() if name not in _DATED}
 
-    return without(json.loads(re.sub(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d", b"", data)))
+    return without(json.loads(re.sub(rb"\d{4}-\d\d-\d\d[T ][\d:]+", b"", data)))
 
 
 def all_whole(folder):
