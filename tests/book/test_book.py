@@ -40,7 +40,7 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
         for name, value in PLANTED.items():
             patch.setenv(name, value)
-        write_checkout(home)  # tests/execution/test_guide.py runs the lessons
+        write_checkout(home)  # tests/cli/test_examples.py runs the lessons
         write_records()
         hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
         shutil.copytree(encoder_folder, hostile)

@@ -15,20 +15,24 @@ import shlex
 import shutil
 
 import click
+import nbformat
 import pytest
 from click.testing import CliRunner
 from helpers import REPOSITORY
 from helpers.checkout import write_checkout
+from helpers.command_tree import commands
 from helpers.notebooks import execute_here, notebook_of, save
 from helpers.study import stand_in, write_mirror, write_study
 
+from qwen3nb import paths
 from qwen3nb.cli.main import main
+from qwen3nb.execution.notebook import page_path
 
 MIRROR = "/data/mirror"
 PAGES = [
     page
     for page in (REPOSITORY / "README.md", *sorted((REPOSITORY / "book" / "guide").glob("*.md")))
-    if page.stem not in ("exports", "inside-a-training", "security")  # with tests of their own
+    if page.stem not in ("exports", "inside-a-training")  # with tests of their own
 ]
 NAMES = (REPOSITORY / "book" / "names.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^\| `.+?` \| `(.+)` \|$", NAMES, flags=re.MULTILINE)
@@ -97,21 +101,15 @@ def examples_in(text):
             yield line
 
 
-def commands(command, context):
-    yield command
-    if isinstance(command, click.Group) and command.name != "run":
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            yield from commands(inner, click.Context(inner, parent=context))
-
-
 def blocks_of(page, language):
     text = page.read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def all_examples():
-    texts = [command.help or "" for command in commands(main, click.Context(main))]
+    tree = {**commands(groups=True), **commands()}
+    texts = [command.help or "" for words, command in tree.items() if words[:1] != ("run",)]
+    texts.append(tree["run",].help)
     for page in PAGES:
         texts += blocks_of(page, "sh")
         texts += re.findall(r"`(qwen3nb [a-z-]+ -[^`]+)`", page.read_text(encoding="utf-8"))
@@ -120,7 +118,7 @@ def all_examples():
             example
             for text in texts
             for example in examples_in(text)
-            # The lessons are run by tests/execution/test_guide.py.
+            # Lessons have a test of their own, below.
             if "…" not in example and not example.startswith("qwen3nb run guide/")
         }
     )
@@ -185,6 +183,7 @@ def typed(study, home, monkeypatch, cli, read):
     mirror = shutil.copytree(study / "mirror", home.parent / "mirror")
     stand_in(monkeypatch, home, mirror)
     monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
+    monkeypatch.setenv("MY_DATA_TOKEN", "for my data")
 
     def typed(example):
         record = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
@@ -298,3 +297,35 @@ def test_the_examples_of_docstrings_hold(module):
     outcome = doctest.testmod(importlib.import_module(module), verbose=False)
     assert outcome.attempted
     assert outcome.failed == 0
+
+
+GUIDE = REPOSITORY / "notebooks" / "guide"
+LESSONS = sorted(GUIDE.glob("*.ipynb"))
+
+
+def test_every_lesson_is_in_the_book_and_in_its_overview():
+    names = {path.stem for path in LESSONS}
+    overview = (REPOSITORY / "book" / "guide" / "index.md").read_text(encoding="utf-8")
+    contents = (REPOSITORY / "book" / "_toc.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r'href="([a-z-]+)\.html"', overview)) == names
+    assert set(re.findall(r"glob: guide/([a-z-]+)\*", contents)) == names
+
+
+def test_the_page_of_a_lesson_is_beside_the_overview(home):
+    checkout = write_checkout(home, lessons=True)
+    notebook = paths.find_notebook("guide/caching")
+    assert page_path(notebook, {}) == checkout / "book" / "guide" / "caching.ipynb"
+    assert page_path(paths.find_notebook("interference"), {}).parent == paths.book_runs()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_and_its_solution_run_without_the_demo(path, home, monkeypatch, shared_cache):
+    checkout = write_checkout(home, lessons=True)
+    monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))  # restored: a lesson sets its own
+    names = execute_here(checkout / "notebooks" / "guide" / path.name, None, {})
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    (solution,) = re.findall(r"<summary>Solution</summary>\s+```python\n(.*?)```", text, re.DOTALL)
+    exec(solution, names)  # noqa: S102 - our own lesson
+    assert not paths.results().exists()
+    assert not paths.runs().exists()

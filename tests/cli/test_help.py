@@ -8,12 +8,17 @@ import sys
 import click
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
+from helpers import REPOSITORY
 from helpers.command_tree import HEAVY, commands
 from helpers.records import make
 
+import qwen3nb as q
 from qwen3nb import paths
+from qwen3nb.cli import reference
 from qwen3nb.cli.main import main
 from qwen3nb.execution.parameters import read_parameters
+from qwen3nb.metrics.retrieval import METRICS
+from qwen3nb.tiers import TIERS
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -28,15 +33,6 @@ def test_help_lists_commands_whole(cli, checkout, monkeypatch, width):
         assert max(map(len, lines)) <= width
         names = group.list_commands(click.Context(group))
         assert len(names) == len(set(names)) > 0
-
-
-def test_the_commands_are_under_four_headings_with_a_line_each(cli, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    text = cli("--help").output.partition("--help")[2]
-    headings = [line for line in text.splitlines() if line.endswith(":")]
-    assert headings == ["Make:", "Measure:", "Compare:", "Publish:"]
-    listed = [line.split()[0] for line in text.splitlines()[1:] if line.startswith("  ")]
-    assert listed == main.list_commands(None)
 
 
 def test_help_of_every_command_loads_nothing_heavy(checkout):
@@ -245,3 +241,48 @@ def test_a_new_study_is_where_its_commands_work(cli, outside, monkeypatch):
     assert paths.is_study(study)
     monkeypatch.chdir(study / "notebooks")
     assert (paths.results(), paths.cache()) == (study / "results", study / ".cache")
+
+
+PAGES = {
+    file.stem: re.findall(r"```\{reference\} (.+)", file.read_text(encoding="utf-8"))
+    for file in sorted((REPOSITORY / "book" / "reference").glob("*.md"))
+}
+BLOCKS = [each for blocks in PAGES.values() for each in blocks]
+
+
+def text_of(block):
+    kind, *about = block.split()
+    return reference._PAGES[kind](*about)
+
+
+def sections(text):
+    return dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+
+
+def test_every_command_is_on_a_page_with_all_its_options(checkout):
+    headings = {each.split()[1] for each in BLOCKS if each.startswith("commands")}
+    assert headings == {*main.contents}
+    shown = sections("".join(text_of(f"commands {each}") for each in main.contents))
+    for words, command in commands().items():
+        if words[0] == "run":  # the notebooks: on the page of their parameters
+            continue
+        section = shown[f"qwen3nb {' '.join(words)}"]
+        for each in command.get_params(click.Context(command)):
+            if isinstance(each, click.Option) and "help" not in each.name:
+                assert each.opts[0] in section, (words, each.name)
+
+
+def test_every_parameter_metric_and_tier_is_on_a_page(checkout):
+    shown = sections(reference.parameters_text())
+    for name in paths.notebook_names():
+        declared = read_parameters(paths.find_notebook(name))
+        assert re.findall(r"^\| `(\w+)` \|", shown[name], re.MULTILINE) == [*declared]
+    assert re.findall(r"`(\w+)@k`", reference.metrics_text()) == [*METRICS]
+    assert [*sections(reference.tiers_text())] == ["Which tier", *TIERS]
+    assert {"parameters", "metrics", "tiers"} <= {*BLOCKS}
+
+
+def test_every_public_name_is_on_one_page():
+    shown = " ".join(each.removeprefix("python ") for each in BLOCKS if each.startswith("python"))
+    listed = shown.split()
+    assert sorted(listed) == sorted({*q.__all__} - {"__version__"})

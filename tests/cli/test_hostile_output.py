@@ -21,7 +21,6 @@ HOSTILE = (
     "h\x1b[31mR\x1b]0;t\x07\x1b]52;c;YQ==\x07\x1b]8;;http://e\x1b\\l\r\b\x9b2J\u202eevil\u2066"
 )
 QUOTED = json.dumps(HOSTILE)
-IN_FILE_NAME = HOSTILE.replace("/", ":")
 DANGEROUS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?![ \n])"
 )

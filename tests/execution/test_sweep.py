@@ -241,7 +241,7 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
 def test_a_sweep_goes_on_past_a_failure_builds_the_book_and_starts_where_it_ended(
     cli, small, tmp_path, monkeypatch
 ):
-    built = []  # tests/book/test_refresh.py builds one with a failed page
+    built = []  # tests/book/test_build.py builds one with a failed page
     monkeypatch.setattr(
         "qwen3nb.book.build.build_book",
         lambda *, tier: built.append((tier, failed_run("failing").reason)) or small / "index.html",

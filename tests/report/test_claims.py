@@ -1,6 +1,7 @@
 """One difference has one interval, p-value and verdict, in every table, figure and sentence."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -24,9 +25,16 @@ from qwen3nb.report.comparison.compare import (
     power_table,
 )
 from qwen3nb.report.evaluation.scores import evaluation_conclusion
-from qwen3nb.report.headline import findings, headline_lead
+from qwen3nb.report.headline import (
+    findings,
+    headline_findings,
+    headline_lead,
+    interference_finding,
+    rerank_finding,
+)
 from qwen3nb.report.leaderboard.board import leaderboard, standings
 from qwen3nb.report.paper import PaperContents
+from qwen3nb.report.training.interference import interference_report
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
 
 NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
@@ -332,3 +340,91 @@ def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
     text = str(evaluation_conclusion([first, *rest]))
     assert text.startswith("On BEIR, m is worse than bm25: mean nDCG@10 of 15 tasks")
     assert f"{pair.difference:+.3f} [" in text
+
+
+RNG = np.random.default_rng(3)
+BASE = RNG.uniform(0.2, 0.6, 200)
+
+
+TASK = "PyDocsSampleRetrieval"
+
+
+def leaders(results, **more):
+    return findings(compare(results, tier="smoke"), task=TASK, **more)
+
+
+def trained(**means):
+    """Records of checkpoints of the training ``demo``, by step."""
+    return [
+        make(f"demo-{'init' if step == 'start' else f'checkpoint-{step[4:]}'}", scores=scores)
+        for step, scores in means.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gain", "spread", "headline"),
+    [
+        (0.09, 0.02, "lifts nDCG@10 by 0.09"),
+        (-0.09, 0.02, "lowers nDCG@10 by 0.0"),
+        (0.001, 0.2, "makes no difference in nDCG@10 that these 200 queries show"),
+    ],
+)
+def test_what_training_gave(gain, spread, headline):
+    noise = np.random.default_rng(5).normal(0, spread, 200)
+    records = trained(start=BASE, step100=BASE + gain + noise - noise.mean(), step50=BASE - 0.15)
+    (finding,) = leaders(records, links={"run-demo-checkpoint-100": "x.html"})
+    assert finding.headline.startswith(f"Training demo {headline}")
+    assert finding.evidence.startswith("demo-checkpoint-100 0.")
+    assert "of demo-init: " in finding.evidence
+    assert finding.page == "x.html"
+
+
+def test_training_is_reported_of_the_best_checkpoint_that_has_an_earlier_one():
+    others = [make("x-checkpoint-9", scores=BASE + 0.3), make("bm25", scores=BASE + 0.2)]
+    contrastive = [
+        make(f"demo-contrastive-checkpoint-{i}", scores=BASE + i / 1e4) for i in (0, 400)
+    ]
+    (finding,) = leaders([*trained(start=BASE, step50=BASE - 0.1), *others, *contrastive])
+    assert finding.headline == "Contrastive training lifts nDCG@10 by 0.040 on Retrieval"
+    assert leaders(others) == []
+    assert leaders([]) == []
+
+
+def test_what_extraction_gave(home):
+    folder = home / "runs" / "ours"
+    folder.mkdir(parents=True)
+    (folder / "qwen3nb.json").write_text(json.dumps({"schema": "qwen3nb.export/1", "source": {}}))
+    ours = make("ours", scores=BASE + 0.03)
+    amend(ours, "model", spec="runs/ours")
+    (own,) = leaders([ours, make("bm25", scores=BASE + 0.2)])
+    assert own.headline.startswith("The best extracted encoder, ours, is below bm25 on")
+    assert "-0.170" in own.evidence
+
+
+@pytest.mark.parametrize(
+    ("score", "headline"),
+    [
+        (0.2, "lowers nDCG@10 by 0.300 on Retrieval"),
+        (0.5, "makes no difference in nDCG@10 that these 50 queries show"),
+    ],
+)
+def test_reranking_is_reported_with_its_test(score, headline):
+    result = make("judge", task="x.bm25-20", scores=[score] * 50)
+    result.per_query["first nDCG@10"] = dict.fromkeys(result.per_query["nDCG@10"], 0.5)
+    result.config["collection"] = "PyDocsSampleRetrieval"
+    finding = rerank_finding([make("other"), result], links={"run-judge": "runs/judge.html"})
+    assert finding.headline == f"Reranking by judge {headline}"
+    assert f"against its first stage: {score - 0.5:+.3f} [" in finding.evidence
+    assert "n = 50" in finding.evidence
+    assert finding.page == "runs/judge.html"
+    assert rerank_finding([make("other")]) is None
+
+
+def test_the_landing_page_links_to_the_numbers_and_says_if_there_are_none(home):
+    results = [make("best", scores=BASE + 0.1), make("second", scores=BASE)]
+    page = headline_lead(compare(results, tier="smoke"), task=TASK, folder="runs/")
+    assert 'href="runs/leaderboard.html"' in page
+    assert page.count("<figure") == 1
+    assert interference_finding(interference_report()) is None  # nothing was trained here
+    assert "q-finding-head" not in headline_findings(compare([]), task=TASK)
+    assert "No results yet" in headline_lead(compare([]), task=TASK)

@@ -66,21 +66,6 @@ def test_what_has_no_results_is_refused(home, choice, message):
         paper.tables()
 
 
-@pytest.mark.integration
-def test_trainings_need_no_records(home, fixtures):
-    if not (fixtures / "adapters").is_dir():
-        pytest.skip("these fixtures hold no adapters")
-    shutil.copytree(fixtures / "adapters" / "outputs", home / "runs" / "outputs")
-    tables = {table.name: table.to_latex() for table in PaperContents([]).tables()}
-    assert list(tables) == ["configurations", "configuration-differences", "interference"]
-    assert r"\textbf{.230}\textsubscript{.050}" in tables["configurations"]
-    assert r"\underline{.172}\textsubscript{.010}" in tables["configurations"]
-    figures = {figure.name for figure in PaperContents([]).figures()}
-    assert {"configurations", "interference", "losses", "conflicts"} <= set(figures)
-    with pytest.raises(ValueError, match="tier 'smoke'"):
-        PaperContents([], tier="smoke").tables()
-
-
 @pytest.fixture(scope="module")
 def results():
     """Records of models of which one has a name that no file and no LaTeX takes as it is."""

@@ -48,25 +48,6 @@ def test_the_recommendation_and_everything_behind_it():
     assert not {"top", "queries"} & value["models"]["new"]["settings"].keys()
 
 
-@pytest.mark.parametrize(
-    ("means", "threshold", "headline"),
-    [
-        ((0.6, 0.5), 0.05, r"Take a instead of now: .* 3 pairs .*; b would be better than now too"),
-        ((0.4, 0.2), 0.05, r"Keep now: no candidate is shown to be better; .* models\)\.$"),
-        ((0.55, 0.2), 0.2, "Keep now: no candidate is better by more than 0.2; the best, a: "),
-        ((0.2, 0.1), 0.05, r"Keep now: every candidate is worse; the best, a: .* models\)\.$"),
-    ],
-)
-def test_the_report_begins_with_the_decision(means, threshold, headline):
-    others = [own(name, mean, seed=i) for i, name, mean in zip((1, 2), "ab", means, strict=True)]
-    report = compare_candidates([own("now", 0.4), *others], current="now", threshold=threshold)
-    assert re.match(headline, report.headline)
-    assert report.to_markdown().startswith(f"# {report.decision.title}\n\n")
-    value = json.loads(report.to_json())
-    assert value["headline"] == report.headline
-    assert value["decision"]["use"] == ("a" if means == (0.6, 0.5) else "now")
-
-
 def test_what_is_taken_is_shown_to_be_better_and_where_it_is_worse_is_said():
     """`wild` gains most in the mean, by a few queries; `solid` gains a little on every query."""
     now = own("now", 0.4)

@@ -1,17 +1,13 @@
 """A model's scores beside a baseline: the table, the plot, the sentence, and the page's trace."""
 
-import nbformat
 import pytest
-from helpers.notebooks import notebook_of
-from helpers.records import make, noisy, tier_records
+from helpers.records import make, noisy
 
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
-from qwen3nb.report.evaluation.run_trace import (
-    RunTrace,
-    read_conclusions,
-    read_finished,
-    read_trace,
-)
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.models.load import load_model
+from qwen3nb.report.evaluation.by_hand import query_table, shortened, typical_query
 from qwen3nb.report.evaluation.scores import (
     baseline_figure,
     evaluation_conclusion,
@@ -19,7 +15,6 @@ from qwen3nb.report.evaluation.scores import (
     scores_table,
     terminal_table,
 )
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.home import record_link, score_link
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
@@ -87,16 +82,6 @@ def test_the_table_shows_what_is_not_applicable_and_no_none():
     assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
 
 
-def test_many_tasks_are_folded_by_type():
-    ours, others = tier_records("m"), tier_records("random", mean=0.3, seed=1)
-    scores = against_baseline(ours, others)
-    shown = scores_table(scores, skipped={"X": "no vectors"})
-    assert sum(len(table) for _, table in shown.tables) == 61
-    assert shown.about == "Not applicable: 1 task (no vectors)."
-    names = [table.name for _, table in shown.tables]
-    assert len(set(names)) == len(names)
-
-
 def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
     ours, others = on_tasks("m", 0.7, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
     rows = forest_rows(against_baseline(ours, others))
@@ -114,19 +99,41 @@ def test_a_row_is_what_links_to_a_score_lead_to_and_links_to_its_record_and_form
     assert second[1].link == "../methods.html#formula-mrr"
 
 
-def test_scores_and_conclusions_come_back_from_a_page(tmp_path):
-    scores = against_baseline(on_tasks("m", 0.7), OTHER)
-    trace = RunTrace(tuple(scores), ("PyDocsSampleRetrieval",), {"X": "no vectors"})
-    conclusion = Conclusion("a < b is shown.")
-    node = notebook_of("trace", "conclusion")
-    data = {"text/html": conclusion._repr_html_(), "text/plain": repr(conclusion)}
-    for cell, shown in zip(node.cells[-2:], (trace._repr_mimebundle_(), data), strict=True):
-        cell.outputs = [nbformat.v4.new_output("display_data", shown)]
-    node.metadata["qwen3nb"] = {"finished": "2026-01-01T00:00:00+00:00"}
-    page = tmp_path / "page.ipynb"
-    assert read_trace(page) is None
-    assert not [*read_conclusions(page), *read_finished(page)]
-    nbformat.write(node, page)
-    assert read_trace(page) == trace
-    assert read_conclusions(page) == ["a < b is shown."]
-    assert read_finished(page) == "2026-01-01T00:00:00+00:00"
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """bm25, its task and its record, on sixteen queries."""
+    model, task = load_model("bm25"), embedded_task("PyDocsSampleRetrieval")
+    run = evaluate(
+        model, tasks=[task], limit=16, output=tmp_path_factory.mktemp("r"), show_progress=False
+    )
+    return model, task, run.results
+
+
+def test_the_query_nearest_to_the_mean_is_typical():
+    assert typical_query({"b": 0.4, "a": 0.6, "c": 1.0, "d": 0.0}) == "a"  # both are 0.1 away
+    assert shortened("a\n b " + "x" * 300) == "a b " + "x" * 115 + "…"
+
+
+def test_the_rank_by_hand_is_the_rank_in_the_record(searched):
+    """MRR@10 of the record follows from the ranks that the table shows, for every query."""
+    model, task, results = searched
+    ndcg, mrr = (results[0].per_query[name] for name in ("nDCG@10", "MRR@10"))
+    for query in ("", *sorted(mrr)[:6]):
+        table = query_table(model, [task], results, query=query, limit=16)
+        query = query or typical_query(ndcg)
+        assert f"Query {query}: " in table.caption
+        assert f"nDCG@10 {ndcg[query]:.3f}" in table.caption
+        relevant = [row for row in table.rows if row[1].strong]
+        assert {row[3].text for row in relevant} == {"relevant"}
+        ranks = [int(row[0].text) for row in relevant if row[0].text.isdigit()]
+        best = min(ranks, default=99)
+        assert (1 / best if best <= 10 else 0.0) == pytest.approx(mrr[query])
+    with pytest.raises(ValueError, match="unknown query 'nope' of PyDocsSampleRetrieval-limit16"):
+        query_table(model, [task], results, query="nope", limit=16)
+
+
+def test_nothing_is_shown_without_a_search_or_its_task(searched):
+    model, task, results = searched
+    assert query_table(model, [task], [], limit=16) is None
+    assert query_table(model, [], results, limit=16) is None
+    assert query_table(model, [task], results, limit=0) is None  # other data than the record's

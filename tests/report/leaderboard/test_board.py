@@ -1,6 +1,7 @@
 """All models of a tier: tables and figures of tasks, of means of benchmarks, and of ranks."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from helpers.records import (
@@ -15,6 +16,9 @@ from helpers.records import (
 )
 
 from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.results import Results
+from qwen3nb.records.store import load_results, verify
+from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
 from qwen3nb.report.leaderboard.board import (
     headline_table,
     headline_task,
@@ -24,7 +28,8 @@ from qwen3nb.report.leaderboard.board import (
     task_tables,
 )
 from qwen3nb.report.render.format import short_task
-from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.atomic_files import read_json
 
 
 def test_the_leaderboard_names_what_is_missing_and_marks_the_best():
@@ -162,20 +167,51 @@ def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
     assert rank_table(standings([make("a")], tier="smoke")) is None
 
 
-@pytest.mark.integration
-def test_a_tier_with_benchmarks_is_ranked_within_each_and_never_over_several(records):
-    two = [each for each in records if each.model.label != "bm25"]
-    boards = standings(two, tier="full")
-    assert list(boards)[:3] == ["BEIR", "MS MARCO dev", "MTEB(eng, v2): Classification"]
-    assert not {*GROUPS["CQADupstackRetrieval"]} & {*boards["BEIR"].tasks}  # a forum is missing
-    table = rank_table(boards)
-    heads = ("BEIR\nmean of 14 tasks", "Classification\nMTEB(eng, v2), 8 tasks")
-    assert (table.columns[1], table.columns[3]) == heads
-    assert [row[0].text for row in table.rows] == ["a-model", "broken"]
-    assert standings([], tier="full") == {}
-    whole = [each for each in records if each.model.label != "broken"]
-    best = standings(whole, tier="full")["BEIR"].standings[0]
-    own = {r.task.key: r.main.value for r in records if r.model.label == best.system}
-    forums = [own[key] for key in GROUPS["CQADupstackRetrieval"]]  # they weigh as one task
-    others = [own[key] for key in BENCHMARKS["BEIR"].tasks if key in own]
-    assert best.mean == pytest.approx((sum(forums) / 12 + sum(others)) / 15)
+def test_a_report_has_its_models_and_what_failed(monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "a1B2c3D4e5F6")
+    results = Results([make(task="T", scores=(0.2, 0.4)), make(task="U", scores=(0.6, 0.8))])
+    failures = {"V": "not with a1B2c3D4e5F6"}
+    value = all_results(results, requested="TUV", config={"tier": "x"}, failures=failures)
+    assert value["config"] == {"tier": "x"}
+    assert value["failures"] == {"V": "not with [removed]"}
+    assert (value["model"], value["model_path"]) == ("m", "m")
+    of_task = value["results"]["m"]["T"]
+    assert of_task["metrics"]["nDCG@10"]["value"] == of_task["main_score"] == pytest.approx(0.3)
+    summary = value["summary"]["m"]
+    assert summary["by_type"] == {"Retrieval": 0.5}
+    assert summary["over_tasks"] == 0.5
+    assert summary["missing"] == {"V": "not run"}
+    models = [make("m", settings={"pooling": pooling}) for pooling in ("cls", "mean")]
+    value = all_results(models, config={}, failures={})  # of one label
+    assert list(value["results"]) == list(value["summary"]) == ["m (cls)", "m (mean)"]
+    assert value["model"] == "m (cls)"
+
+
+def test_one_file_has_all_models_of_the_folder(home):
+    """Whoever writes it, and however often; the model of the newest record comes first."""
+    folder = home / "results"
+    for number, name in enumerate(("one", "two", "three")):
+        make(name, config={"tier": name}, finished=f"2026-01-0{5 - number}").save()
+        make(name, task="U", scores=(0.1, 0.3), finished="2025-01-01").save()
+        assert write_all_results() == folder / "all_results.json"
+    (folder / "one-1a" / "seed_0").mkdir(parents=True)
+    (folder / "one-1a" / "seed_0" / "V.error.txt").write_text("Traceback\nOSError: no data\n")
+    value = read_json(write_all_results())
+    assert list(value["results"]) == ["one", "three", "two"]
+    assert all(set(tasks) == {"PyDocsSampleRetrieval", "U"} for tasks in value["results"].values())
+    assert [each["over_tasks"] for each in value["summary"].values()] == pytest.approx([0.35] * 3)
+    assert (value["model"], value["config"]) == ("one", {"tier": "one"})
+    assert value["failures"] == {"one-1a seed_0 V": "OSError: no data"}
+    assert len(load_results()) == 6
+    assert verify() == []
+
+
+def test_the_newest_record_of_a_task_counts_and_an_older_file_is_no_problem(home):
+    first = make("m", scores=(0.1, 0.3))
+    for seed, finished in ((1, "2026-01-02"), (0, "2026-01-01")):
+        replace(first, seed=seed, finished=finished).save()
+    value = read_json(write_all_results())
+    assert "seed_1" in value["results"]["m"]["PyDocsSampleRetrieval"]["record"]
+    make("m", scores=(0.7, 0.9), seed=1, finished="2026-01-03").save()
+    make("new").save()
+    assert verify() == []

@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 from helpers.records import amend, make, tier_records
 
-from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.report.leaderboard.one_model import (
-    checks_conclusion,
     model_and_run_table,
     parts_table,
     suite_table,
@@ -91,11 +89,3 @@ def test_a_page_says_what_came_from_the_cache():
     amend(result, "cost", cached=4)
     facts = {row[0].text: row[1].text for row in model_and_run_table([result]).rows}
     assert facts["vectors"] == "3 computed, 4 from the cache"
-
-
-def test_what_the_sanity_checks_say():
-    verdicts = ("WARNING", "PASSED", "INFO", "FAILED", "NOT APPLICABLE")
-    checks = tuple(Check("rank", each, "1", "> 2") for each in verdicts)
-    text = str(checks_conclusion(SanityCheck("m", "0" * 64, checks)))
-    assert text.startswith("m passes 1 of 3 sanity checks. WARNING: rank, 1 (expected > 2)")
-    assert text.endswith("FAILED: rank, 1 (expected > 2).")

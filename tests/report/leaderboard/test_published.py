@@ -3,24 +3,11 @@
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.report.leaderboard.published import (
     _TARGETS,
     expected_table,
-    reproduction_conclusion,
     sts_and_msmarco_table,
 )
-
-
-def test_reproductions_are_counted_and_the_farthest_is_named():
-    def one(task, value):
-        return Reproduction(Published("m", task, 0.5, 0.001, "mteb"), None, value)
-
-    done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
-    text = str(reproduction_conclusion(done))
-    for part in ("1 of 3 published", "1 more within", "m on C: -0.0100", "1 could not be run"):
-        assert part in text
-    assert "of 1" in str(reproduction_conclusion(done[3:]))
 
 
 def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields):

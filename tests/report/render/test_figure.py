@@ -52,6 +52,7 @@ def test_models_are_told_apart_by_color_and_without():
     assert [len(set(model_colors(NAMES[:n]).values())) for n in (8, 20)] == [8, 20]
 
 
+@pytest.mark.integration
 def test_figures_say_n_and_what_they_show_in_text_that_print_allows():
     from matplotlib.text import Text
 
@@ -69,6 +70,7 @@ def test_figures_say_n_and_what_they_show_in_text_that_print_allows():
         assert min(each.get_fontsize() for each in texts if each.get_text()) >= SMALL >= 7
 
 
+@pytest.mark.integration
 def test_text_is_text_in_the_color_of_the_page_and_ids_are_of_one_figure():
     first, second, *_ = (figure.svg() for figure in figures())
     assert "demo-init</text>" in first
@@ -97,6 +99,7 @@ def test_a_saved_pdf_has_the_width_of_a_column_and_its_fonts(tmp_path, columns):
         assert b"/CreationDate" not in data
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_is_written_the_same_twice(tmp_path, format):
     once, again = (
@@ -118,6 +121,7 @@ def saved(figure, tmp_path, **options):
     return figure.save(tmp_path / "x.svg", **options).read_text()
 
 
+@pytest.mark.integration
 def test_what_a_reader_sets_stays_on_the_page_and_in_the_file(tmp_path):
     figure = forest_figure(ROWS, xlabel="x")
     figure.axes[0].set_title("a title of mine", color="#aa0000")

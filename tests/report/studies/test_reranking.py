@@ -3,19 +3,16 @@ import papermill
 import pytest
 from helpers import REPOSITORY
 from helpers.beir import write_words
-from helpers.records import make, noisy
 from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
-from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.report.leaderboard.one_model import model_and_run_table
 from qwen3nb.report.studies.reranking import (
     cases_table,
     gain_figure,
-    rerank_conclusion,
     rerank_table,
     reranked,
 )
@@ -83,29 +80,6 @@ def test_the_page_shows_every_query_and_pair(done):
     assert sorted(patch.get_height() for patch in axis.patches) == pytest.approx(gains)
     frame = page.to_frame()
     assert frame["P(yes)"].to_numpy() == pytest.approx(1 / (1 + np.exp(-frame["log-odds"])))
-
-
-def scored(before, after, *, name="NFCorpus"):
-    """A record of `rerank`: scores of the first stage and after, and the best order's."""
-    result = make("judge", task=f"{name}.bm25", scores=after, config={"collection": name})
-    columns = {"first nDCG@10": before, "oracle nDCG@10": np.full(len(after), 0.9)}
-    for column, values in columns.items():
-        result.per_query[column] = dict(zip(result.per_query["nDCG@10"], values, strict=True))
-        result.metrics[column] = aggregate(result.per_query, how="mean", columns=(column,))
-    return result
-
-
-def test_the_sentence_counts_the_data_sets_and_names_the_largest_difference():
-    records = [
-        scored(noisy(0.5), noisy(0.5 + gain, seed=i), name=f"D{i}")
-        for i, gain in enumerate((0.3, -0.2, 0.0))
-    ]
-    text = str(rerank_conclusion(records))
-    assert text.startswith("Reranking with judge helps on 1 of 3 data sets and hurts on 1, by a ")
-    assert f"on D0: nDCG@10 goes from {noisy(0.5).mean():.3f} to {noisy(0.8).mean():.3f}, " in text
-    assert "+0.3" in text
-    assert text.endswith("n = 40.")
-    assert str(rerank_conclusion([])) == "Nothing was reranked."
 
 
 @pytest.mark.parametrize(

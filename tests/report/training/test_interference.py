@@ -20,6 +20,7 @@ from qwen3nb.analysis.training.interference import (
 )
 from qwen3nb.execution.notebook import finished_page, run_notebook
 from qwen3nb.execution.parameters import ParameterError
+from qwen3nb.report.headline import interference_finding
 from qwen3nb.report.training.interference import (
     InterferenceReport,
     configurations_figure,
@@ -78,6 +79,10 @@ def test_verdicts_by_task_and_overall(outputs):
     assert verdicts == [("PASS", "PASS"), ("FAIL", "FAIL")]
     assert table.rows[0][2].value == pytest.approx(0.1, abs=1e-3)
     assert "PASS at 2 % or more" in table.note
+    finding = interference_finding(report)  # on the landing page
+    assert finding.evidence.startswith("TIR ")
+    assert "PASS" in finding.evidence
+    assert finding.page == "interference.html"
     frame = report.to_frame().set_index(["task", "configuration", "seed"])["score"]
     assert frame["reranking: SciFact", "joint_r4"].tolist() == pytest.approx([0.45, 0.4505])
     (axis,) = interference_figure(report).axes

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from helpers.records import make
 
-from qwen3nb.analysis.inventory.training_logs import TrainingLog
 from qwen3nb.report.training.trainings import (
     Trainings,
     gains_table,
-    loss_figure,
     read_trainings,
     training_conclusion,
 )
 
-RERANKING = "PyDocsSampleReranking"
 NOISE = np.random.default_rng(0).normal(0, 0.2, 60)
 NOISE -= NOISE.mean()
 
@@ -69,14 +66,6 @@ def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     assert "No training" in gains_table(empty).note
 
 
-def test_scores_are_a_frame(tmp_path):
-    results = steps_of("a", 0.2, 0.5) + steps_of("a", 0.3, 0.4, task=RERANKING)
-    trainings = read_trainings(results, tier="smoke", outputs=tmp_path)
-    frame = trainings.to_frame()
-    assert frame["task"].tolist() == ["Retrieval", "Retrieval", "Reranking", "Reranking"]
-    assert frame["score"].tolist() == pytest.approx([0.2, 0.5, 0.3, 0.4])
-
-
 @pytest.fixture
 def continued(home, monkeypatch):
     """A training of two checkpoints, and one that started from the last of them."""
@@ -111,12 +100,3 @@ def test_a_training_starts_where_it_says(home, continued, start, steps):
         assert "pairs raised nDCG@10 on Retrieval: 0.300 at step 0" in str(
             training_conclusion(trainings)
         )
-
-
-def test_a_short_training_is_not_a_dot_next_to_a_long_one():
-    logs = [TrainingLog(f"{last}", {"loss": ((5, 2.0), (last, 1.0))}) for last in (40, 1200)]
-    scales = [
-        loss_figure(Trainings((), given, (), (), 0)).axes[0].get_xscale()
-        for given in (tuple(logs), tuple(logs[:1]))
-    ]
-    assert scales == ["symlog", "linear"]
