@@ -192,8 +192,7 @@ class NotebookRun:
             if name in nb.metadata:
                 page.metadata[name] = nb.metadata[name]
         page.metadata["qwen3nb"] = self._facts(failed=failed.failed)
-        text = f"It failed {_moment(failed.failed)} and has no results. Its last output:"
-        notice = _admonition("This run failed", text)
+        notice = _admonition("This run failed", "It has no results. Its last output:")
         head = _markdown("title", f"# {self._title(nb) or escaped(failed.page)} (failed)")
         page.cells = [head, notice, _error_cell(failed)]
         return page
@@ -278,7 +277,7 @@ def _with_notice(page: Path, run: FailedRun) -> Any | None:
         return None
     nb.metadata["qwen3nb"]["failed"] = run.failed
     nb.cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
-    text = f"The run below finished {_moment(str(finished))}. One failed {_moment(run.failed)}:"
+    text = f"The run below finished {_moment(str(finished))}. What failed later:"
     return _below_title(nb, _admonition("A later run failed", text), _error_cell(run))
 
 
@@ -303,9 +302,13 @@ def _admonition(title: str, text: str, *, name: str = "notice") -> Any:
 
 
 def _error_cell(run: FailedRun) -> Any:
-    """Show the error as the output of a cell, so that its text stays literal."""
+    """Show the error and its time as the output of a cell, so that its text stays literal.
+
+    The sources of a page have no time of their own: the same failure again gives the same ones.
+    """
+    when = run.failed[:19].replace("T", " ")
     more = "".join(f"\nmore in {file}" for file in run.more)
-    text = f"{run.error}: {run.message}".rstrip() + f"\n{more}"
+    text = f"{run.error}: {run.message}".rstrip() + f"\n\nfailed {when} UTC{more}"
     output = nbformat.v4.new_output("stream", name="stderr", text=text)
     # MyST-NB drops a cell without a source, including its outputs.
     cell = nbformat.v4.new_code_cell("# error", outputs=[output], id="failed-error")
