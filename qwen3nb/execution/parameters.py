@@ -48,6 +48,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
 _PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
+# Without effect on a model without weights.
+_OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
 CHOICES: dict[str, tuple[str, ...]] = {
     "average": ("last", "best"),
     "correction": tuple(CORRECTIONS),
@@ -124,11 +126,19 @@ def check_value(name: str, value: Any) -> None:
         raise ValueError(f"alpha is {value}; expected between 0 and 1")
 
 
-def _check_models(values: Mapping[str, Any]) -> None:
+def _check_models(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
+    """Refuse what is not a model, and a value that its page would name without any effect."""
     from qwen3nb.models.kinds.resolve import find_source
 
     if "checkpoint" in values:
-        model_of(values)
+        source = model_of(values)
+        parts = source.parts or (source,)
+        idle = [name for name in _OF_WEIGHTS if all(part.kind.weightless for part in parts)]
+        for name in idle + ["dimensions"] * all(part.kind.searches for part in parts):
+            if name in declared and values[name] != declared[name].default:
+                raise ValueError(
+                    f"{name} {values[name]!r} has no effect on {source.spec}; leave it out"
+                )
     for each in map(str.strip, values.get("first_stage", "").split(",")):
         if each not in ("", "bm25", "given") and not Path(each).is_file():
             once(find_source, each)
@@ -360,7 +370,7 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
             except (ValueError, OSError) as error:
                 problems.append(str(error))
         try:
-            _check_models(values)
+            _check_models(values, declared)
         except (ValueError, OSError) as error:
             problems.append(str(error))
         problems += _secret(given)

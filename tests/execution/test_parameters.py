@@ -65,6 +65,9 @@ def declared():
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"max_length": -1}, "max_length is -1; expected at least 0"),
+        ({"checkpoint": "bm25", "pooling": "cls"}, "pooling 'cls' has no effect on bm25"),
+        ({"checkpoint": "bm25+random", "prompts": "query=q"}, "prompts 'query=q' has no effect"),
+        ({"checkpoint": "bm25", "dimensions": 8}, "dimensions 8 has no effect on bm25"),
         ({"output_dir": "/dev/null/x"}, "output_dir '/dev/null/x' cannot be written to"),
         ({"batch_size": "32"}, r"batch_size is '32' \(str\); expected int"),
         ({"batch_size": True}, r"batch_size is True \(bool\); expected int"),
@@ -79,8 +82,8 @@ def test_wrong_parameters_are_refused_with_what_is_expected(declared, given, mes
 
 
 def test_defaults_are_filled_in(declared):
-    values = check_parameters(declared, {"checkpoint": "bm25+random", "limit": 5})
-    assert (values["tier"], values["limit"]) == ("smoke", 5)
+    values = check_parameters(declared, {"checkpoint": "bm25+random", "dimensions": 5})
+    assert (values["tier"], values["dimensions"]) == ("smoke", 5)
     assert list(values) == list(declared)
 
 
