@@ -20,6 +20,7 @@ environment.
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import sys
@@ -213,7 +214,7 @@ def completed(arguments: Sequence[str]) -> list[str]:
 
     A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is not a file here is looked up in
     ``notebooks/``, so that a command works at the top of the study too; a missing output path
-    is added.
+    and, where the notebook names none, Python's kernel are added.
     """
     arguments = list(arguments)
     given = _positionals(arguments)
@@ -223,6 +224,7 @@ def completed(arguments: Sequence[str]) -> list[str]:
     if notebook is None:
         return arguments
     arguments[given[0]] = str(notebook)
+    arguments = [*_kernel(notebook), *arguments]  # those of the command line apply before them
     if len(given) > 1 or "--help-notebook" in arguments:
         return arguments
     from qwen3nb.execution.notebook import partial_folder
@@ -230,6 +232,22 @@ def completed(arguments: Sequence[str]) -> list[str]:
     folder = partial_folder()
     folder.mkdir(parents=True, exist_ok=True)
     return [*arguments, str(folder / f"{notebook.stem}-{os.getpid()}.ipynb")]
+
+
+def _kernel(notebook: Path) -> list[str]:
+    """Return options with the kernel and language that a notebook does not name: Python's."""
+    from qwen3nb.execution.parameters import complete
+
+    try:
+        content = json.loads(notebook.read_bytes())
+        named = content["metadata"].get("kernelspec", {})
+        complete(content)
+    except (ValueError, LookupError, TypeError):  # not a notebook, as papermill will say
+        return []
+    options = {"name": "--kernel", "language": "--language"}
+    kernel = content["metadata"]["kernelspec"]
+    missing = [each for each in options if each not in named]
+    return [part for each in missing for part in (options[each], kernel[each])]
 
 
 def _located(given: str) -> Path | None:

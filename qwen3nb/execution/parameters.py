@@ -47,7 +47,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "float": ((float, int), float),
     "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
-_PYTHON = {"display_name": "Python 3", "language": "python", "name": "python3"}
+_PYTHON = {"display_name": "Python 3", "name": "python3"}
 # Without effect on a model without weights.
 _OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -340,7 +340,9 @@ def complete(notebook: Any) -> None:
     if "qwen3nb" not in metadata:
         reads = any("load_results" in cell_source(cell) for cell in notebook["cells"])
         metadata["qwen3nb"] = {"reads": "results"} if reads else {}
-    metadata.setdefault("kernelspec", dict(_PYTHON))
+    language = metadata.get("language_info", {}).get("name", "python")
+    kernel = {**_PYTHON, "language": language}
+    metadata["kernelspec"] = kernel | metadata.get("kernelspec", {})
 
 
 def cell_source(cell: Mapping[str, Any]) -> str:

@@ -17,7 +17,10 @@ from qwen3nb.records.failures import failed_runs
 def test_the_bare_papermill_command_works_as_typed(checkout, monkeypatch, outside):
     """With an empty pipe as its input, papermill alone overwrites the source."""
     monkeypatch.delenv("QWEN3NB_HOME")
-    file = save_in(checkout, notebook_of("print('hello', x)"))
+    node = notebook_of("print('hello', x)")
+    if outside:
+        node.metadata = {}  # neither ours nor of any kernel
+    file = save_in(checkout, node)
     before = file.read_bytes()
     named, folder = (file, checkout.parent) if outside else (file.name, file.parent)
     done = call(named, "-p", "x", "7", folder=folder, input="")
