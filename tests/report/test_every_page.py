@@ -18,12 +18,12 @@ from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.compare import lead_figure
 from qwen3nb.report.headline import Finding, findings_html, headline_lead
+from qwen3nb.report.leaderboard.all_results import summarise
 from qwen3nb.report.leaderboard.board import record_list, standings
 from qwen3nb.report.leaderboard.one_model import (
     plan_by_type_table,
     preflight_table,
     results_table,
-    summarise,
 )
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table

@@ -32,12 +32,12 @@ from qwen3nb.report.card.facts import (
     training_facts,
     training_of,
 )
+from qwen3nb.report.leaderboard.all_results import summarise
 from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.leaderboard.one_model import (
     parts_table,
     results_table,
     suite_table,
-    summarise,
 )
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS

@@ -17,8 +17,7 @@ from qwen3nb.models.kinds.resolve import default_model
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
-from qwen3nb.report.leaderboard.all_results import write_all_results
-from qwen3nb.report.leaderboard.one_model import Summary, summarise
+from qwen3nb.report.leaderboard.all_results import Summary, summarise, write_all_results
 from qwen3nb.utils.choices import one_of
 
 _SELECTION = ("tier", "tasks", "benchmark", "types", "languages", "splits", "subsets")

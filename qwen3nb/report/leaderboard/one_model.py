@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.benchmark_means import (
     BenchmarkMean,
-    benchmark_columns,
-    column_mean,
-    main_score,
 )
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
+from qwen3nb.report.leaderboard.all_results import Summary
 from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure, panels, plain
@@ -26,7 +22,6 @@ from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.report.render.table import Table
-from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
@@ -231,89 +226,6 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
         name="model-and-run",
         caption=f"{model.label} and the software that measured it.",
     )
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Means of one model's scores: of each benchmark that was requested whole, or by type."""
-
-    label: str  # name of the model
-    means: tuple[BenchmarkMean, ...]  # of the benchmarks, none if no benchmark was requested whole
-    by_type: dict[str, float]  # mean main score over the tasks of each MTEB type
-    tasks: dict[str, int]  # number of tasks of each type; a group of tasks counts as one
-    over_tasks: float | None  # mean over all tasks; None if there are none, or of a benchmark's
-    over_types: float | None  # mean of the means by type, likewise
-    missing: dict[str, str]  # requested tasks without a result, with the reason
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the summary as a dictionary for JSON."""
-        means = {
-            each.column.name: {
-                "metric": each.column.measure,
-                "over": each.column.over,
-                "value": each.value,
-                "interval": each.interval,
-                "missing": list(each.missing),
-            }
-            for each in self.means
-        }
-        return {**vars(self), "means": means}
-
-
-def summarise(
-    results: Iterable[Result],
-    *,
-    requested: Sequence[str] = (),
-    reasons: dict[str, str] | None = None,
-) -> Summary:
-    """Summarise one model's results.
-
-    If benchmarks were requested whole, there is no mean over several of them. A group of tasks
-    (CQADupStack's forums) counts as one task with the mean of its parts; if a part is missing, so
-    is the task. Keys that were requested and have no result are missing, each for its reason.
-
-    Raises:
-        ValueError: the records are of several models.
-    """
-    results = list(results)
-    names = model_names(results)
-    if len(names) > 1:
-        several = ", ".join(sorted(names.values()))
-        raise ValueError(f"expected results of one model, got {several}")
-    records = {record.task.key: record for record in newest_records(results)[0]}
-    means = tuple(
-        column_mean(column, records.values())
-        for benchmark in BENCHMARKS.values()
-        if set(benchmark.task_keys) <= {*requested}
-        for column in benchmark_columns(benchmark)
-    )
-    types = _by_type(records)
-    by_type = {name: fmean(values) for name, values in types.items()}
-    everything = [value for values in types.values() for value in values]
-    why = reasons or {}
-    return Summary(
-        label=next(iter(names.values()), ""),
-        means=means,
-        by_type=by_type,
-        tasks={name: len(values) for name, values in types.items()},
-        over_tasks=fmean(everything) if everything and not means else None,
-        over_types=fmean(by_type.values()) if by_type and not means else None,
-        missing={key: why.get(key, "not run") for key in requested if key not in records},
-    )
-
-
-def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
-    """Return the main scores of the tasks by type; a group needs all its parts."""
-    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
-    parts: dict[str, list[Result]] = {}
-    for key, record in records.items():
-        parts.setdefault(group_of.get(key, key), []).append(record)
-    types: dict[str, list[float]] = {}
-    for name, own in parts.items():
-        scores = [value for each in own if (value := main_score(each)) is not None]
-        if len(scores) == len(GROUPS.get(name, own)):
-            types.setdefault(str(own[0].task.type), []).append(fmean(scores))
-    return dict(sorted(types.items()))
 
 
 def suite_table(summary: Summary) -> Table:

@@ -7,11 +7,11 @@ from helpers.records import amend, make, tier_records
 
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
+from qwen3nb.report.leaderboard.all_results import summarise
 from qwen3nb.report.leaderboard.one_model import (
     model_and_run_table,
     parts_table,
     suite_table,
-    summarise,
 )
 from qwen3nb.tiers import GROUPS, TIERS
 
