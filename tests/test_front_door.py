@@ -48,6 +48,7 @@ def test_a_mistyped_name_suggests_the_one_meant(namespace, typo, meant):
         getattr(namespace, typo)
 
 
+@pytest.mark.integration
 def test_a_string_stands_for_a_model_and_a_tier(home):
     run = q.evaluate("bm25", tier="smoke", show_progress=False)
     assert set(run.results.tasks) == {"PyDocsSampleRetrieval", "PyDocsSampleReranking"}

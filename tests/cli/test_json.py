@@ -7,7 +7,6 @@ import pytest
 from helpers.records import make
 
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
-from qwen3nb.evaluation.studies import reproduce
 
 
 @pytest.fixture
@@ -80,15 +79,6 @@ def test_tasks_and_what_is_fetched_for_them(cli, home, monkeypatch):
     )
     need = cli("fetch", "--model", "e5-base-v2", "--list").stdout
     assert re.match(r"model +intfloat/e5-base-v2 .* 1 MB", need)
-
-
-def test_reproduce(cli, home, monkeypatch):
-    undone = lambda scores, **_: [reproduce.Reproduction(scores[0], None, None, "no data")]  # noqa: E731
-    monkeypatch.setattr(reproduce, "unavailable", lambda scores: ())
-    monkeypatch.setattr(reproduce, "reproduce", undone)
-    done = cli("reproduce", "--model", "all-MiniLM-L6-v2")
-    assert done.exit_code == 1  # nothing was computed
-    assert re.search("all-MiniLM-L6-v2 .*published 0.* ours no data", done.stdout)
 
 
 def test_contamination_says_what_was_found_and_what_the_scores_are_without(answer, cli, home):

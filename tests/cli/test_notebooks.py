@@ -132,15 +132,6 @@ def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     assert cli("sweep", *given, "--dry-run").stdout == planned
 
 
-def test_the_group_lists_the_notebooks_and_where_they_were_looked_for(cli, home, request):
-    done = cli("eval", "--help")
-    assert (done.exit_code, str(home / "notebooks") in done.output) == (2, True)
-    request.getfixturevalue("checkout")
-    shown = cli("run", "--help").output
-    assert all(path.stem in shown for path in NOTEBOOKS)
-    assert "Evaluation of one model" in shown
-
-
 @pytest.fixture
 def page_of(checkout, runs):
     """Write the page of the run, with scores and a conclusion, finished at a time."""

@@ -254,10 +254,7 @@ def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
     [
         ("compare", {}, None),
         ("compare", {"tier": "fast"}, "Comparison of models · fast"),
-        ("compare", {"task": "a,b,c,d,e"}, "Comparison of models · a, b, c and 2 more"),
-        ("eval", {"checkpoint": "bm25"}, "bm25 · smoke"),
         ("eval", {"checkpoint": "bm25", "limit": 2}, "bm25 · smoke · limit 2"),
-        ("eval", {"checkpoint": "bm25", "tasks": "SciFact", "cache": False}, "bm25 · SciFact"),
         ("eval", {"checkpoint": "bm25", "data": "/x/beir/scifact,/y/a_b"}, "bm25 · scifact, a\\_b"),
     ],
 )

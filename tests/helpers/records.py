@@ -103,15 +103,6 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
     return result
 
 
-def three_models():
-    """Records of a good model, of one like the baseline, and of the baseline ``now``."""
-    return [
-        make("good", scores=noisy(0.7)),
-        make("same", scores=noisy(0.5, seed=4)),
-        make("now", scores=noisy(0.5, seed=5)),
-    ]
-
-
 def benchmark_record(label, key, *, mean=0.5, seed=0, n=40):
     """A record of one task of a benchmark, with scores per query except for STS and the like."""
     kind = TYPES.get(key, "Retrieval")

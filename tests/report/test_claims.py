@@ -282,6 +282,7 @@ def test_correlations_are_tested_over_the_same_family_by_the_same_rule():
     assert compare([records[0], flat], tier="smoke").correlations[0].family == 0
 
 
+@pytest.mark.integration
 def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     """bm25 is ahead on the mean of BEIR; on its first task it is not."""
     ours = tier_records("x-checkpoint-0", mean=0.5, seed=2)
@@ -330,6 +331,7 @@ def test_the_mean_of_a_benchmark_next_to_numpy():
     assert pair.n == sum(part.n for part in parts)
 
 
+@pytest.mark.integration
 def test_an_evaluation_of_a_whole_tier_begins_with_its_mean():
     ours, others = tier_records("m", mean=0.5), tier_records("bm25", mean=0.56, seed=3)
     first, *rest = against_baseline(ours, others, tier="full")

@@ -2,13 +2,15 @@
 
 import csv
 import io
+import itertools
 import re
+import shutil
+import subprocess
 from xml.etree.ElementTree import fromstring
 
 import pytest
 from helpers.html import HOSTILE, Tags
 from helpers.records import RETRIEVAL, amend, make, noisy
-from helpers.tables import INJECTIONS, LATEX, hostile_table, is_balanced
 
 import qwen3nb as q
 from qwen3nb.analysis.comparison.compare import compare
@@ -25,14 +27,28 @@ from qwen3nb.report.leaderboard.one_model import (
     preflight_table,
     results_table,
 )
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.table import Table
 
 FOREIGN = [*HOSTILE, "=1+1", "a --> b", "$\\frac$", "\x00\x1b[31mred"]
+INJECTIONS = [
+    *HOSTILE,
+    r"\input{/etc/passwd}",
+    r"\write18{id}",
+    "100 % of a_b & c # d ~ e ^ f {g} \\",
+    "[0.1, 0.2]",
+    "*",
+    "a -- b --- c -0.5",
+    "名前 Δ ≤ ‖ é ß Ł ø 🙂 \u202e",
+    "\x00\x1b[31m",
+    "",
+]
 OURS = set("div table thead tbody tr th td span p strong a sub sup wbr".split())  # noqa: SIM905
 OURS |= {"code", "details", "summary", "script"}
 DRAWN = set("figure figcaption div svg g path use text tspan defs".split())  # noqa: SIM905
@@ -194,3 +210,45 @@ def test_the_landing_page_is_escaped(text):
     assert page.links == [f"runs/{text}"]
     lead = headline_lead(compare([make(text), make("m", (0.1, 0.2, 0.3))]), task=RETRIEVAL)
     assert set(Tags(unstyled(lead)).tags) <= DRAWN | {"p", "a", "code"}
+
+
+def hostile_table(text):
+    cell = Cell(text, text, std=text, mark=text, id=text, link="x.html", strong=True)
+    rows = ((cell, Cell(text)), (Cell(text, second=True), cell))
+    return Table((text, f"a\n{text}"), rows, text, name=text, caption=text, legend=((text, text),))
+
+
+# The commands that a table may hold.
+LATEX = set(
+    """
+    begin end centering small footnotesize scriptsize setlength tabcolsep caption label par medskip
+    toprule midrule bottomrule textbf underline textsubscript textsuperscript texttt resizebox ifdim
+    width linewidth else fi textbackslash textasciicircum textasciitilde textless textgreater
+    textbar textasciigrave textbullet dag ddag ldots pm times cdot leq geq approx rightarrow Delta
+    mu circ
+    """.split()  # noqa: SIM905 - a list of words reads better as lines
+)
+
+
+def is_balanced(latex):
+    """Whether braces and environments are balanced, and no special character is bare."""
+    ends = [re.findall(rf"\\{word}\{{(\w+\*?)\}}", latex) for word in ("begin", "end")]
+    text = re.sub(r"\\.|\$[^$]*\$", "", latex, flags=re.DOTALL)
+    depths = list(itertools.accumulate((c == "{") - (c == "}") for c in text))
+    nested = sorted(ends[0]) == sorted(ends[1]) and depths[-1] == 0 <= min(depths)
+    return nested and not set("%#~^") & {*text}
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex (texlive-latex-base)")
+def test_latex_compiles_whatever_the_names(tmp_path):
+    results = [make(label) for label in ("a_b", "c%d", "m")]
+    tables = [*map(hostile_table, INJECTIONS), q.leaderboard(results, tier="smoke")]
+    body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
+    head = "\\documentclass[a4paper]{article}\n\\usepackage{booktabs,graphicx}\n"
+    text = f"{head}\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    (tmp_path / "t.tex").write_text(text, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
+    done = subprocess.run([*command, "t.tex"], cwd=tmp_path, capture_output=True, check=False)
+    log = done.stdout.decode(errors="replace")
+    assert done.returncode == 0, log[-2000:]
+    assert "LaTeX Warning: Reference" not in log

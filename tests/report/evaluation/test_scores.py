@@ -114,6 +114,7 @@ def test_the_query_nearest_to_the_mean_is_typical():
     assert shortened("a\n b " + "x" * 300) == "a b " + "x" * 115 + "…"
 
 
+@pytest.mark.integration
 def test_the_rank_by_hand_is_the_rank_in_the_record(searched):
     """MRR@10 of the record follows from the ranks that the table shows, for every query."""
     model, task, results = searched
@@ -132,6 +133,7 @@ def test_the_rank_by_hand_is_the_rank_in_the_record(searched):
         query_table(model, [task], results, query="nope", limit=16)
 
 
+@pytest.mark.integration
 def test_nothing_is_shown_without_a_search_or_its_task(searched):
     model, task, results = searched
     assert query_table(model, [task], [], limit=16) is None

@@ -2,14 +2,9 @@
 
 import csv
 import io
-import shutil
-import subprocess
 
 import pytest
-from helpers.records import make
-from helpers.tables import INJECTIONS, hostile_table
 
-from qwen3nb.report.leaderboard.board import leaderboard
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table
@@ -123,21 +118,6 @@ def test_outside_the_book_tables_bring_their_style_once():
 )
 def test_latex_prints_text_as_it_is(text, printed):
     assert latex_text(text) == printed
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex (texlive-latex-base)")
-def test_latex_compiles_whatever_the_names(tmp_path):
-    results = [make(label) for label in ("a_b", "c%d", "m")]
-    tables = [*map(hostile_table, INJECTIONS), leaderboard(results, tier="smoke")]
-    body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
-    head = "\\documentclass[a4paper]{article}\n\\usepackage{booktabs,graphicx}\n"
-    text = f"{head}\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    (tmp_path / "t.tex").write_text(text, encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
-    done = subprocess.run([*command, "t.tex"], cwd=tmp_path, capture_output=True, check=False)
-    log = done.stdout.decode(errors="replace")
-    assert done.returncode == 0, log[-2000:]
-    assert "LaTeX Warning: Reference" not in log
 
 
 def test_a_terminal_gets_foreign_text_as_text(capsys):

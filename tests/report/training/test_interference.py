@@ -126,20 +126,6 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs, cli):
 
 
 @pytest.mark.integration
-def test_analyze_on_real_trainings(adapters, tmp_path, cli):
-    given = ("analyze", "--out", tmp_path, "--resamples", 300, "--output-dir", adapters / "outputs")
-    done = cli(*given, "--exit-code", "point", "--task-steps")
-    assert done.exit_code == 3
-    assert "By evidence: INCONCLUSIVE. By point, the rule on the mean alone: FAIL." in done.output
-    assert (tmp_path / "conflicts.svg").is_file()
-    report = interference_report(adapters / "outputs", n_resamples=300)
-    assert report.interference.required[-1] == "task_steps"  # no two runs have the same steps
-    assert "the same rank, base, data_seed, task_steps." in interference_table(report).note
-    stale = interference_report(adapters / "stale_mteb_cache_example", n_resamples=300)
-    assert "same scores" in str(stale.flags)
-
-
-@pytest.mark.integration
 def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
     given = {"outputs": str(outputs)}
     page = nbformat.read(run_notebook("interference", given, show_progress=False), as_version=4)
