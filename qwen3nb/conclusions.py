@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.studies.datasets": "data_conclusion",
         "qwen3nb.report.studies.extraction": "extraction_conclusion",
         "qwen3nb.report.studies.probes": "probes_conclusion",
+        "qwen3nb.report.studies.prompts": "prompts_conclusion",
         "qwen3nb.report.studies.reranking": "rerank_conclusion",
         "qwen3nb.report.studies.speed": "speed_conclusion",
         "qwen3nb.report.training.interference": "interference_conclusion",

@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.leaderboard.one_model": "per_query_figure",
         "qwen3nb.report.studies.ablation": "effects_figure",
         "qwen3nb.report.studies.ann": "ann_figure",
+        "qwen3nb.report.studies.prompts": "prompts_figure",
         "qwen3nb.report.studies.reranking": "gain_figure",
         "qwen3nb.report.studies.speed": "speed_figure",
         "qwen3nb.report.training.interference": "interference_figure",

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "qwen3nb.analysis.calibration": "read_calibration",
         "qwen3nb.analysis.comparison.ablation_effects": "component_effects effects",
+        "qwen3nb.analysis.comparison.prompt_effects": "prompt_pairs",
         "qwen3nb.analysis.training.interference": "Gate",
         "qwen3nb.bench.encode": "bench_encode bench_precision bench_texts",
         "qwen3nb.bench.random_models": "model_folder",
@@ -24,6 +25,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.evaluation.retrieval.first_stage": "load_first",
         "qwen3nb.evaluation.studies.ablation": "ablate ablate_trainings by_task find_trainings "
         "variants",
+        "qwen3nb.evaluation.studies.prompts": "evaluate_prompts read_prompt_scores",
         "qwen3nb.evaluation.studies.reproduce": "published_scores pydocs_difficulty reproduce",
         "qwen3nb.execution.notebook": "run_key",
         "qwen3nb.models.kinds.resolve": "find_training",

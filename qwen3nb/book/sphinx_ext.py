@@ -47,6 +47,7 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("How do two models compare, query by query?", ("compare*", "explorer*")),
     ("Is the extracted encoder correct?", ("extract-*",)),
     ("Which pooling? Does averaging help?", ("ablation-*",)),
+    ("What does the choice of a prompt change?", ("prompts*",)),
     ("How did training go?", ("training*",)),
     ("Does the reranker help, and where?", ("rerank-*",)),
     ("Is there interference between tasks?", ("interference*",)),

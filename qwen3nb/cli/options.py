@@ -108,7 +108,10 @@ def _one_line(_: click.Context, __: click.Parameter, values: Sequence[str]) -> s
     """Return prompts, of which each value may give several, as one line; see `parse_prompts`."""
     if not any(values):  # the model's own prompts, unlike "none"
         return ""
-    from qwen3nb.models.kinds.prompts import parse_prompts, prompts_line
+    from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompts_line
+
+    if len(values) == 1 and _.command.name == "eval" and names_prompt_set(values[0]):
+        return values[0]
 
     named: dict[str, str] = {}
     try:

@@ -24,6 +24,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.evaluation.studies.prompts import prompts_file
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
     Parameter,
@@ -35,6 +36,7 @@ from qwen3nb.execution.parameters import (
     read_parameters,
 )
 from qwen3nb.models.kinds.lora import adapter_fingerprint
+from qwen3nb.models.kinds.prompts import names_prompt_set
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
@@ -95,7 +97,8 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     ``notebook`` is read by nbformat or as JSON, which a page that is there needs not load.
 
     A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records and the
-    book's baseline, one that reads the outputs of trainings on their logs and scores.
+    book's baseline (and on those of a ``folder`` that it names), one that reads the outputs of
+    trainings on their logs and scores.
     """
     parts: dict[str, Any] = {
         "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
@@ -108,14 +111,17 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     inside = (file for each in data if each for file in Path(each).expanduser().rglob("*"))
     if files := sorted(file for file in inside if file.is_file()):
         parts["data"] = [file_stamp(file) for file in files]
+    if names_prompt_set(values.get("prompts")):
+        parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):
         parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
     if "training" in values:
         folders = list_checkpoints(find_training(values["training"]))
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
         parts["training"] = [file_stamp(file) for file in files]
-    if notebook["metadata"]["qwen3nb"].get("reads") == "results":
-        parts["results"] = once(_results_digests)
+    about = notebook["metadata"]["qwen3nb"]
+    if about.get("reads") == "results":
+        parts["results"] = once(_results_digests, about.get("folder", ""))
         parts["baseline"] = once(book_settings).baseline
     if "outputs" in values:
         files = log_files(
@@ -130,12 +136,14 @@ def _model_fingerprint(spec: str, *, base: str | None) -> dict[str, Any]:
     return {**described(source), "label": source.label}
 
 
-def _results_digests() -> list[list[str]]:
+def _results_digests(folder: str) -> list[list[str]]:
     """Return the path and digest of every record and of every note of a failure.
 
+    Also those of a ``folder`` such as ``prompts``, whose records are kept apart from the others.
     The digest of a file that cannot be read is empty: its table says so.
     """
-    patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
+    patterns: tuple[str, ...] = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
+    patterns += (f"{folder}/*/seed_*/*.json",) if folder else ()
     digests = []
     for file in sorted(file for each in patterns for file in paths.results().glob(each)):
         if file.is_file():

@@ -18,7 +18,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.execution.parameters import Parameter, declared_parameters, model_of, once
-from qwen3nb.models.kinds.prompts import parse_prompts
+from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
 from qwen3nb.models.kinds.resolve import find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Environment, Result
@@ -59,7 +59,9 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
             parts.append(str(value))
         elif _distinguishes(name, value, declared):
             shown = _folder_slug(Path(value).expanduser()) if name == "outputs" else value
-            if name == "prompts":  # which may differ in white space alone
+            if name == "prompts" and not names_prompt_set(
+                value
+            ):  # which may differ in white space alone
                 shown = sha256_json(parse_prompts(value))[:6]
             parts.append(f"{name}-{shown}")
     slugs = (re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)

@@ -85,7 +85,7 @@ def check_value(name: str, value: Any) -> None:
         ValueError: says what is expected.
         OSError: a file of a model cannot be read.
     """
-    from qwen3nb.models.kinds.prompts import parse_prompts
+    from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts
     from qwen3nb.models.kinds.resolve import find_training
 
     listed = [each.strip() for each in value.split(",")] if isinstance(value, str) else [value]
@@ -104,6 +104,10 @@ def check_value(name: str, value: Any) -> None:
 
         for each in listed:
             one_of("index", each, FAMILIES)
+    elif name == "prompts" and names_prompt_set(value):
+        from qwen3nb.evaluation.studies.prompts import read_prompts
+
+        read_prompts(value)
     elif name == "prompts":
         parse_prompts(value)
     elif name == "training":

@@ -184,15 +184,19 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     qwen3nb eval --model encoder --tasks STSBenchmark,SciFact --limit 200
     qwen3nb eval --model encoder --tasks all --types Summarization --languages eng
     qwen3nb eval --model bm25 --data beir/scifact --no-cache
+    qwen3nb eval --model encoder --tasks PyDocsSampleRetrieval --prompts 3
 
     Before the first task, every run looks for all data and weights, and refuses what the
     memory or the disk cannot hold.
     """
     from qwen3nb.execution.parameters import read_config
+    from qwen3nb.models.kinds.prompts import names_prompt_set
 
     given = (read_config(config) if config else {}) | given_parameters(parameters)
     if not dry_run:
         _run("eval", given, fresh=fresh)
+        if names_prompt_set(given.get("prompts")):
+            click.echo("`qwen3nb run prompts` shows what the prompts change")
         return
     from qwen3nb.execution.notebook import resolved_parameters
     from qwen3nb.report.evaluation.checked_run import look

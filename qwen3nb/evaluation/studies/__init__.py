@@ -1,1 +1,1 @@
-"""Studies over many runs: ablations, LoRA adapters, published scores."""
+"""Studies over many runs: ablations, prompts, LoRA adapters, published scores."""

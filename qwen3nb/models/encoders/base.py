@@ -21,18 +21,20 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
+import copy
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate, texts_of
-from qwen3nb.models.kinds.prompts import FILE, ROLES, prompt_for
+from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, unchanged
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.types import EncoderError, SpecError, Stats, Vectors
@@ -72,6 +74,7 @@ class Encoder(ABC):
     """
 
     searches_only = False
+    pools_prompts = True  # whether the tokens of a prompt are pooled, as those of its text are
     device: str = "cpu"
     width: int
     normalize = True
@@ -110,9 +113,11 @@ class Encoder(ABC):
         }
         self.settings = whole | ({"dimensions": self.dimensions} if self.dimensions else {})
         self._cache: EmbeddingCache | None = None
-        if given.cache:  # of whole vectors
-            key = sha256_json(whole)
-            about = {"label": source.label, "identity": key, "settings": whole}
+        if given.cache:  # of whole vectors, whose texts hold their prompts
+            prompted = whole | {"prompts": {}}
+            prompted.pop("instruction", None)
+            key = sha256_json(prompted)
+            about = {"label": source.label, "identity": key, "settings": prompted}
             self._cache = EmbeddingCache(paths.cache() / "embeddings" / key[:32], about=about)
         self.stats = Stats()
         self.batch_size = given.batch_size
@@ -125,6 +130,23 @@ class Encoder(ABC):
             f"<{type(self).__name__} {self.label}: {self.dimension} dimensions, on {self.device}, "
             f"identity {self.identity[:8]}>"
         )
+
+    def prompted(self, prompts: Mapping[str, str]) -> Self:
+        """Return the same model with other prompts, not loaded again; both share their cache.
+
+        Raises:
+            SpecError: prompts for a model that leaves their tokens out of its pooling.
+        """
+        used = named_prompts(prompts)
+        if any(used.values()) and not self.pools_prompts:
+            raise SpecError(  # they would be pooled here
+                f"{self.source.label} leaves the tokens of a prompt out of its pooling "
+                "(include_prompt), which is not supported; prompts={} runs it without prompts"
+            )
+        other = copy.copy(self)
+        other.source, other.prompts, other.stats = replace(self.source, prompts=used), used, Stats()
+        other.settings = self.settings | {"prompts": used}
+        return other
 
     @property
     def cache(self) -> EmbeddingCache | None:

@@ -60,13 +60,7 @@ class SentenceTransformerEncoder(Encoder):
         self.device, self.width = str(self._model.device), self._model.get_embedding_dimension()
         name = f"{source.label}: max_length"
         check_length(self._model, given.max_length, name)
-        if any(source.prompts.values()) and not all(
-            getattr(module, "include_prompt", True) for module in self._model
-        ):
-            raise SpecError(  # they would be pooled here
-                f"{source.label} leaves the tokens of a prompt out of its pooling "
-                "(include_prompt), which is not supported; prompts={} runs it without prompts"
-            )
+        self.pools_prompts = all(getattr(module, "include_prompt", True) for module in self._model)
         kinds = [type(module).__name__ for module in self._model]
         self._static = self._model[0].tokenizer if kinds[0] == "StaticEmbedding" else None
         self._special = special_tokens(self._model.tokenizer)
@@ -102,6 +96,7 @@ class SentenceTransformerEncoder(Encoder):
                 **({"attention": "varlen"} if self.way == "varlen" else {}),
             },
         )
+        self.prompted(self.prompts)  # refuses those that it cannot use
 
     @property
     def way(self) -> str:

@@ -40,6 +40,7 @@ _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
 _NAMED = re.compile(r"([A-Za-z][\w.()-]*)=(.*)", flags=re.DOTALL)
 _NEXT = re.compile(r";\s*(?=[A-Za-z][\w.()-]*=)")
 NO_PROMPTS = "none"
+_SET = re.compile(r"\d+|[^=]+\.toml")
 
 
 def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
@@ -101,6 +102,15 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
     if unusual := mistyped_roles(named):
         raise SpecError(unusual[0])
     return named
+
+
+def names_prompt_set(given: Any) -> bool:
+    """Whether what is given for prompts names a set of them; see `studies.prompts.read_prompts`.
+
+    >>> [names_prompt_set(each) for each in ("15", "my/prompts.toml", "query=find: ", None)]
+    [True, True, False, False]
+    """
+    return isinstance(given, str) and _SET.fullmatch(given.strip()) is not None
 
 
 def prompts_line(prompts: Mapping[str, str]) -> str:

@@ -12,8 +12,11 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import Preflight, load_checked, preflight
 from qwen3nb.evaluation.mteb.select import choose_tasks, split_names
 from qwen3nb.evaluation.run import EvaluationRun, Run
-from qwen3nb.models.kinds.prompts import prompt_warning
+from qwen3nb.evaluation.studies.prompts import evaluate_prompts
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.prompts import names_prompt_set, prompt_warning
 from qwen3nb.models.kinds.resolve import default_model
+from qwen3nb.models.types import SpecError
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace
@@ -97,6 +100,8 @@ def look(
     how = {name: options[name] for name in ("seed", "batch_size") if name in options}
     run = Run(output=output_dir or None, runs=runs, **how)
     options = {"cache": True, "tier": selection["tier"], **options}
+    if names_prompt_set(options.get("prompts")):  # which follow the model's own
+        del options["prompts"]
     model = load_checked(checkpoint, tasks, run, limit=limit, **options)
     return Needs(model, tasks, run, preflight(model, tasks, run, limit=limit))
 
@@ -113,7 +118,8 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         options: ``tier``, ``tasks``, ``benchmark``, ``types``, ``languages``, ``splits``,
             ``subsets`` (see `choose_tasks`); ``data``, comma-separated folders to evaluate on
             instead; ``limit``, ``runs`` and ``cache`` (see `evaluate`); ``output_dir``, the folder
-            of the records; and those of `load_encoder`.
+            of the records; and those of `load_encoder`. ``prompts`` may also name a set of them,
+            which are evaluated after the model's own; see `evaluate_prompts`.
 
     Raises:
         ValueError: no such tasks, or a baseline without a record.
@@ -127,7 +133,10 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
     if baseline:
         known = load_results(options.get("output_dir") or None, adapters=False)
         one_of("baseline", baseline, sorted({result.model.label for result in known}))
+    sets = names_prompt_set(options.get("prompts"))
     model, tasks, run, ready = look(checkpoint, **options)
+    if sets and not isinstance(model, Encoder):
+        raise SpecError(f"{checkpoint} takes no prompts; a set of them is for an encoder")
     ready.require()
     selection = {name: options.get(name, "") for name in _SELECTION}
     data, limit = options.get("data", ""), options.get("limit", 0)
@@ -155,8 +164,12 @@ def check_and_evaluate(checkpoint: str, *, baseline: str = "", **options: Any) -
         runs=run.runs,
         strict=False,
     )
+    if sets:
+        evaluate_prompts(
+            model, options["prompts"], folders or tasks, evaluation.results, run=run, limit=limit
+        )
     write_all_results(run.output)
-    given = options.get("prompts") or options.get("prefix")
+    given = (not sets and options.get("prompts")) or options.get("prefix")
     part = data or any(value for name, value in selection.items() if name != "tier")
     return CheckedRun(
         model=model,
