@@ -24,7 +24,6 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.folder import open_checkpoint
-from qwen3nb.evaluation.studies.prompts import prompts_file
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
     Parameter,
@@ -112,6 +111,8 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     if files := sorted(file for file in inside if file.is_file()):
         parts["data"] = [file_stamp(file) for file in files]
     if names_prompt_set(values.get("prompts")):
+        from qwen3nb.evaluation.studies.prompts import prompts_file
+
         parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):
         parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())

@@ -1,7 +1,8 @@
 """Bootstrap resamples and sign flips, drawn once for all systems.
 
-Tests flip signs. No interval that is shown is a bootstrap's, which are too narrow: those of scores
-and differences are in `qwen3nb.metrics.intervals`; calibration and benchmarks compare them.
+Tests flip signs. No interval of a score or difference that is shown is a bootstrap's, which are too
+narrow: those are in `qwen3nb.metrics.intervals`; calibration and benchmarks compare them. Only
+``P(A > B)`` over prompts has one (`qwen3nb.analysis.comparison.prompt_effects`).
 
 A resample is a vector of counts: how often each query was drawn. The means of all systems are
 a single product of counts and scores. Counts and signs are generated and used in blocks, and pairs

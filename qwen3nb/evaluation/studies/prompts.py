@@ -9,13 +9,14 @@ the record of the model with its own prompts, the default, stays where all recor
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from qwen3nb import paths
 from qwen3nb.evaluation.evaluate import evaluate
@@ -83,8 +84,10 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
             name or of one text.
     """
     given, file = given.strip(), prompts_file(given)
+    read: dict[str, Any] = {}
     try:
-        entries = _SETS.validate_python(tomllib.loads(file.read_text(encoding="utf-8")))
+        read = tomllib.loads(file.read_text(encoding="utf-8"))
+        entries = _SETS.validate_python(read)
         types = entries.get("types", {})
         words = types.get(task_type) or types.get(_DEFAULT_TYPE, {})
         prompts = [
@@ -94,7 +97,7 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
     except OSError as error:
         raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
     except ValidationError as error:
-        raise SpecError(f"{file}: {field_problem(error, {})}") from None
+        raise SpecError(f"{file}: {field_problem(error, read)}") from None
     except (KeyError, ValueError, IndexError) as error:
         raise SpecError(f"{file}: not a set of prompts ({error!r})") from None
     distinct = {each.name for each in prompts}, {each.text for each in prompts}
@@ -189,14 +192,15 @@ def read_prompt_scores(folder: Path | str | None = None) -> list[PromptScores]:
         of, results = list(content.items())[-1]
         by_text = {each.config["prompt"]["text"]: each for each in results}
         seeds.setdefault((label, task), []).append((defaults[of, seed, task], by_text))
-    return [scores for (label, _), runs in sorted(seeds.items()) for scores in _scores(label, runs)]
+    return [_scores(label, runs) for (label, _), runs in sorted(seeds.items())]
 
 
-def _scores(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> Iterator[PromptScores]:
+def _scores(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> PromptScores:
+    """Join seeds, each of which has the record of its default and those of prompts, by text."""
     (first, known), *others = runs
     texts = [text for text in known if all(text in by_text for _, by_text in others)]
-    if not texts:
-        return
+    if not texts:  # of seeds without a common prompt, the newest counts
+        return _scores(label, [max(runs, key=lambda run: run[0].finished)])
     records = [[by_text[text] for _, by_text in runs] for text in texts]  # (P, S)
     metric = first.task.main_metric
     columns = [[each.per_query.get(metric, {}) for each in row] for row in records]
@@ -204,7 +208,7 @@ def _scores(label: str, runs: Sequence[tuple[Result, dict[str, Result]]]) -> Ite
     means = all(each.main.how == "mean" for row in records for each in row)
     queries = tuple(sorted(ids)) if means else ()
     scores = [[[each[query] for query in queries] for each in row] for row in columns]
-    yield PromptScores(
+    return PromptScores(
         label,
         first.task.key,
         metric,

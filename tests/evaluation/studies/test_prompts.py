@@ -1,0 +1,200 @@
+"""Prompts as a factor: sets of them, their records, and what they change."""
+
+import numpy as np
+import pytest
+from helpers import REPOSITORY
+from helpers.notebooks import execute_here
+from helpers.records import make
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.prompt_effects import (
+    RESAMPLES,
+    place,
+    prompt_pairs,
+    prompt_variance,
+    superiority,
+)
+from qwen3nb.analysis.stats.resampling import draw_seed
+from qwen3nb.evaluation.studies.prompts import (
+    PromptScores,
+    QueryPrompt,
+    read_prompt_scores,
+    read_prompts,
+)
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.types import SpecError
+from qwen3nb.records.store import load_results
+from qwen3nb.report.evaluation.checked_run import check_and_evaluate
+from qwen3nb.report.studies.prompts import (
+    prompt_pairs_table,
+    prompt_place_table,
+    prompt_variance_table,
+    prompts_conclusion,
+    prompts_figure,
+)
+
+TASK = "PyDocsSampleRetrieval"
+SET = '[[prompts]]\nname = "a"\ntext = "find: "\n[[prompts]]\nname = "b"\ntext = "FIND "\n'
+
+
+def test_a_set_has_prompts_for_each_type_of_task(tmp_path):
+    for kind in ("Retrieval", "STS", "Clustering", "no such type"):
+        prompts = read_prompts("15", kind)
+        assert len({each.text for each in prompts}) == len({each.name for each in prompts}) == 15
+        assert all(each.source for each in prompts)
+    assert read_prompts("3", "STS") == read_prompts("15", "STS")[:3]
+    assert {each.text for each in read_prompts("15")} & {"", "query: "} == {"", "query: "}
+    file = tmp_path / "own.toml"
+    file.write_text(SET)
+    assert [(each.name, each.text) for each in read_prompts(str(file))] == [
+        ("a", "find: "),
+        ("b", "FIND "),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (SET.replace("FIND", "find:"), "a text of its own"),
+        ('[[prompts]]\nname = "a"\n', "text"),
+        ("prompts = 1", "prompts"),
+        ("prompt = []", "prompt"),
+        ("", "a text of its own"),
+        ("[[", "not a set"),
+    ],
+)
+def test_what_is_not_a_set_is_refused(tmp_path, text, named):
+    file = tmp_path / "own.toml"
+    file.write_text(text.replace("find: :", "find: "))
+    with pytest.raises(SpecError, match=f"own.toml.*{named}"):
+        read_prompts(str(file))
+    for given in ("16", "0", "none.toml"):
+        with pytest.raises(SpecError, match=given):
+            read_prompts(given)
+
+
+def scored(label, default, values, scores=None, task=TASK):
+    prompts = tuple(QueryPrompt(f"p{i}", f"{i} ") for i in range(len(values)))
+    scores = np.zeros((0, len(values), 1)) if scores is None else np.asarray(scores, float)
+    queries = tuple(f"q{i}" for i in range(len(scores)))
+    return PromptScores(label, task, "nDCG@10", prompts, default, np.array(values), queries, scores)
+
+
+def drawn(label, shift, seed, n=30, prompts=4):
+    scores = shift + np.random.default_rng(seed).uniform(size=(n, prompts, 1))
+    return scored(label, float(scores.mean()), scores.mean(axis=(0, 2)), scores)
+
+
+def test_the_place_of_the_default():
+    own = place(scored("m", 0.5, [0.4, 0.6, 0.5, 0.3]))
+    assert (own.rank, own.of, own.quantile) == (2, 5, 0.625)  # 2 lower and half of 1, of 4
+
+
+def test_pairs_that_a_prompt_reverses():
+    first, second = scored("a", 0.5, [0.4, 0.6]), scored("b", 0.45, [0.44, 0.51])
+    third, elsewhere = scored("c", 0.2, [0.1, 0.3]), scored("d", 0.9, [0.9, 0.9], task="T")
+    pairs = prompt_pairs([second, first, third, elsewhere])
+    shown = [(p.first, p.second, p.reversed_by, p.probability, p.interval) for p in pairs]
+    # a > b for 2 of 4: 0.6 > 0.44, 0.6 > 0.51.
+    assert shown == [
+        ("a", "b", "p1", 0.5, None),
+        ("b", "c", "", 1.0, None),
+        ("a", "c", "", 1.0, None),
+    ]
+    assert pairs[0].difference == pytest.approx(0.05)
+    assert "1 of 3 pairs" in str(prompts_conclusion([first, second, third], pairs))
+    assert prompt_pairs_table(pairs).rows[0][4].text == "p1"
+
+
+def test_the_probability_and_its_interval_against_a_direct_computation():
+    first, second = drawn("a", 0.05, 1), drawn("b", 0.0, 2, prompts=3)
+    probability, interval = superiority(first, second, seed=3)
+    wins = [float(x > y) + 0.5 * (x == y) for x in first.values for y in second.values]
+    assert probability == pytest.approx(np.mean(wins))
+    seed = draw_seed(3, sorted(first.queries))
+    queries, prompts = np.random.default_rng(seed), np.random.default_rng((*seed, 1))
+    order = [first.queries.index(each) for each in sorted(first.queries)]
+    rows = [queries.integers(0, 30, 30, dtype=np.uint16) for _ in range(RESAMPLES)]
+    chosen = [prompts.integers(0, count, (RESAMPLES, count)) for count in (4, 3)]
+    shares = []
+    for row, ours, theirs in zip(rows, *chosen, strict=True):
+        a, b = (each.scores[order][row].mean(axis=(0, 2)) for each in (first, second))
+        shares.append(np.mean([(a[i] > b[j]) + 0.5 * (a[i] == b[j]) for i in ours for j in theirs]))
+    assert interval == pytest.approx(np.quantile(shares, [0.025, 0.975]))
+    assert superiority(second, first, seed=3)[0] == pytest.approx(1 - probability)
+
+
+def test_the_variance_is_split_by_query_prompt_and_seed():
+    names = [part.name for part in prompt_variance(drawn("a", 0.0, 1))]
+    assert names == ["query", "prompt", "query × prompt"]
+    one = drawn("a", 0.0, 1)
+    several = scored("a", 0.5, one.values, np.concatenate([one.scores, one.scores + 0.1], axis=2))
+    assert "seed" in [part.name for part in prompt_variance(several)]
+    assert prompt_variance(scored("a", 0.5, [0.4, 0.6])) == []  # a correlation
+    table = prompt_variance_table([one, several])
+    assert table.rows[0][-1].text == "–"  # one seed has no such share
+
+
+def saved(scores, *, prompt="", of="", **fields):
+    config = {"prompt": {"name": prompt, "text": prompt, "of": of}} if of else {}
+    folder = paths.results() / ("prompts" if of else "")
+    make("m", scores, identity=prompt or of or "own", config=config, **fields).save(folder)
+
+
+def test_prompts_of_the_newest_content_and_of_every_seed_are_read(home):
+    for seed in (0, 1):
+        make("m", [0.5, 0.7], identity="own", seed=seed).save(paths.results())
+        for prompt in ("a", "b", "c")[: 3 - seed]:
+            saved([0.2 + seed / 10, 0.6], prompt=prompt, of="own", seed=seed)
+    saved([0.9, 0.9], prompt="d", of="gone", finished="2026-02-01")  # its default is not there
+    (read,) = read_prompt_scores()
+    assert ([each.name for each in read.prompts], read.scores.shape) == (["a", "b"], (2, 2, 2))
+    assert read.default == pytest.approx(0.6)
+    assert read.values.tolist() == pytest.approx([0.425, 0.425])
+    saved([0.3, 0.3], prompt="e", of="new", finished="2026-03-01")
+    make("m", [0.1, 0.1], identity="new", finished="2026-03-01").save(paths.results())
+    (newest,) = read_prompt_scores()
+    assert ([each.name for each in newest.prompts], newest.default) == (["e"], 0.1)
+
+
+@pytest.mark.integration
+def test_a_set_is_evaluated_apart_and_encodes_passages_once(encoder_folder, home, tmp_path):
+    """And a page shows it; a second run evaluates nothing."""
+    file = tmp_path / "own.toml"
+    file.write_text(SET)
+    given = {"tasks": f"{TASK},AuthorSTS", "prompts": str(file), "tier": "smoke", "limit": 20}
+    run = check_and_evaluate(str(encoder_folder), **given)
+    (default,) = (each for each in run.results if each.task.name == TASK)
+    assert {each.model.settings["prompts"] == {} for each in load_results()} == {True}
+    records = load_results(paths.results() / "prompts")
+    assert len(records) == 4
+    own = [each for each in records if each.task.name == TASK]
+    assert default.cost.encoded > 0
+    queries = default.task.size["queries"]
+    assert [each.cost.encoded for each in own] == [queries, queries]
+    assert {each.model.settings["prompts"]["query"] for each in own} == {"find: ", "FIND "}
+    direct = load_encoder(encoder_folder, prompts=own[0].model.settings["prompts"])
+    assert direct.identity == own[0].model.identity
+    again = check_and_evaluate(str(encoder_folder), **given)
+    assert set(again.evaluation.reused) == {each.task.key for each in run.results}
+    assert [each.run for each in load_results(paths.results() / "prompts")] == [
+        each.run for each in records
+    ]
+    names = execute_here(REPOSITORY / "notebooks" / "prompts.ipynb", None, {})
+    assert {each.task for each in names["scores"]} == {each.task.key for each in records}
+    assert [row[0].text for row in prompt_place_table(names["scores"]).rows] == [
+        default.model.label
+    ] * 2
+    assert "to" in prompts_figure(names["scores"]).alt
+    with pytest.raises(SpecError, match="takes no prompts"):
+        check_and_evaluate("bm25", **given)
+
+
+def test_a_model_with_other_prompts_shares_the_cache(encoder_folder, home):
+    encoder = load_encoder(encoder_folder)
+    encoder.encode(["find: a", "b"])
+    other = encoder.prompted({"query": "find: "})
+    other.encode(["a", "c"], role="query")
+    assert (other.stats.cached, other.stats.encoded, encoder.stats.encoded) == (1, 1, 2)
+    assert other.identity == load_encoder(encoder_folder, prompts={"query": "find: "}).identity
+    assert other.identity != encoder.identity
