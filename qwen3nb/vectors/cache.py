@@ -6,8 +6,9 @@
 
 A vector's key is the SHA-256 of the text as the encoder sees it, prompt included. Everything else
 that could change the vector (weights, tokenizer, pooling, precision, …) is part of the identity,
-which names the folder: that of the model without its prompts, so that all of them share it. A role affects a vector only through its prompt, so two roles share a
-vector only if they share the whole input.
+which names the folder: that of the model without its prompts, so that all of them share it. A role
+affects a vector only through its prompt, so two roles share a vector only if they share the whole
+input.
 
 A segment is a block file (`qwen3nb.vectors.block_file`) that only ever grows, by one writer at
 a time, which holds a lock on it. ``w`` names the running machine (a lock is trusted only there:
