@@ -7,16 +7,8 @@ import pytest
 from helpers.records import amend, make
 
 from qwen3nb.analysis.inventory.collect import load_all_results
-from qwen3nb.analysis.inventory.training_logs import (
-    read_conflicts,
-    read_log,
-    read_trainer_state,
-)
-from qwen3nb.analysis.training.checkpoint_scores import (
-    TrainingStep,
-    training_step,
-    trajectories,
-)
+from qwen3nb.analysis.inventory.training_logs import read_conflicts, read_log, read_trainer_state
+from qwen3nb.analysis.training.checkpoint_scores import TrainingStep, training_step, trajectories
 from qwen3nb.report.training.trainings import (
     conflict_figure,
     gains_table,
@@ -286,7 +278,6 @@ def test_a_trainers_log_without_its_non_numeric_values():
         ("demo-checkpoint-400", TrainingStep("demo", 0, 400)),
         ("demo-init", TrainingStep("demo", 0, 0)),
         ("ul2-seed_7-checkpoint-20", TrainingStep("ul2", 7, 20)),
-        ("checkpoint-3", TrainingStep("training", 0, 3)),
         ("demo-average", None),
         ("demo-checkpoint-best", None),
     ],
@@ -322,6 +313,7 @@ def test_records_of_one_training_are_a_trajectory():
     assert only.steps == (200,)
 
 
+@pytest.mark.integration
 def test_figures_and_words_of_trainings(outputs):
     results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.4, 0.4)]
     trainings = read_trainings(results, tier="smoke", outputs=outputs)

@@ -4,11 +4,9 @@ import mteb
 import pytest
 from datasets import Dataset
 from helpers import TEXTS
-from helpers.beir import write_beir
 from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.datasets.collection import SKIP_SELF, TestCollection, find_collections, from_mteb
-from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.collection import SKIP_SELF, TestCollection, from_mteb
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_model
 
@@ -38,16 +36,6 @@ def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
     assert collection.subset(documents=99) is collection
     with pytest.raises(ValueError, match="3 documents are judged and must be kept"):
         collection.subset(documents=2)
-
-
-def test_a_beir_folder_is_read_by_its_path(tmp_path):
-    folder = write_beir(tmp_path / "words", documents=20, queries=4)
-    collection = TestCollection.from_beir(str(folder))
-    assert (collection.name, collection.skip_self) == ("words", False)
-    assert (len(collection.documents), len(collection.queries)) == (20, 4)
-    assert find_collections(folder)[0].revision == collection.revision
-    with pytest.raises(DataError, match="dev.tsv"):
-        TestCollection.from_beir(folder, split="dev")
 
 
 def beir_rows(folder, *, corpus, queries, qrels):

@@ -96,7 +96,7 @@ def page(hub, file):
 
 def redirect(location):
     def fault(hub, file):
-        hub.send(b"", {"Location": location or hub.path}, status=302)
+        hub.send(b"", {"Location": location}, status=302)
         return True
 
     return fault
@@ -126,7 +126,6 @@ FAULTS = {
     "503": (status(503), "503"),
     "cut": (part, "cut"),
     "page": (page, "login page"),
-    "circle": (redirect(""), "circle"),
     "redirect to a file": (redirect("file:///etc/passwd"), "HF_ENDPOINT"),
     "redirect to nowhere": (redirect(f"http://nowhere.invalid/?token={TOKEN}"), "nowhere.invalid"),
     "flipped": (changed(flip, endings=LARGE), "not what the hub lists"),

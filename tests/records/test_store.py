@@ -1,7 +1,6 @@
 """Records on disk: verified one by one, together, by file; collected, and exported as one table."""
 
 import csv
-import hashlib
 import math
 from dataclasses import replace
 
@@ -11,19 +10,11 @@ from helpers.records import amend, make, tier_records
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import aggregate, reported
-from qwen3nb.records import store, verification
+from qwen3nb.records import store
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
-from qwen3nb.records.side_files import first_run_file
-from qwen3nb.records.store import (
-    check_files,
-    latest,
-    load_results,
-    verify,
-    verify_files,
-)
-from qwen3nb.utils.atomic_files import sha256_file
+from qwen3nb.records.store import check_files, latest, load_results, verify
 from qwen3nb.utils.files.journal import append
 from qwen3nb.utils.secrets import SecretError
 
@@ -71,32 +62,6 @@ def test_a_reported_value_is_mtebs(home):
     assert "value is 0.6, MTEB reported 0.5" in line
     (line,) = verify(replace(scored, task=result.task, metrics={metric: reported(0.5, n=2)}))
     assert "reported by another program" in line
-
-
-def test_a_run_is_compared_with_its_digest_and_one_that_records_share_is_read_once(
-    home, monkeypatch
-):
-    read = []
-    monkeypatch.setattr(
-        verification, "sha256_file", lambda file: read.append(file) or sha256_file(file)
-    )
-    text = "q0 Q0 d1 1 2.0 m\nq0 Q0 d2 2 1.0 m\nq1 Q0 d1 1 2.0 m\n"
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
-    files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
-    assert "run words-1.trec is missing" in verify(files[0])[0]
-    shared = first_run_file(files[0], config)
-    assert shared == home / "results" / "first_stages" / "words-1.trec"
-    shared.parent.mkdir()
-    shared.write_text(text)
-    assert verify_files(files) == {}
-    assert read == [shared]
-    own = make(scores=(0.1, 0.4), config={"runs": {"own.trec": digest}}).save()
-    own.with_name("own.trec").write_text(text)
-    assert verify(own) == []
-    for run in (own.with_name("own.trec"), shared):
-        run.write_text(text.replace("2.0", "2.5", 1))
-    assert len(verify_files([*files, own])) == 3
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -12,12 +12,10 @@ import shutil
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 from helpers.records import signed
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Result, checksum, in_checksums
 from qwen3nb.records.store import verify, verify_files
 from qwen3nb.report.leaderboard.all_results import write_all_results
@@ -123,39 +121,6 @@ def test_a_changed_field_is_seen_or_named_as_beyond(folder, cli, field, agree):
         assert states(cli, beyond)
     else:
         assert verify(folder)
-
-
-def resave(file, *, columns, task=None):
-    """Write a record with other scores, with which all that this package writes of it agrees."""
-    result = Result.load(file)
-    scores = dict(result.scores) | columns
-    again = {
-        name: replace(aggregate(scores, how=each.how, columns=each.columns), interval=each.interval)
-        for name, each in result.metrics.items()
-        if each.how != "reported"
-    }
-    made = replace(
-        result,
-        per_query=scores,
-        metrics={**result.metrics, **again},
-        task=task or result.task,
-        config={name: dict(v) if name == "top" else v for name, v in result.config.items()},
-    )
-    made.save(file.parents[2])
-
-
-def raised(values):
-    return {query: min(1.0, value + 0.1) for query, value in values.items()}
-
-
-def test_a_raised_score_beside_mtebs_is_seen_even_if_that_is_raised_too(folder):
-    file = record_of(folder)
-    result = Result.load(file)
-    columns = {"nDCG@10": raised(result.scores["nDCG@10"])}
-    mean = float(np.mean(list(columns["nDCG@10"].values())))
-    task = replace(result.task, mteb=replace(result.task.mteb, value=mean))
-    resave(file, columns=columns, task=task)
-    assert any("MTEB's score is" in line for line in verify(folder))
 
 
 def test_a_file_of_a_later_evaluation_is_not_compared(folder):

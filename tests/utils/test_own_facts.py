@@ -46,5 +46,3 @@ def test_the_commit_and_whether_anything_changed(tmp_path):
     assert git_commit(tmp_path) == commit
     (tmp_path / "a").write_text("2")
     assert git_commit(tmp_path) == f"{commit}-modified"
-    (tmp_path / "inner").mkdir()
-    assert git_commit(tmp_path / "inner") == ""

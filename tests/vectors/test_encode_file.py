@@ -16,17 +16,8 @@ from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.vectors import encode_file as module
-from qwen3nb.vectors.block_file import (
-    damaged_shards,
-    read_manifest,
-    shard_blocks,
-)
-from qwen3nb.vectors.encode_file import (
-    cut_texts,
-    encode_shards,
-    encode_to_file,
-    read_texts,
-)
+from qwen3nb.vectors.block_file import damaged_shards, read_manifest, shard_blocks
+from qwen3nb.vectors.encode_file import cut_texts, encode_shards, encode_to_file, read_texts
 
 LINES = [f"text {number % 17} of ümlauts{' x' * (number % 5)}" for number in range(23)]
 

@@ -5,7 +5,6 @@ import pytest
 
 from qwen3nb.models.load import load_encoder
 from qwen3nb.vectors import encode_file
-from qwen3nb.vectors import encode_file as module
 from qwen3nb.vectors.encode_file import stored_vectors
 
 DOCUMENTS = [f"document {n % 17}" for n in range(40)] + [""]
@@ -36,13 +35,3 @@ def test_stored_vectors_are_the_same_in_memory_and_in_a_file(encoder, limit, tmp
         store = stored_vectors(encoder, iter(DOCUMENTS), total=total, limit=limit)
         with pytest.raises(ValueError, match=f"expected {total} texts; got 41"), store:
             pass
-
-
-@pytest.mark.parametrize(("memory", "on_disk"), [(4 * 95, True), (4 * 96, False)])
-def test_a_quarter_of_the_free_memory_is_for_vectors(
-    encoder, tmp_path, monkeypatch, memory, on_disk
-):
-    """A vector takes 96 bytes."""
-    monkeypatch.setattr(module, "available_memory", lambda: memory)
-    with stored_vectors(encoder, ["a"], total=1):
-        assert (tmp_path / "cache").exists() == on_disk

@@ -66,19 +66,9 @@ def test_a_task_with_several_subsets_is_compared_within_each():
             for i in range(9)
         }
         result = make(label, values, task="T")
+        mean = partial(aggregate, result.per_query, how="mean", columns=("nDCG@10",))
         parts = tuple(
-            Part(
-                "test",
-                subset,
-                (f"{subset}-Latn",),
-                aggregate(
-                    result.per_query,
-                    how="mean",
-                    columns=("nDCG@10",),
-                    parts=(f"test/{subset}/",),
-                ),
-                0.5,
-            )
+            Part("test", subset, (f"{subset}-Latn",), mean(parts=(f"test/{subset}/",)), 0.5)
             for subset in ("de", "en")
         )
         return replace(result, parts=parts)

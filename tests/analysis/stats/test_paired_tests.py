@@ -9,12 +9,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.stats.multiple_testing import (
-    adjust,
-    benjamini_hochberg,
-    enough_draws,
-    holm,
-)
+from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, enough_draws, holm
 from qwen3nb.analysis.stats.paired_tests import (
     effect_size,
     equivalence,

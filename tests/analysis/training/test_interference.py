@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 from scipy import stats
 
-from qwen3nb.analysis.inventory.collect import Score, load_all_results
+from qwen3nb.analysis.inventory.collect import Score
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.training.interference import Gate, configuration_differences, interference
 from qwen3nb.report.training.interference import configuration_differences_table
@@ -341,20 +341,3 @@ def test_runs_without_a_common_query_or_seed_are_not_compared():
     assert "No two configurations" in configuration_differences_table([]).note
 
 
-def test_a_real_training(fixtures):
-    folder = fixtures / "adapters" / "outputs"
-    if not folder.is_dir():
-        pytest.skip("these fixtures hold no adapters")
-    scores = load_all_results(folder).scores
-    (refused,) = interference(scores).groups
-    assert len(refused.refused) == 4
-    assert "optimiser steps 40 against 60" in "\n".join(refused.refused)
-    result = interference(scores, required=("rank", "base", "data_seed", "task_steps"))
-    (group,) = result.groups
-    reranking, _ = group.tasks
-    assert set(reranking.seeds) == {42, 123}
-    # By hand from the files: (0.124386 - 0.197062) / 0.124386, (0.172086 - 0.187980) / 0.172086.
-    by_seed = dict(zip(reranking.seeds, reranking.tirs, strict=True))
-    assert by_seed == pytest.approx({42: -0.58428, 123: -0.09236}, abs=1e-5)
-    assert result.verdict(by="point") == "FAIL"
-    assert result.verdict() == "INCONCLUSIVE"

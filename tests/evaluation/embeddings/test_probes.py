@@ -86,8 +86,6 @@ def test_given_words_and_ties_are_no_answer(question, words, topk, accuracy):
 def test_files_of_words(tmp_path):
     (tmp_path / "w.csv").write_text("word1,word2,score\nlove,sex,6.77\n\ncat,dog,7\n")
     assert load_word_pairs(tmp_path / "w.csv") == [("love", "sex", 6.77), ("cat", "dog", 7.0)]
-    (tmp_path / "w.tsv").write_text("love\tsex\t6.77\n")
-    assert load_word_pairs(tmp_path / "w.tsv") == [("love", "sex", 6.77)]
     (tmp_path / "q.txt").write_text(": capitals\nOslo Norway Rome Italy\n")
     assert load_analogies(tmp_path / "q.txt") == [("Oslo", "Norway", "Rome", "Italy")]
     (tmp_path / "q.txt").write_text("a b c\n")

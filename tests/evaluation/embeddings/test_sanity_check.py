@@ -6,12 +6,7 @@ import pytest
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
 from qwen3nb.evaluation.embeddings.probes import effective_rank, vector_geometry
-from qwen3nb.evaluation.embeddings.sanity_check import (
-    FOX,
-    PARAPHRASE,
-    sanity_check,
-    verdict_of,
-)
+from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, sanity_check, verdict_of
 from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model

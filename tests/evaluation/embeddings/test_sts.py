@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs, sts_pairs
+from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, sts_pairs
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 
 
@@ -34,7 +34,6 @@ def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
         again = evaluate_sts(other_way, (one, other, gold))
         assert again.pearson.value == pytest.approx(scores.pearson.value, abs=1e-5)
     for file in (jsonl, table):
-        assert evaluate_sts(encoder, read_pairs(file)).per_query == scores.per_query
         assert evaluate_sts(encoder, str(file)).per_query == scores.per_query
 
 

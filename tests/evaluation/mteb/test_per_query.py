@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 from datasets import Dataset, DatasetDict
 from helpers.mteb_tasks import WORDS, loaded, search_data
-from helpers.search_texts import search_part, search_texts
+from helpers.search_texts import search_part
 
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import data_counts
-from qwen3nb.evaluation.mteb.per_query import DocumentText, SearchTexts, score_task
+from qwen3nb.evaluation.mteb.per_query import SearchTexts, score_task
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.store import verify
@@ -159,19 +159,6 @@ def test_judgements_of_other_documents_are_refused():
         data_counts(task({"a": {"d0": 1, "x": 1, "y": 1}}))
 
 
-def test_texts_judgements_and_documents_by_id():
-    texts = search_texts(
-        {"q1": "which?"}, {"d1": ("Title", "text"), "d2": "plain"}, {"q1": {"d2": 2}}
-    )
-    assert (texts.text("q1"), texts.text("q2")) == ("which?", "")
-    assert (texts.grades("q1"), texts.grades("q2")) == ({"d2": 2}, {})
-    assert texts.documents({"q1": ["d2", "d1", "d3"], "q2": ["d1"], "q3": []}) == {
-        "q1": {"d2": DocumentText("", "plain"), "d1": DocumentText("Title", "text")},
-        "q2": {"d1": DocumentText("Title", "text")},
-        "q3": {},
-    }
-
-
 def test_the_parts_of_a_task_are_kept_apart():
     """The ids of documents may mean other texts in another language."""
     english = search_part({"q1": "one"}, {"d": "english"}, {"q1": {"d": 1}}, prefix="test/en/")
@@ -182,6 +169,7 @@ def test_the_parts_of_a_task_are_kept_apart():
     read = texts.documents({"test/de/q1": ["d"], "test/en/q1": ["d"]})
     assert (read["test/de/q1"]["d"].text, read["test/en/q1"]["d"].text) == ("deutsch", "english")
     assert (texts.text("q1"), texts.documents({"q1": ["d"]})) == ("", {"q1": {}})
+    assert texts.grades("q1") == {}
 
 
 def test_the_texts_of_an_embedded_task_are_its_queries():

@@ -5,12 +5,7 @@ from helpers.mteb_tasks import WORDS, loaded, search_data
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import (
-    choose_tasks,
-    limited,
-    task_key,
-    tier_tasks,
-)
+from qwen3nb.evaluation.mteb.select import choose_tasks, limited, task_key, tier_tasks
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 

@@ -7,17 +7,8 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress
 from qwen3nb.models.encoders.base import truncate_dimensions
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.faiss_index import (
-    FAMILIES,
-    build_index,
-    recall_at_k,
-)
-from qwen3nb.report.studies.ann import (
-    ann_figure,
-    ann_table,
-    compression_table,
-    frontier,
-)
+from qwen3nb.models.search.faiss_index import FAMILIES, build_index, recall_at_k
+from qwen3nb.report.studies.ann import ann_figure, ann_table, compression_table, frontier
 
 faiss = pytest.importorskip("faiss")
 

@@ -1,7 +1,6 @@
 import json
 import re
 from dataclasses import replace
-from datetime import date
 
 import numpy as np
 import pytest
@@ -40,7 +39,6 @@ id = "c"
 query = "gamma"
 expected = ["d3", "d4"]
 """
-DAY = date(2026, 1, 1)
 
 
 @pytest.fixture
@@ -236,15 +234,6 @@ def test_a_known_model_is_loaded_again_only_to_evaluate_it(data, tmp_path, own_c
     assert evaluate()[1] == evaluate()[1] == 5
     write_weights(2.0)
     assert evaluate()[1] == 6
-
-
-def test_the_time_of_a_query_is_measured_beside_the_costs_and_the_cache(data, tmp_path, own_cache):
-    run = evaluate_domain(
-        ["bm25", "random", "bm25+random"], load_domain(*data), output=tmp_path, show_progress=False
-    )
-    assert min(each.config["seconds_per_query"] for each in run.results) > 0
-    costs = [(each.cost.encoded, each.cost.cached) for each in run.results]
-    assert costs == [(32, 0), (32, 0), (32, 32)]
 
 
 def test_the_python_call_makes_the_record_of_the_command(data, home):

@@ -1,6 +1,5 @@
 import json
 import warnings
-from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -20,12 +19,7 @@ from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval import rerank as module
 from qwen3nb.evaluation.retrieval.first_stage import first_stage
-from qwen3nb.evaluation.retrieval.rerank import (
-    dataset_rows,
-    limited_collection,
-    rerank,
-    searched,
-)
+from qwen3nb.evaluation.retrieval.rerank import dataset_rows, rerank, searched
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
@@ -223,6 +217,7 @@ def test_a_tier_is_the_same_as_its_data_sets(reranker, beir, monkeypatch):
     assert run_suite(reranker, [beir], depth=4, limit=3).reused == ("words",)
     assert (result.task.key, result.task.main_metric) == ("words.bm25-4-limit3", "nDCG@10")
     assert result.main.n == result.task.size["queries"] == 3
+    assert result.task.size["documents"] == 6 + 3  # two of each query are judged
     for given in ({}, {"data": [beir], "tier": "fast"}, {"data": [beir], "msmarco": beir}):
         with pytest.raises(ValueError, match="expected either data sets or a tier"):
             run_suite(reranker, **{"data": None, **given})
@@ -393,19 +388,3 @@ def test_the_tasks_of_a_group_are_loaded_one_by_one_and_know_how_many_they_are(m
     assert (alone.collection.group, alone.parts) == ("", 0)
     with pytest.raises(DataError, match="'SciFcat' is neither a folder nor an MTEB task.*SciFact"):
         next(searched("SciFcat"))
-
-
-def test_a_limit_keeps_what_is_judged():
-    documents = {f"d{i}": f"text {i}" for i in range(40)}
-    make = partial(TestCollection.from_texts, {f"q{i}": "text" for i in range(9)}, documents)
-    whole = make({f"q{i}": [f"d{i}", f"d{i + 20}"] for i in range(9)})
-
-    small = limited_collection(whole, 3)
-
-    assert len(small.queries) == len(small.qrels) == 3
-    judged = {document for grades in small.qrels.values() for document in grades}
-    assert judged <= small.documents.keys()
-    assert len(small.documents) == len(judged) + 3
-    assert limited_collection(whole, 3) == small
-    assert limited_collection(whole, 0) is whole
-    assert limited_collection(whole, 99) == whole

@@ -15,7 +15,6 @@ from qwen3nb.evaluation.studies.ablation import (
     VariantResult,
     ablate,
     ablate_trainings,
-    by_task,
     find_trainings,
     variants,
 )
@@ -82,7 +81,6 @@ def test_effects_are_of_one_task_with_scores_per_query():
     other = replace(first.result, task=replace(first.result.task, name="U"))
     with pytest.raises(ValueError, match="outcomes of one task"):
         effects([VariantResult(first.variant, other), *rest])
-    assert list(by_task([VariantResult(first.variant, other), *rest])) == ["U", "T"]
 
 
 @pytest.mark.integration

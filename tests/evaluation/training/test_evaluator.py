@@ -166,20 +166,6 @@ def test_the_best_checkpoints_are_averaged_by_the_metric(checkpoint, tmp_path, c
     assert trainer.evaluate()["eval_planned"] == Planned.plan[4]
 
 
-@pytest.mark.integration
-def test_the_best_model_is_loaded_at_the_end(checkpoint, tmp_path):
-    """With evaluations of the trainer, which come before the state is saved."""
-    evaluator = Planned()
-    best = {"load_best_model_at_end": True, "metric_for_best_model": evaluator.metric}
-    trainer = train(tmp_path, checkpoint, evaluator, eval_strategy="steps", eval_steps=1, **best)
-    assert len(evaluator.calls) == 4
-    logged = [metric_of(each, evaluator.metric) for each in list_checkpoints(tmp_path)]
-    assert (logged, trainer.state.best_metric) == (list(Planned.plan[:4]), 0.9)
-    best = Qwen3ForSeq2SeqLM.from_pretrained(tmp_path / "checkpoint-2").state_dict()
-    now = trainer.model.state_dict()
-    assert all(torch.equal(best[name], now[name]) for name in best)
-
-
 def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vector(
     checkpoint, tokenizer
 ):
