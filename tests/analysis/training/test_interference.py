@@ -339,5 +339,3 @@ def test_runs_without_a_common_query_or_seed_are_not_compared():
     assert "no query in common" in each.undefined
     assert configuration_differences([score("a", 1, [0.5]), score("b", 2, [0.5])], seed=0) == []
     assert "No two configurations" in configuration_differences_table([]).note
-
-
