@@ -215,6 +215,18 @@ def test_two_matching_specialists_are_refused_and_data_sets_are_averaged():
     assert tirs == pytest.approx({"reranking: A": 0.5, "reranking: B": 0.0, "reranking": 0.4})
 
 
+def test_required_facts_can_be_declared():
+    scores = [
+        run("rank_only", 1, 0.5, steps_reranking=40),
+        run("joint", 1, 0.4, steps=60, steps_reranking=40),
+    ]
+    fair = interference(scores, required=("rank", "base", "data_seed", "task_steps"))
+    assert fair.groups[0].tasks[0].tir == pytest.approx(0.2)
+    assert "task_steps" in fair.required
+    with pytest.raises(ValueError, match="unknown fact 'colour'; choose one of: rank"):
+        interference(scores, required=("colour",))
+
+
 def test_the_weakest_configuration_decides():
     both = [
         run(mode, 1, value, rank=rank, kind=kind)
