@@ -6,7 +6,8 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "qwen3nb.book.status": "failed_runs_table runs_table verification_table",
-        "qwen3nb.report.comparison.compare": "compared_tables differences_table power_table",
+        "qwen3nb.report.comparison.compare": "baseline_tables compared_tables differences_table "
+        "power_table",
         "qwen3nb.report.evaluation.by_hand": "query_table",
         "qwen3nb.report.evaluation.scores": "failures_table scores_table",
         "qwen3nb.report.leaderboard.board": "cost_table headline_table rank_table task_tables",

@@ -117,7 +117,33 @@
     if (rows > MANY && !box.querySelector(":scope > .q-bar")) addFilter(table, box);
   }
 
+  // A list from which the reader chooses one of the tables that were made with the page.
+  function addChoice(data) {
+    const box = data.closest(".q-table");
+    const grid = box && box.querySelector(":scope > .q-scroll");
+    if (!grid) return;
+    const variants = JSON.parse(data.textContent);
+    const select = document.createElement("select");
+    for (const name of Object.keys(variants)) select.add(new Option(name));
+    const first = select.value;
+    select.addEventListener("change", () => {
+      const chosen = new DOMParser().parseFromString(variants[select.value], "text/html");
+      grid.replaceChildren(...chosen.querySelector(".q-scroll").childNodes);
+      grid.querySelectorAll("table").forEach(prepare);
+      const files = box.parentNode.querySelector(":scope > .q-files");
+      if (files) files.hidden = select.value !== first; // they hold the first
+    });
+    const label = document.createElement("label");
+    label.className = "q-choice";
+    label.append(data.dataset.label, select);
+    const bar = document.createElement("div");
+    bar.className = "q-bar";
+    bar.append(label);
+    grid.before(bar);
+  }
+
   function start() {
+    document.querySelectorAll("script.q-variants").forEach(addChoice);
     document.querySelectorAll("table.q:not(.facts)").forEach(prepare);
     document.querySelectorAll("code.q-command").forEach(addCopying);
     document.querySelectorAll(".q-scroll, figure.q-figure > div").forEach(addScrolling);

@@ -10,12 +10,14 @@ from helpers import REPOSITORY
 from helpers.browser import used
 from helpers.html import HOSTILE, Tags
 from helpers.notebooks import notebook_of
-from helpers.records import make
+from helpers.records import RETRIEVAL, make, noisy
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.book.build import page_links, secret_pages
 from qwen3nb.book.pages import copy_linked_records, mend_page, number_pages, pages_with_records
 from qwen3nb.records.record import Result
+from qwen3nb.report.comparison.compare import baseline_tables
 from qwen3nb.report.leaderboard.one_model import provenance_table
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -286,6 +288,40 @@ def test_a_table_is_sorted_and_filtered(use):
     assert (focused, kind, text) == (True, "button", "xn\u00a0=\u00a03")
     assert counts[:3] == [[["d"], "1 of 10 rows"], [["m1"], "1 of 10 rows"], [[], "0 of 10 rows"]]
     assert (len(counts[3][0]), counts[3][1]) == (10, "")
+
+
+@pytest.mark.integration
+def test_a_reader_chooses_a_baseline_among_the_tables_that_python_made(use):
+    foreign = "</script><b>x"
+    scores = {"bm25": 0.3, "ours": 0.5, foreign: 0.7}
+    made = [make(n, noisy(mean, seed=s).tolist()) for s, (n, mean) in enumerate(scores.items())]
+    comparison = compare(made, tier="smoke")
+    table = baseline_tables(comparison, task=RETRIEVAL)
+    options, states, names, label, markup = use(
+        f"<div>{unstyled(table._repr_html_())}</div>",
+        """
+        const seen = () => [
+          document.querySelector('thead th:nth-child(2)').firstChild.textContent,
+          [...document.querySelectorAll('tbody tr')].map(
+            row => [row.cells[0].firstChild.textContent, parseFloat(row.cells[1].dataset.sort)]),
+          document.querySelector('.q-files').hidden];
+        const select = document.querySelector('select'), states = [seen()];
+        for (const name of ['ours', '<\\/script><b>x', 'bm25']) {
+          select.value = name;
+          select.dispatchEvent(new Event('change'));
+          states.push(seen());
+        }
+        document.querySelector('thead button').click();
+        return [[...select.options].map(each => each.value), states, seen()[1].map(row => row[0]),
+          select.labels[0].firstChild.textContent, document.querySelectorAll('b').length];""",
+    )
+    assert options == ["bm25", foreign, "ours"]
+    assert (names, label, markup) == ([foreign, "ours"], "Baseline", 0)
+    for baseline, state in zip(("bm25", "ours", foreign, "bm25"), states, strict=True):
+        others = {n: comparison.difference(n, baseline, task=RETRIEVAL) for n in scores}
+        expected = {n: each.difference for n, each in others.items() if each is not None}
+        assert state[0].startswith(f"Δ to {baseline}95")  # and per cent
+        assert (dict(state[1]), state[2]) == (expected, baseline != "bm25")
 
 
 @pytest.mark.integration

@@ -28,6 +28,7 @@ from qwen3nb.report.leaderboard.one_model import (
     results_table,
 )
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.choice import TableChoice
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure
@@ -105,6 +106,7 @@ def pages(results, text):
         "reproduction_table": tables.reproduction_table(done),
         "reproduction": q.conclusions.reproduction_conclusion(done),
         "differences_table": tables.differences_table(comparison),
+        "baseline_tables": tables.baseline_tables(comparison, task=RETRIEVAL),
         "power_table": tables.power_table(comparison),
         "compared_tables": tables.compared_tables(comparison),
         "comparison": q.conclusions.comparison_conclusion(comparison),
@@ -131,6 +133,7 @@ def test_every_table_can_be_written_in_every_format(name, capsys):
         assert page <= ({"p", "a", "code"} if isinstance(each, Conclusion) else OURS)
         if not isinstance(each, Conclusion):
             parts = [table for _, table in each.tables] if isinstance(each, Sections) else [each]
+            parts = [*each.variants.values()] if isinstance(each, TableChoice) else parts
             for part in parts:
                 check(part, capsys)
     rooms = ("qwen3nb.report.leaderboard", "qwen3nb.report.comparison")

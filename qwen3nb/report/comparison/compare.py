@@ -23,6 +23,7 @@ from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell, number, score_text
+from qwen3nb.report.render.choice import TableChoice
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, draw_estimate, grid, panels, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _SINGLE = "a single query"
 _MOST_NAMED = 3  # notes below a table; more are counted
+_MOST_ROWS = 700  # of the tables of all baselines, which bounds the size of a page
 _MOST_COLUMNS = 5  # of differences with their intervals, which fit a page
 _MOST_BEHIND = 8  # models in the figure of the landing page, next to the best
 # Has a contrast of 5 with the colours of the matrix, where white has 3.5. Not pure black, which
@@ -70,13 +72,17 @@ def baseline_text(differences: Iterable[PairedDifference]) -> str:
     return in_words(first) + f" (on {plural(len(tasks) - count, 'task')}: {names})" * bool(others)
 
 
-def differences_table(comparison: Comparison, *, task: str | Sequence[str] = "") -> Table:
+def differences_table(
+    comparison: Comparison, *, task: str | Sequence[str] = "", baseline: str = ""
+) -> Table:
     """Compare every model with the baseline: difference, interval, p, effect size, queries won.
 
-    On one task, on several, or on all.
+    On one task, on several, or on all; on one, perhaps with another ``baseline``.
     """
     wanted = [task] if task and isinstance(task, str) else list(task)
     shown = comparison.differences_on(*wanted) if wanted else comparison.differences
+    if baseline and (compared := comparison.on(*wanted)):
+        shown = compared.against(baseline)
     rows, named = [], baseline_text(shown)
     for each in shown:
         won = f"{each.won} / {each.tied} / {each.lost}"
@@ -94,6 +100,24 @@ def differences_table(comparison: Comparison, *, task: str | Sequence[str] = "")
         name="-".join(["differences", *wanted]) if len(wanted) == 1 else "paired-differences",
         caption=f"Paired differences from {named}, with 95 % intervals and corrected p-values.",
     )
+
+
+def baseline_tables(comparison: Comparison, *, task: str) -> Table | TableChoice:
+    """Return `differences_table` on a task, from a baseline that a reader of the page may change.
+
+    All variants are made here, by the same tests: of many models, those of the best as baseline.
+    """
+    compared = comparison.on(task)
+    if compared is None or len(compared.columns) < 2:
+        return differences_table(comparison, task=task)
+    best = sorted(compared.columns, key=lambda name: -compared.columns[name].scores.mean())
+    names = list(dict.fromkeys([compared.baseline or best[0], *best]))
+    tables = {}
+    for name in names[: max(1, _MOST_ROWS // len(names))]:
+        table = differences_table(comparison, task=task, baseline=name)
+        caption = table.caption.replace(baseline_text(compared.against(name)), "the baseline")
+        tables[name] = replace(table, caption=caption)
+    return TableChoice(tables, "Baseline")
 
 
 def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
