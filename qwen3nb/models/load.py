@@ -30,6 +30,7 @@ def load_encoder(
     *,
     pooling: str | None = None,
     max_length: int | None = None,
+    max_seq_length: int | None = None,
     prefix: str = "",
     append_eos: bool = False,
     normalize: bool | None = None,
@@ -59,6 +60,7 @@ def load_encoder(
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
             language model has none, so it must be given.
         max_length: tokens after which a text is truncated; None or 0 for the model's own.
+        max_seq_length: the same, as sentence-transformers calls it.
         prefix: text prepended to every input, such as the mode ``[R]`` of a UL2 training;
             for checkpoints and language models. An export stores its own.
         append_eos: whether the end-of-text token follows every input, likewise.
@@ -121,7 +123,7 @@ def load_encoder(
     source = replace(source, content=fingerprint(source))
     settings = Settings(
         pooling=None if pooling in (None, "auto") else one_of("pooling", pooling, POOLINGS),
-        max_length=max_length or source.max_length,
+        max_length=max_length or max_seq_length or source.max_length,
         prefix=prefix,
         append_eos=append_eos,
         normalize=normalize,

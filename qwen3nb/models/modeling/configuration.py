@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from transformers import Qwen3Config
@@ -30,6 +32,9 @@ class Qwen3EncoderConfig(Qwen3Config):
     Args:
         pooling_mode: one of `POOLINGS`; ``mean`` by default.
         normalize: whether ``pooler_output`` has length 1; also called ``normalize_embeddings``.
+
+    Raises:
+        TypeError: a keyword that is spelt nearly as a field, which it would leave at its default.
     """
 
     attribute_map: ClassVar[dict[str, str]] = {"normalize_embeddings": "normalize"}
@@ -52,6 +57,12 @@ class Qwen3EncoderConfig(Qwen3Config):
         """Set what follows from other fields; ``others`` has the keywords that are none."""
         others.setdefault("rope_theta", _ROPE_THETA)
         self.normalize = others.pop("normalize_embeddings", self.normalize)
+        known = {*(each.name for each in fields(self)), *self.attribute_map}
+        for name in (each for each in others if each not in known and each[0] != "_"):
+            if near := get_close_matches(name, known, 1, cutoff=0.85):
+                raise TypeError(
+                    f"Qwen3EncoderConfig has no field {name!r}; did you mean {near[0]!r}?"
+                )
         if self.pad_token_id == _PAD_TOKEN and self.vocab_size <= _PAD_TOKEN:
             self.pad_token_id = None  # the default, of a vocabulary that does not have it
         super().__post_init__(**others)

@@ -31,6 +31,16 @@ def test_defaults():
     assert Qwen3EncoderConfig(rope_theta=5e5).rope_parameters["rope_theta"] == 5e5
 
 
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("normalise_embeddings", "normalize_embeddings"), ("hiden_size", "hidden_size")],
+)
+def test_a_mistyped_field_is_refused(wrong, meant):
+    with pytest.raises(TypeError, match=f"no field {wrong!r}; did you mean {meant!r}"):
+        Qwen3EncoderConfig(**{wrong: 8})
+    assert Qwen3EncoderConfig(of_another=1, _head_dim=8).of_another == 1
+
+
 def test_spellings_of_a_configuration():
     names = "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads"
     plain = dict(zip(names.split(), (10, 64, 9, 1, 4), strict=True)) | {
