@@ -12,7 +12,6 @@ from helpers.records import failure, make, moment
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import load_all_results
-from qwen3nb.book.status import runs_table
 from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
 from qwen3nb.execution.publish import NotebookRun
 from qwen3nb.records.failures import failed_run, failed_runs, forget_failure, note_failure
@@ -81,31 +80,6 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
     assert finished_page(path, {"verify": True}) is None
     assert run_notebook(path, {"verify": True}, show_progress=False) == page
     assert shown(page)[1] == before[1]
-
-
-@pytest.mark.integration
-def test_a_run_that_only_raises_what_failed_at_its_end_shows_everything_else(checkout):
-    last = "assert verify, 'T: broken\\n  U: <b>lost</b>'"
-    node = notebook_of("print('done 0.123')", last, parameters=VERIFY)
-    node.cells[0].source = "# A page\n\nWhat it is about."
-    node.cells[-1].metadata["tags"] = ["raises-failures"]
-    path = save(node, "small")
-    named = "the rest is in .*small.ipynb\nT: broken\n  U: <b>lost</b>$"
-    with pytest.raises(NotebookError, match=named):
-        run_notebook(path, {"verify": False}, show_progress=False)
-    page = checkout / "book" / "runs" / "small.ipynb"
-    sources, outputs, published = shown(page)
-    assert sources.startswith("# A page\n:::{admonition} Some of it failed")
-    assert "What it is about." in sources
-    error = "AssertionError: T: broken\n  U: <b>lost</b>"
-    assert outputs.index(error) < outputs.index("done 0.123")
-    of_cells = [output for cell in published.cells for output in cell.get("outputs", ())]
-    assert not any(output.output_type == "error" for output in of_cells)
-    ours = published.metadata.qwen3nb
-    assert ours.finished == ours.failed
-    assert "finished, with failures" in runs_table().to_html()
-    assert failed_run("small").reason == "AssertionError: U: <b>lost</b>"
-    assert finished_page(path, {"verify": False}) is None
 
 
 @pytest.mark.integration

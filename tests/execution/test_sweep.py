@@ -1,7 +1,6 @@
 """Sweeps: what runs, what is refused, the state after a failure or Ctrl-C, what a node made."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -270,20 +269,6 @@ def test_a_sweep_goes_on_past_a_failure_builds_the_book_and_starts_where_it_ende
     assert "AssertionError" in (small / "results/logs/failing.log").read_text()
     again = [Job("failing", {"verify": True}), Job("plain", {})]
     assert [outcome.status for outcome in sweep(again, show_progress=False)] == ["done", "reused"]
-
-
-@pytest.mark.integration
-def test_a_run_that_dies_before_its_kernel_has_a_page_that_says_so(small, checkpoint):
-    folder = small / "runs" / "broken"
-    shutil.copytree(checkpoint, folder)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    (outcome,) = sweep([Job("small", {"checkpoint": str(folder)})], show_progress=False)
-    assert outcome.status == "failed"
-    assert "model.safetensors" in outcome.reason
-    page = (small / "book" / "runs" / f"{outcome.name}.ipynb").read_text()
-    assert "This run failed" in page
-    assert "model.safetensors" in page
 
 
 # A kernel that no signal of Python's reaches, with a process that has left its session.

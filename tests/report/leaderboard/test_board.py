@@ -1,7 +1,6 @@
 """All models of a tier: tables and figures of tasks, of means of benchmarks, and of ranks."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from helpers.records import (
@@ -203,15 +202,4 @@ def test_one_file_has_all_models_of_the_folder(home):
     assert (value["model"], value["config"]) == ("one", {"tier": "one"})
     assert value["failures"] == {"one-1a seed_0 V": "OSError: no data"}
     assert len(load_results()) == 6
-    assert verify() == []
-
-
-def test_the_newest_record_of_a_task_counts_and_an_older_file_is_no_problem(home):
-    first = make("m", scores=(0.1, 0.3))
-    for seed, finished in ((1, "2026-01-02"), (0, "2026-01-01")):
-        replace(first, seed=seed, finished=finished).save()
-    value = read_json(write_all_results())
-    assert "seed_1" in value["results"]["m"]["PyDocsSampleRetrieval"]["record"]
-    make("m", scores=(0.7, 0.9), seed=1, finished="2026-01-03").save()
-    make("new").save()
     assert verify() == []
