@@ -265,11 +265,6 @@ def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
     assert table.rows[-1][0].link == "eval-bm25-7.html"
 
 
-def test_without_anything_there_is_still_a_page(home):
-    assert runs_table() is failed_runs_table() is None
-    assert verification_table().note.startswith("0 of 0 records are consistent.")
-
-
 def test_what_failed_and_why(home):
     note_failure(failure(message="one\nno <b>memory</b>\n", more=("results/logs/x.log",)))
     file = make("m").path()
