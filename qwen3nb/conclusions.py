@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.render.conclusion": "Conclusion",
         "qwen3nb.report.studies.ablation": "ablation_conclusion",
         "qwen3nb.report.studies.ann": "ann_conclusion",
-        "qwen3nb.report.studies.calibration": "calibration_conclusion",
+        "qwen3nb.report.studies.calibration": "calibration_conclusion wilcoxon_conclusion",
         "qwen3nb.report.studies.datasets": "data_conclusion",
         "qwen3nb.report.studies.extraction": "extraction_conclusion",
         "qwen3nb.report.studies.probes": "probes_conclusion",

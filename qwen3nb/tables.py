@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "sts_and_msmarco_table",
         "qwen3nb.report.studies.ablation": "ablation_table effects_table",
         "qwen3nb.report.studies.ann": "ann_table compression_table",
-        "qwen3nb.report.studies.calibration": "calibration_table",
+        "qwen3nb.report.studies.calibration": "calibration_table family_table",
         "qwen3nb.report.studies.datasets": "pydocs_table tier_table",
         "qwen3nb.report.studies.extraction": "checkpoints_table extraction_table",
         "qwen3nb.report.studies.probes": "probes_table",

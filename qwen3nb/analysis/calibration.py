@@ -1,4 +1,4 @@
-"""Simulated error rates of tests and intervals, as ``benchmarks/calibration.py`` measured them.
+"""Simulated error rates of tests and intervals, as ``qwen3nb bench calibration`` measures them.
 
 Under the null hypothesis, 0.05 of the p-values should be below 0.05; intervals of level 0.95
 should contain the true value in 0.95 of the cases. Each measured share comes with the range in
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import read_json
 
+_ERRORS = ("false positives", "false equivalence", "family-wise error")
 STORED = Path(__file__).with_suffix(".json")
 
 
@@ -21,25 +22,34 @@ class Share:
 
     method: str  # the test or interval that is simulated
     # ``false positives``, ``false equivalence``, ``coverage`` (of differences), ``score coverage``
-    # or ``power``
+    # or ``power``; of families of tests: ``family-wise error``, ``family power`` (the mean share of
+    # the true differences that are found) or ``false discoveries`` (of those found, the mean share)
     kind: str
-    process: str  # the distribution the data are drawn from
+    # the distribution the data are drawn from; for power, with the true difference; for families,
+    # with ``complete`` or ``partial``, the null hypothesis
+    process: str
     n: str  # number of queries, or ``seeds x queries``
     simulations: int  # number of simulations
     share: float  # the measured share
-    expected: float  # the share of an exact method
-    low: float  # with probability 0.99, the share of an exact method lies between this and ``high``
-    high: float
+    expected: float | None  # the share of an exact method; None for power at a given difference
+    # with probability 0.99, the share of an exact method lies between this and ``high``
+    low: float | None
+    high: float | None
 
     @property
     def verdict(self) -> str:
-        """``holds``, ``conservative`` (fewer errors than nominal), ``anti-conservative`` (more)."""
+        """``holds``, ``conservative`` (fewer errors than nominal), ``anti-conservative`` (more).
+
+        Empty if nothing is expected.
+        """
+        if self.low is None or self.high is None:
+            return ""
         if self.low <= self.share <= self.high:
             return "holds"
-        fewer = self.share < self.low if self.kind.startswith("false") else self.share > self.high
+        fewer = self.share < self.low if self.kind in _ERRORS else self.share > self.high
         return "conservative" if fewer else "anti-conservative"
 
 
 def read_calibration(file: Path | str = "") -> list[Share]:
-    """Read the shares of a run of ``benchmarks/calibration.py``, by default the stored one."""
+    """Read the shares of a run of ``qwen3nb bench calibration``, by default the stored one."""
     return [Share(**each) for each in read_json(Path(file or STORED))["shares"]]

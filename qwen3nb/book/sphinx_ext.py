@@ -1,8 +1,9 @@
 """A Sphinx extension: what this book adds to Jupyter Book, and what it takes away.
 
-Directives show the reading path and the banner of toy models. Every page ends with when, from
-which commit and with what it was made: pages of runs say so themselves, in their metadata; the
-others are as old as the build. The book is kept free of remote resources.
+Directives show the reading path, the banner of toy models and a paragraph of simulated numbers.
+Every page ends with when, from which commit and with what it was made: pages of runs say so
+themselves, in their metadata; the others are as old as the build. The book is kept free of remote
+resources.
 
 Formulas become MathML, which browsers render natively, so that MathJax is not fetched. The remote
 scripts of thebe, which the book does not use, are removed from every page. Plotly's script (5 MB)
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
+from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.book.build import REFRESHED, BookError, refresh_pages
 from qwen3nb.book.pages import copy_linked_records, mend_pages, number_pages
 from qwen3nb.execution.notebook import NotebookError
@@ -30,6 +32,7 @@ from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
+from qwen3nb.report.studies.calibration import wilcoxon_conclusion
 from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.book_settings import BookSettings, book_settings
 from qwen3nb.utils.code_version import git_commit
@@ -227,7 +230,13 @@ def _directives() -> dict[str, type]:
             body = nodes.paragraph(text=text)
             return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
 
-    return {"reading-path": ReadingPath, "toy-banner": ToyBanner}
+    class WilcoxonSentence(Directive):
+        """What the stored simulations show of Wilcoxon's test."""
+
+        def run(self) -> list[nodes.Node]:
+            return [nodes.paragraph(text=wilcoxon_conclusion(read_calibration()).text)]
+
+    return {"wilcoxon": WilcoxonSentence, "reading-path": ReadingPath, "toy-banner": ToyBanner}
 
 
 def _title(file: Path) -> str:

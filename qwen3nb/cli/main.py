@@ -33,7 +33,7 @@ _CONTENTS = {
         "reproduce": ("tasks:reproduce", "Compare our scores with published ones"),
         "tasks": ("tasks:list_tasks", "List tasks, and the minutes they take"),
         "contamination": ("contamination:contamination", "Look for the tests in training data"),
-        "bench": ("bench:bench", "Measure speed and memory beside other libraries"),
+        "bench": ("bench:bench", "Measure speed, memory and errors of tests"),
     },
     "Compare": {
         "plan": ("plan:plan", "Say how many queries a difference needs, before measuring"),

@@ -8,7 +8,7 @@ from qwen3nb.metrics.intervals import INTERVALS
 SHARES = read_calibration()
 SHOWN = INTERVALS["widened"]
 USUAL = ("search", "normal")
-SYMMETRIC = (*USUAL, "rare wins", "accuracy")  # under the null hypothesis of the test
+SYMMETRIC = (*USUAL, "rare wins", "accuracy", "PyDocs")  # under the null hypothesis of the test
 ROWS = {  # of the methods page
     "search": "difference of nDCG@10, 40 % tied",
     "rare wins": "difference, one of eight queries won, none lost",
@@ -42,7 +42,7 @@ def test_the_intervals_that_are_shown_hold_their_level_from_ten_queries_on():
         if (share.kind == "coverage" and share.method == SHOWN)
         or (share.kind == "score coverage" and share.method in (SHOWN, "Fisher's z"))
     ]
-    assert {*SCORES, "Spearman", *ROWS, "normal"} == {share.process for share in shown}
+    assert {*SCORES, "Spearman", *ROWS, "normal", "PyDocs"} == {share.process for share in shown}
     assert {"10", "20", "50", "200"} <= {share.n for share in shown}
     assert min(share.share for share in shown) >= 0.94
     covered = [s for s in shown if s.kind == "coverage" and s.process in USUAL]
@@ -83,3 +83,28 @@ def test_a_few_seeds_hold_their_level_and_one_does_not():
     assert {share.n for share in several} == {f"{seeds} x 300" for seeds in (2, 3, 5, 9)}
     assert {share.verdict for share in several} <= {"holds", "conservative"}
     assert [share.verdict for share in stored if share not in several] == ["anti-conservative"] * 2
+
+
+def test_max_t_keeps_the_familywise_error_and_finds_more_than_holm():
+    of = {(s.kind, s.process, s.n, s.method): s.share for s in SHARES}
+    errors = {key: share for key, share in of.items() if key[0] == "family-wise error"}
+    assert len(errors) == 7 * 3 * 2 * 3
+    assert max(share for key, share in errors.items() if key[-1] == "MaxT") <= 0.06
+    for process in ("normal", "correlated", "twins"):
+        for n in ("50", "200"):
+            assert errors["family-wise error", f"{process}, complete", n, "MaxT"] >= 0.04
+    for (kind, process, n, method), share in of.items():
+        if (kind, method) == ("family power", "MaxT"):
+            holm = of[kind, process, n, "Holm"]
+            assert share >= holm - 0.02
+            assert share > holm or not process.startswith(("correlated", "twins"))
+
+
+def test_wilcoxon_rejects_where_only_the_mean_difference_is_0():
+    rejected = {
+        (s.process, s.n): s.share
+        for s in SHARES
+        if (s.kind, s.method) == ("false positives", "Wilcoxon")
+    }
+    assert max(share for (process, _), share in rejected.items() if process in SYMMETRIC) <= 0.06
+    assert rejected["large wins", "1000"] > 0.99

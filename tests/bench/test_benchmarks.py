@@ -8,25 +8,15 @@ from helpers import REPOSITORY
 
 from benchmarks import evaluation, extraction, gpu, search
 from benchmarks.cache import bench_cache
-from benchmarks.calibration import (
-    calibrate,
-    calibrate_scores,
-    simulate,
-)
 from benchmarks.options import ChildTiming, in_child
 from benchmarks.records import bench_records, shown
-from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.bench.harness import timed
-from qwen3nb.metrics.intervals import INTERVALS
 from qwen3nb.utils.hardware import peak_memory
 
 SCRIPTS = sorted(
     file.stem for file in (REPOSITORY / "benchmarks").glob("[a-z]*.py") if file.stem != "options"
 )
 TASK = "AuthorSTS"
-SHOWN = INTERVALS["widened"]
-USUAL = ("search", "normal")
-SYMMETRIC = (*USUAL, "rare wins", "accuracy")  # under the null hypothesis of the test
 
 
 @pytest.mark.filterwarnings("ignore:'benchmarks:RuntimeWarning")  # it is imported already
@@ -124,17 +114,3 @@ def test_a_rehearsal_on_the_cpu_measures_equality_then_speed():
     assert "x" in done.table().splitlines()[-1]
     with pytest.raises(ValueError, match="unknown"):
         gpu.bench_gpu(device="cpu", shapes=("7B",))
-
-
-@pytest.mark.integration
-def test_a_run_writes_what_the_page_reads_and_a_seed_gives_the_same(tmp_path, monkeypatch):
-    def few(*, seed, simulations):
-        shares = calibrate(sizes=(20,), simulations=100, n_resamples=50, seed=seed)
-        return shares + calibrate_scores(sizes=(20,), simulations=20, n_resamples=40, seed=seed)
-
-    monkeypatch.setattr("benchmarks.calibration.calibrate", few)
-    for name in ("calibrate_equivalence", "calibrate_scores", "calibrate_seeds"):
-        monkeypatch.setattr(f"benchmarks.calibration.{name}", lambda **_: [])
-    shares = simulate(seed=3, simulations=1, out=str(tmp_path / "shares.json"))
-    assert read_calibration(tmp_path / "shares.json") == shares == few(seed=3, simulations=1)
-    assert {each.simulations for each in shares if each.kind == "score coverage"} == {100, 25}

@@ -41,6 +41,7 @@ RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
+    "bench calibration": "--simulations 1",
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench rerank": "--size tiny --documents 2 --rounds 1",
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
@@ -53,6 +54,7 @@ SHORTER = {
 
 # Commands that tests elsewhere run in full.
 ELSEWHERE = (
+    "bench calibration --simulations",
     "book",
     "demo",
     "encode --model encoder --input texts.jsonl --out vectors --ray",

@@ -1,8 +1,10 @@
-"""Commands that measure speed and memory on this machine: `qwen3nb bench`."""
+"""Commands that measure speed and memory, and the errors of tests: `qwen3nb bench`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +26,7 @@ def _count(name: str, default: int, least: int = 1) -> Callable[[Any], Any]:
 
 @click.group(cls=CommandGroup)
 def bench() -> None:
-    """Measure speed and memory on this machine, next to other libraries in the same run."""
+    """Measure speed and memory next to other libraries, and the errors of statistical tests."""
 
 
 @bench.command("encode")
@@ -68,3 +70,44 @@ def bench_rerank(**options: Any) -> None:
     opt.hide_library_bars()
     for result in run(**options):
         click.echo(f"{machine()}\n{result.table()}\n")
+
+
+@bench.command("calibration")
+@click.argument("function", default="")
+@opt.option("--size", "sizes", multiple=True, least=2, help="Queries of a sample; repeatable.")
+@_count("simulations", 1000)
+@opt.option("--records", type=opt.FOLDER, help="Simulate also samples of the records in a folder.")
+@opt.seed_option("Of the samples.")
+@opt.out_option(help="JSON file, as the calibration page reads it.")
+@opt.JSON
+def bench_calibration(
+    function: str, out: Path | None, seed: int, as_json: bool, **options: Any
+) -> None:
+    """Simulate how often a test or an interval errs, and how often it finds a difference.
+
+    FUNCTION is module:name or file.py:name: of two arrays of paired scores, it returns a p-value
+    or the two ends of an interval of the mean difference. Without it, the tests and intervals that
+    pages show.
+
+    \b
+    qwen3nb bench calibration scipy.stats:wilcoxon --size 20 --records results
+    qwen3nb bench calibration --simulations 10000 --out shares.json
+    """
+    from qwen3nb.bench.calibration import calibrate
+    from qwen3nb.report.render.console import print_table
+    from qwen3nb.report.studies.calibration import WORDS, calibration_table, family_table
+    from qwen3nb.utils.atomic_files import write_json
+
+    shares = calibrate(function, seed=seed, **options)
+    document = {"seed": seed, "shares": [asdict(share) for share in shares]}
+    if out:
+        write_json(out, document, indent=None)
+    if as_json:
+        opt.print_json(document)
+        return
+    kinds = dict.fromkeys(share.kind for share in shares if " x " not in share.n)
+    tables = [calibration_table(shares, kind=kind) for kind in kinds if kind in WORDS]
+    tables += [calibration_table(shares, kind="coverage", over="seeds"), family_table(shares)]
+    for table in tables:
+        if table.rows:
+            print_table(table)

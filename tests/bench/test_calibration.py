@@ -1,0 +1,102 @@
+"""Simulated errors of tests and intervals, at small sizes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qwen3nb.analysis.calibration import read_calibration
+from qwen3nb.bench import calibration
+from qwen3nb.bench.calibration import (
+    FAMILIES,
+    PAIRS,
+    calibrate_families,
+    fitted,
+)
+
+MATRIX = np.array(json.loads(calibration.FITTED.read_text())["scores"])
+
+
+def test_a_population_fitted_to_records_is_symmetric_under_the_null_hypothesis():
+    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), 20, 5000, False)
+    assert truth == 0
+    assert abs((a - b).mean()) < 0.004
+    assert abs(((a - b) > 0).mean() - ((a - b) < 0).mean()) < 0.01
+    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), 20, 5000, True)
+    assert {*np.unique(a), *np.unique(b)} == {*np.unique(MATRIX)}
+    assert np.abs((a - b).mean() - truth.mean()) < 0.004
+    means = sorted(MATRIX.mean(axis=1))
+    assert set(np.round(truth, 9)) == {
+        round(high - low, 9) for i, low in enumerate(means) for high in means[i + 1 :]
+    }
+
+
+@pytest.mark.integration
+def test_max_t_errs_as_often_as_it_says_and_finds_more_than_holm_among_twins():
+    shares = calibrate_families({"twins": FAMILIES["twins"]}, sizes=(50,), simulations=300, seed=1)
+    of = {(s.kind, s.process.split()[-1], s.method): s.share for s in shares}
+    assert of["family-wise error", "complete", "MaxT"] <= 0.09
+    assert of["family power", "partial", "MaxT"] > of["family power", "partial", "Holm"] + 0.05
+    found = of["false discoveries", "partial", "Wilcoxon, BH"]
+    assert 0 < found < of["family-wise error", "partial", "Wilcoxon, BH"]
+
+
+@pytest.mark.integration
+def test_the_command_makes_all_that_the_page_shows_and_a_seed_gives_the_same(cli, tmp_path):
+    files = [tmp_path / "first.json", tmp_path / "second.json"]
+    for file in files:
+        done = cli(
+            *("bench", "calibration", "--simulations", 10, "--size", 10, "--seed", 3),
+            *("--out", file),
+        )
+        assert done.exit_code == 0, done.output
+    assert files[0].read_text() == files[1].read_text()
+    assert "MaxT" in done.output
+    made, stored = read_calibration(files[0]), read_calibration()
+    # A stated true difference does not depend on the number of simulations.
+    assert {(s.kind, s.method, s.process) for s in made} == {
+        (s.kind, s.method, s.process) for s in stored
+    }
+
+
+FUNCTIONS = """
+import numpy as np
+
+def two_sd(a, b):
+    half = 2 * (a - b).std(ddof=1) / len(a) ** 0.5
+    return (a - b).mean() - half, (a - b).mean() + half
+
+def always(a, b):
+    assert a.shape == b.shape == (12,)
+    return 0.01
+
+def both(a, b):
+    return a
+"""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy's, where all queries tie
+def test_a_function_of_ones_own(cli, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    monkeypatch.chdir(tmp_path)
+
+    def made(name):
+        return cli("bench", "calibration", name, "--simulations", 1, "--size", 12, "--json")
+
+    shares = json.loads(made("mine.py:always").output)["shares"]
+    assert {(s["kind"], s["share"]) for s in shares} == {("false positives", 1), ("power", 1)}
+    assert {s["process"] for s in shares if s["kind"] != "power"} == {*PAIRS, "PyDocs"}
+    covered = {
+        s["process"]: s["share"] for s in json.loads(made("mine.py:two_sd").output)["shares"]
+    }
+    assert covered["normal"] > 0.8 > covered["rare wins"]
+    known = json.loads(made("scipy.stats:ttest_rel").output)["shares"]
+    assert {s["kind"] for s in known} == {"false positives", "power"}
+    for name, said in (
+        ("mine.py:both", "got shape (12,)"),
+        ("mine.py:gone", "no function 'mine.py:gone'"),
+        ("gone:mine", "No module named 'gone'"),
+    ):
+        done = made(name)
+        assert done.exit_code == 1
+        assert said in done.output
