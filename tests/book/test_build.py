@@ -31,7 +31,7 @@ from qwen3nb.book.status import (
 from qwen3nb.execution.executors import RunOutcome
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.page_names import is_old
-from qwen3nb.execution.publish import NotebookRun
+from qwen3nb.execution.publish import NotebookRun, set_notice
 from qwen3nb.records.failures import note_failure
 from qwen3nb.records.record import Environment
 from qwen3nb.records.store import load_results
@@ -130,6 +130,17 @@ def test_the_page_of_a_model_is_old_if_its_baseline_is_another(home):
     assert not is_old(page)
     make("bm25", scores=(0.5, 0.5, 0.5), finished="2027-01-01").save()
     assert is_old(page)
+
+
+def test_a_notice_is_replaced_and_removed(home):
+    file = save(notebook_of("1"), "page")
+    before = file.read_text()
+    for text in ("made before 2 records", "made before 3 records"):
+        set_notice(file, text)
+        assert file.read_text().count("made before") == 1
+        assert text in file.read_text()
+    set_notice(file, "")
+    assert file.read_text().split() == before.split()
 
 
 @pytest.fixture
