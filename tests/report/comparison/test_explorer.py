@@ -214,3 +214,15 @@ def test_a_click_shows_the_query_and_its_address_both_rankings(tmp_path):
     assert parse_qs(shown["swapped"][1:])["a"] == ["a"]
     assert shown["unknown"] == ["No model nobody on this page.", "This page has no query none."]
     assert shown["images"] == 0
+
+
+def test_the_conclusion_counts_who_wins_where_they_are_far_apart():
+    records = [make("a", [0.9] * 20 + [0.1]), make("b", [0.0] * 19 + [0.2, 0.9])]
+    texts = search_texts({"q0": "x"})
+    text = explorer_conclusion(explore(records, task=TASK, texts=texts)).text
+    assert text.startswith("On 21 of 21 queries of Retrieval the two best models differ by more")
+    assert "a wins 20 of them and b 1. The largest difference is 0.900, the mean" in text
+    near = [make("a", (0.5, 0.6)), make("b", (0.4, 0.6))]
+    text = explorer_conclusion(explore(near, task=TASK, texts=texts)).text
+    assert text.startswith("On 0 of 2 queries")
+    assert "+0.050 [" in text

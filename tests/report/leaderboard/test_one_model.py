@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 from helpers.records import amend, make, tier_records
 
+from qwen3nb.evaluation.embeddings.sanity_check import Check, SanityCheck
+from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.report.leaderboard.all_results import summarise
 from qwen3nb.report.leaderboard.one_model import (
+    checks_conclusion,
     model_and_run_table,
     parts_table,
     suite_table,
@@ -16,6 +19,7 @@ from qwen3nb.report.leaderboard.one_model import (
 from qwen3nb.report.leaderboard.published import (
     _TARGETS,
     expected_table,
+    reproduction_conclusion,
     sts_and_msmarco_table,
 )
 from qwen3nb.tiers import GROUPS, TIERS
@@ -152,3 +156,22 @@ def test_sts_has_an_average_only_over_all_tasks():
     assert first[4].text == "0.300"
     assert (second[3].text, second[4].text) == ("1 of 2", "not run")
     assert sts_and_msmarco_table(full[:1]) is expected_table([ms]) is None
+
+
+def test_what_the_sanity_checks_say():
+    verdicts = ("WARNING", "PASSED", "INFO", "FAILED", "NOT APPLICABLE")
+    checks = tuple(Check("rank", each, "1", "> 2") for each in verdicts)
+    text = str(checks_conclusion(SanityCheck("m", "0" * 64, checks)))
+    assert text.startswith("m passes 1 of 3 sanity checks. WARNING: rank, 1 (expected > 2)")
+    assert text.endswith("FAILED: rank, 1 (expected > 2).")
+
+
+def test_reproductions_are_counted_and_the_farthest_is_named():
+    def one(task, value):
+        return Reproduction(Published("m", task, 0.5, 0.001, "mteb"), None, value)
+
+    done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
+    text = str(reproduction_conclusion(done))
+    for part in ("1 of 3 published", "1 more within", "m on C: -0.0100", "1 could not be run"):
+        assert part in text
+    assert "of 1" in str(reproduction_conclusion(done[3:]))

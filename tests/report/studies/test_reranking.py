@@ -13,6 +13,7 @@ from qwen3nb.report.leaderboard.one_model import model_and_run_table
 from qwen3nb.report.studies.reranking import (
     cases_table,
     gain_figure,
+    rerank_conclusion,
     rerank_table,
     reranked,
 )
@@ -53,6 +54,8 @@ def test_the_page_shows_the_values_of_the_record(done):
     difference = result.main.value - result.metrics["first nDCG@10"].value
     assert typeset(f"{difference:+.3f}") in text
     assert typeset(f"{result.metrics['oracle nDCG@10'].value:.3f}") in text
+    assert f"{difference:+.3f}" in str(rerank_conclusion([result]))
+    assert str(rerank_conclusion([])) == "Nothing was reranked."
     assert "pairs" in model_and_run_table([result]).to_html()
     frame = page.to_frame()
     assert len(frame) == result.config["counts"]["pairs"]
