@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy
 from helpers.records import RERANKING, RETRIEVAL, amend, make, tier_records
 
 import qwen3nb as q
@@ -32,9 +33,10 @@ from qwen3nb.report.headline import (
     interference_finding,
     rerank_finding,
 )
-from qwen3nb.report.leaderboard.board import leaderboard, standings
+from qwen3nb.report.leaderboard.board import leaderboard, rank_table, standings
 from qwen3nb.report.paper import PaperContents
 from qwen3nb.report.training.interference import interference_report
+from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text, p_value_text, typeset
 
 NAMES = ("bm25", "x-checkpoint-0", "x-checkpoint-9")
@@ -293,10 +295,16 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     results = [*ours, *better, *tier_records("part", without=["SciFact"])]
     comparison, boards = compare(results, tier="full"), standings(results, tier="full")
     assert comparison.means[0].task == "BEIR"
-    pair = comparison.difference("x-checkpoint-9", "x-checkpoint-0", task="BEIR")
+    pair_of = ("x-checkpoint-9", "x-checkpoint-0")
+    pair = comparison.difference(*pair_of, task="BEIR")
     best, second = boards["BEIR"].standings
     assert pair.significant(ALPHA) == (boards["BEIR"].groups == ())
     assert pair.means == pytest.approx((best.mean, second.mean))
+    ranks = rank_table(boards)
+    heads = ("Borda\nBEIR", "mean\non tasks like these", "first\nin draws of tasks")
+    assert ranks.columns[2:5] == heads
+    assert ranks.rows[0][3].interval == best.like_these
+    assert [cell.text for cell in ranks.rows[0][2:5:2]] == [str(best.borda), f"{best.first:.0%}"]
     (one,) = findings(comparison, task="BEIR")
     mean, size = "mean nDCG@10 of 15 tasks", f"{pair.difference:.3f}"
     assert one.headline == f"Training x lifts {mean} by {size} on BEIR"
@@ -308,7 +316,14 @@ def test_the_headline_is_the_mean_of_a_tier_that_has_one():
     table = differences_table(comparison, task="BEIR")
     (row,) = table.rows
     assert abs(row[1].value) == pytest.approx(pair.difference)
-    assert "its tasks being given" in table.note
+    assert "its tasks being given; on tasks like these" in table.note
+    on = {each.task: comparison.difference(*pair_of, task=each.task) for each in comparison.tasks}
+    forums = GROUPS["CQADupstackRetrieval"]
+    of_tasks = [on[key].difference for key in BENCHMARKS["BEIR"].tasks if key in on]
+    of_tasks.append(np.mean([on[key].difference for key in forums]))
+    half = scipy.stats.t.ppf(0.975, 14) * np.std(of_tasks, ddof=1) / np.sqrt(15)
+    assert pair.like_these == pytest.approx((pair.difference - half, pair.difference + half))
+    assert (len(of_tasks), row[2].text) == (15, interval_text(pair.like_these))
     text = comparison_conclusion(comparison).text
     assert text.startswith(f"1 of 1 difference from {comparison.baseline} on BEIR is significant")
     assert f"The largest is {row[1].text} {row[1].detail} ({mean} of" in text

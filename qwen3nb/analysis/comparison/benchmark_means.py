@@ -16,7 +16,13 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import Names, pair_results
 from qwen3nb.analysis.comparison.differences import PairedDifference, Procedure, TaskComparison
-from qwen3nb.analysis.comparison.ranking import common_systems, mean_p_values, over_tasks
+from qwen3nb.analysis.comparison.ranking import (
+    common_systems,
+    mean_p_values,
+    on_tasks_like_these,
+    over_tasks,
+    unit_means,
+)
 from qwen3nb.analysis.stats.resampling import draw_seed
 from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix
 from qwen3nb.metrics.aggregate import Aggregate, reported
@@ -210,10 +216,15 @@ def rankable(matrices: Iterable[ScoreMatrix]) -> list[ScoreMatrix]:
     return left
 
 
+def units_of(tasks: Iterable[str], name: str) -> list[str]:
+    """Return the group of each task of a benchmark, which counts as one, or its own name."""
+    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
+    return [group_of.get(task, task) if name in _GROUPED else task for task in tasks]
+
+
 def counted_tasks(tasks: Iterable[str], name: str) -> str:
     """Return the number of tasks of a benchmark; a group counts as one."""
-    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
-    count = len({group_of.get(task, task) if name in _GROUPED else task for task in tasks})
+    count = len({*units_of(tasks, name)})
     return f"{count} task{'s' if count > 1 else ''}"
 
 
@@ -266,9 +277,15 @@ class MeanComparison(TaskComparison):
                     [m.units(m.column(each.first) - m.column(each.second)) for m in self.parts],
                     paired=True,
                 ),
+                like_these=self._like_these(each.first, each.second),
             )
             for each in super()._described(pairs)
         ]
+
+    def _like_these(self, first: str, second: str) -> Interval | None:
+        means = [[(m.column(first) - m.column(second)).mean()] for m in self.parts]
+        units = units_of([each.task for each in self.parts], self.task)
+        return on_tasks_like_these(unit_means(np.array(means), np.array(self.shares), units)[:, 0])
 
     def _interval(self, columns: Sequence[Array], *, paired: bool) -> Interval:
         return over_tasks(columns, np.array(self.shares), paired=paired)

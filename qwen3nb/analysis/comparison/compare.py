@@ -218,9 +218,13 @@ class Comparison:
         return NAMES[how] + " (Holm, where models answered different queries)" * other
 
     def given(self, task: str) -> str:
-        """That the tasks of a mean are given, and its intervals over queries; empty for a task."""
-        of_mean = any(each.task == task for each in self.means)
-        return " Intervals of a mean are over queries, its tasks being given." if of_mean else ""
+        """Over what the intervals of a mean are; empty for a task."""
+        if not any(each.task == task for each in self.means):
+            return ""
+        like_these = any(each.like_these for each in self.differences_on(task))
+        return " Intervals of a mean are over queries, its tasks being given" + (
+            "; on tasks like these, over the tasks, as a sample (Student's)." if like_these else "."
+        )
 
     def to_frame(self) -> DataFrame:
         """The differences from the baseline as a pandas data frame of numbers, one row each."""

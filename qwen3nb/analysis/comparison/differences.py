@@ -115,6 +115,8 @@ class PairedDifference:
     won: int  # queries on which a is above b; ``tied`` and ``lost`` likewise
     tied: int
     lost: int
+    # of the mean over tasks like these, if it is one (see `ranking.on_tasks_like_these`)
+    like_these: Interval | None = None
 
     def significant(self, alpha: float) -> bool:
         """Whether it is `significant`."""
@@ -122,7 +124,7 @@ class PairedDifference:
 
     def reversed(self) -> PairedDifference:
         """The same difference as b − a."""
-        ends = self.interval
+        ends, wider = self.interval, self.like_these
         return replace(
             self,
             first=self.second,
@@ -130,6 +132,7 @@ class PairedDifference:
             means=(self.means[1], self.means[0]),
             difference=-self.difference,
             interval=None if ends is None else (-ends[1], -ends[0]),
+            like_these=None if wider is None else (-wider[1], -wider[0]),
             d_z=None if self.d_z is None else -self.d_z,
             won=self.lost,
             lost=self.won,

@@ -17,11 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
+from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
+    draw_seed,
+    max_t_p_values,
+    resampled_means,
+)
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import (
     Array,
@@ -29,7 +36,10 @@ from qwen3nb.metrics.intervals import (
     difference_interval,
     mean_interval,
     mean_of_intervals,
+    student_interval,
 )
+
+FEWEST_TASKS = 5  # that say something of other tasks
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,11 @@ class Standing:
     rank: int  # 1 is best; equal means share the better rank
     rank_interval: tuple[int, int]  # of the true rank; all hold at once with probability 1 - alpha
     groups: tuple[int, ...]  # numbers of its tie groups, from 1
+    borda: int  # rank by `borda_ranks`
+    like_these: Interval | None  # of the mean, see `on_tasks_like_these`
+    # share of bootstrap draws of the tasks in which it is first, a tie of k counting 1 / k; None of
+    # fewer than `FEWEST_TASKS`
+    first: float | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,7 @@ class Ranking:
     alpha: float  # family-wise level of the tests behind groups and rank intervals
     left_out: tuple[str, ...]  # systems without a score on every task, and queries that do not pair
     queries: tuple[int, ...]  # number of queries of each task
+    units: int  # number of tasks, a group being one
     name: str = ""  # what the tasks are, such as the name of a benchmark; empty for any tasks
 
 
@@ -66,6 +82,7 @@ def rank_systems(
     seed: int,
     weights: Sequence[float] = (),
     name: str = "",
+    units: Sequence[str] = (),
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
@@ -77,6 +94,7 @@ def rank_systems(
         seed: of the sign flips.
         weights: one per task; they are scaled to add up to 1.
         name: what the tasks are.
+        units: the group that each task is a part of, or its own name; by default its own.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -88,6 +106,8 @@ def rank_systems(
     # By exact sums: equal scores have equal means, whatever the order of the queries.
     each = [[math.fsum(scores) / len(scores) for scores in column.T] for column in columns]
     means = shares @ np.array(each)
+    of_units = unit_means(np.array(each), shares, units or [m.task for m in matrices])
+    borda, first = borda_ranks(of_units), _shares_first(of_units, seed=seed)
     order = [int(i) for i in np.argsort(-means, kind="stable")]
     pairs = list(itertools.combinations(range(len(systems)), 2))
     flipped = [
@@ -113,6 +133,9 @@ def rank_systems(
             rank=1 + int((means > means[i]).sum()),
             rank_interval=(1 + int(better[:, i].sum()), len(order) - int(better[i].sum())),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
+            borda=borda[i],
+            like_these=on_tasks_like_these(of_units[:, i]),
+            first=first[i] if len(of_units) >= FEWEST_TASKS else None,
         )
         for i in order
     ]
@@ -123,6 +146,7 @@ def rank_systems(
         alpha=ALPHA,
         left_out=tuple(left_out),
         queries=tuple(len(matrix.queries) for matrix in matrices),
+        units=len(of_units),
         name=name,
     )
 
@@ -136,6 +160,39 @@ def over_tasks(columns: Sequence[Array], shares: Array, *, paired: bool = False)
         for each, value in zip(columns, values, strict=True)
     ]
     return mean_of_intervals(values, ends, weights=shares)
+
+
+def unit_means(means: Array, shares: Array, units: Sequence[str]) -> Array:
+    """Means of tasks (T, S) as those of their U groups (U, S), in the order of the groups."""
+    weights = np.array([[unit == name for unit in units] for name in dict.fromkeys(units)]) * shares
+    grouped: Array = weights @ means / weights.sum(axis=1, keepdims=True)
+    return grouped
+
+
+def on_tasks_like_these(values: Array) -> Interval | None:
+    """Interval of a mean over tasks that were drawn like these; None of fewer than five.
+
+    Student's, over the means of the tasks (T,). A bootstrap of five tasks covers .84, not .95.
+    """
+    return student_interval(values, level=LEVEL) if len(values) >= FEWEST_TASKS else None
+
+
+def borda_ranks(means: Array) -> list[int]:
+    """Borda ranks of S systems from their means on T tasks (T, S), as on MTEB's leaderboard.
+
+    On a task, a system has as many points as there are systems, less its rank; ties have their mean
+    rank. The ranks are by the sum of points; ties share the better one.
+    """
+    points = (means.shape[1] - scipy.stats.rankdata(-means, axis=1)).sum(axis=0)
+    return [int(rank) for rank in scipy.stats.rankdata(-points, method="min")]
+
+
+def _shares_first(means: Array, *, seed: int) -> list[float]:
+    """Share of bootstrap draws of the tasks (T, S) in which each system has the largest mean."""
+    _, drawn = resampled_means(means, n_resamples=DRAWS, seed=seed)
+    first = drawn == drawn.max(axis=1, keepdims=True)
+    shares: list[float] = (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()
+    return shares
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:

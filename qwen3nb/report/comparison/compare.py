@@ -83,7 +83,8 @@ def differences_table(
     shown = comparison.differences_on(*wanted) if wanted else comparison.differences
     if baseline and (compared := comparison.on(*wanted)):
         shown = compared.against(baseline)
-    rows, named = [], baseline_text(shown)
+    rows, named = list[tuple[Any, ...]](), baseline_text(shown)
+    like_these = any(each.like_these for each in shown)
     for each in shown:
         won = f"{each.won} / {each.tied} / {each.lost}"
         unpaired = f"{each.unpaired} unpaired" if each.unpaired else ""
@@ -91,7 +92,15 @@ def differences_table(
         cells = difference_cells(each, alpha=comparison.procedure.alpha)
         name = (each.first, f"{short_task(each.task)}, {each.metric}")
         rows.append((name, *cells, d_z, won, (each.n, unpaired)))
-    heads = ("p\ncorrected", "d_z", "won / tied / lost", "queries")
+        if like_these:
+            ends = interval_text(each.like_these, sign=True)
+            rows[-1] = (*rows[-1][:2], ends, *rows[-1][2:])
+    heads = ("on tasks like these\n95 % interval",) * like_these + (
+        "p\ncorrected",
+        "d_z",
+        "won / tied / lost",
+        "queries",
+    )
     return Table.of(
         rows,
         ("model\ntask", f"Δ to {named}\n95 % interval", *heads),

@@ -22,9 +22,10 @@ from qwen3nb.analysis.comparison.benchmark_means import (
     task_column,
     task_score,
     tier_columns,
+    units_of,
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.analysis.comparison.ranking import rank_systems
+from qwen3nb.analysis.comparison.ranking import FEWEST_TASKS, rank_systems
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
@@ -450,7 +451,10 @@ def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[st
     for title, column in ranked_columns(tier).items():
         if ranked := column_matrices(on_tier, column):
             weights = [column.weights[each.task] for each in ranked]
-            boards[title] = rank_systems(ranked, seed=seed, weights=weights, name=title)
+            units = units_of([each.task for each in ranked], title)
+            boards[title] = rank_systems(
+                ranked, seed=seed, weights=weights, name=title, units=units
+            )
     if TIERS[tier].benchmarks:
         return boards
     matrices, _ = pair_results(on_tier)
@@ -470,14 +474,17 @@ def standings(results: Iterable[Result], *, tier: str, seed: int = 0) -> dict[st
 def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
     """Return a row per model and a column per ranking, best on the first of them first.
 
-    A cell has the rank, its interval and the tie groups. A model that is not ranked keeps its row,
-    with the reason. None without rankings, which need two models with scores per query on the same
-    tasks.
+    A cell has the rank, its interval and the tie groups. The Borda rank on the ranking over most
+    tasks follows, and what other tasks like these may show. A model that is not ranked keeps its
+    row, with the reason. None without rankings, which need two models with scores per query on the
+    same tasks.
     """
     if not boards:
         return None
     systems = dict.fromkeys(each.system for board in boards.values() for each in board.standings)
     rows: list[dict[str, Any]] = [{"model": system} for system in systems]
+    widest = max(boards.values(), key=lambda each: each.units)
+    draws = widest.units >= FEWEST_TASKS
     for name, board in boards.items():
         benchmark, _, kind = name.rpartition(": ")
         size = f"n = {board.queries[0]}"
@@ -488,13 +495,25 @@ def rank_table(boards: Mapping[str, Ranking]) -> Table | None:
         for row in rows:
             cell = _rank(own.get(row["model"]), row["model"], board)
             row[f"{short_task(kind)}\n{size}"] = cell
+            standing = own.get(row["model"])
+            if board is widest and board.units > 1:
+                row[f"Borda\n{name}"] = number(standing.borda if standing else None, "d")
+            if board is widest and draws:
+                ends, first = (standing.like_these, standing.first) if standing else (None, None)
+                mean = number(standing.mean if standing else None, interval=ends)
+                row["mean\non tasks like these"] = mean
+                row["first\nin draws of tasks"] = number(first, ".0%")
     alpha = next(iter(boards.values())).alpha
     return Table.of(
         rows,
         note="Only models with a score on every task are ranked; in a mean over tasks each has the "
         "same weight, a group that of one task. Intervals leave out the ranks of models that are "
         "significantly better or worse. Letters and intervals: paired permutation test, MaxT over "
-        f"all pairs of a column, alpha {alpha:g}, and the interval of the difference.",
+        f"all pairs of a column, alpha {alpha:g}, and the interval of the difference."
+        + " Borda: as on MTEB's leaderboard."
+        * (widest.units > 1)
+        + " Tasks like these: the tasks as a sample, with Student's interval over their means, and "
+        "the share of bootstrap draws of them in which a model has the best mean." * draws,
         name="ranks",
         caption="Rank of each model with its interval, on each task or type of task. Models that "
         "share a letter in a column are not significantly different.",

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy
 from helpers.matrices import table
 
-from qwen3nb.analysis.comparison.ranking import rank_systems
+from qwen3nb.analysis.comparison.ranking import borda_ranks, rank_systems
 from qwen3nb.analysis.stats.score_matrix import join
 
 RNG = np.random.default_rng(5)
@@ -72,3 +73,45 @@ def test_systems_without_a_task_are_reported():
         rank_systems([two, join({"x": {"q": 1}, "y": {"q": 1}}, task="z")], seed=0)
     with pytest.raises(ValueError, match="at least one task"):
         rank_systems([], seed=0)
+
+
+def test_borda_ranks_are_those_of_mteb_ties_included():
+    polars = pytest.importorskip("polars")
+    tables = pytest.importorskip("mteb.benchmarks._create_table")
+    means = np.round(RNG.random((7, 6)), 1)
+    rows = [
+        {"model_name": f"m{m}", "task_name": f"t{t}", "score": float(means[t, m])}
+        for t, m in np.ndindex(means.shape)
+    ]
+    theirs = {
+        row["model_name"]: row["Rank (Borda)"]
+        for row in tables._borda_rank_from_long(polars.DataFrame(rows)).to_dicts()
+    }
+    assert borda_ranks(means) == [theirs[f"m{m}"] for m in range(6)]
+    # By hand: 1.5 + 2, 1.5 + 1, 0 + 0 points.
+    assert borda_ranks(np.array([[0.5, 0.5, 0.1], [0.9, 0.8, 0.2]])) == [1, 2, 3]
+    assert borda_ranks(np.array([[0.5, 0.9], [0.9, 0.5]])) == [1, 1]
+
+
+def test_other_tasks_like_these_are_a_draw_of_five_or_more():
+    """Of six tasks, one is in two parts. s1 is ahead only on the task on which it is far ahead."""
+    ours = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.4, 0.6])
+    theirs = np.array([0.4, 0.45, 0.4, 0.45, 0.8, 0.4, 0.6])
+    units = [*"abcde", "f", "f"]
+    matrices = [
+        table([a, a], [b, b], task=f"t{i}")
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=True))
+    ]
+    weights = [1, 1, 1, 1, 1, 0.5, 0.5]
+    ranking = rank_systems(matrices, n_resamples=50, seed=0, weights=weights, units=units)
+    by_name = {each.system: each for each in ranking.standings}
+    means = [0.4, 0.45, 0.4, 0.45, 0.8, 0.5]
+    half = scipy.stats.t.ppf(0.975, 5) * np.std(means, ddof=1) / np.sqrt(6)
+    assert by_name["s1"].like_these == pytest.approx((0.5 - half, 0.5 + half))
+    assert by_name["s0"].like_these == pytest.approx((0.5, 0.5))
+    assert (ranking.units, by_name["s0"].borda, by_name["s1"].borda) == (6, 1, 2)
+    # Without the fifth task, (5/6)^6 of the draws, s1 cannot be first.
+    assert by_name["s0"].first + by_name["s1"].first == pytest.approx(1)
+    assert by_name["s0"].first > (5 / 6) ** 6
+    few = rank_systems(matrices[:4], n_resamples=50, seed=0)
+    assert {(each.like_these, each.first) for each in few.standings} == {(None, None)}

@@ -151,7 +151,8 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     assert (first[1].mark, second[1].mark, third[1].mark) == ("", "a", "a")
     assert "share a letter" in table.caption
     tasks = ("Retrieval\nn = 40", "Reranking\nn = 40")
-    assert table.columns[1:] == (*tasks, "all tasks\nmean of 2 tasks")
+    assert table.columns[1:] == (*tasks, "all tasks\nmean of 2 tasks", "Borda\nall tasks")
+    assert [row[-1].text for row in table.rows] == ["1", "2", "3"]
 
 
 def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
@@ -162,7 +163,7 @@ def test_a_model_without_a_task_is_named_and_not_ranked_over_all():
     assert [row[0].text for row in ranks.rows] == [row[0].text for row in scores.rows] == models
     assert [row[1].text for row in ranks.rows] == ["1", "2", "3"]
     assert [row[3].text for row in ranks.rows] == ["not ranked", "1", "2"]
-    assert [cell.detail for cell in ranks.rows[0][2:]] == ["no score", "no score on Reranking"]
+    assert [cell.detail for cell in ranks.rows[0][2:4]] == ["no score", "no score on Reranking"]
     assert rank_table(standings([make("a")], tier="smoke")) is None
 
 
