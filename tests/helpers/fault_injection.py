@@ -1,4 +1,4 @@
-"""A kill at every file operation of an action, and in the middle of every write.
+"""Kills at every file operation of an action and half-way through writes, and system errors.
 
 A test describes what to disturb by a `Scenario` in a module of helpers, and runs it in a server,
 a program of its own that loads the heavy libraries once and forks for every scenario:
@@ -11,8 +11,8 @@ a program of its own that loads the heavy libraries once and forks for every sce
     def test_a_kill_loses_nothing(faults):
         assert faults("EXTRACT").broken == []
 
-The scenario's folder is always the same path, ``<server folder>/<NAME>/work``, so that paths in
-what is written do not differ between trials. It is `QWEN3NB_HOME` too, and the cache is in it.
+A scenario's folder always has the same path, so that paths in what is written do not differ
+between trials. It is `QWEN3NB_HOME` too, and the cache is in it.
 
 *Operations* are counted below that folder only: opening for writing, write, fsync, truncate,
 rename (and replace), link, symlink, unlink, mkdir, rmdir. They are seen by an audit hook, and where
@@ -25,11 +25,15 @@ What SIGKILL leaves is what the files hold at that moment, without the buffers o
 its locks. So one run stops before each operation, and half-way through each write, to copy the
 folder if it is in no state that was copied before; each copy is then where the next run starts:
 `Scenario.check`, the action again, a comparison with an undisturbed run.
+
+A system error such as a full disk is raised by the n-th operation and by all later ones, except
+those that free space where the file system can still be written.
 """
 
 from __future__ import annotations
 
 import builtins
+import errno
 import functools
 import importlib
 import io
@@ -50,6 +54,7 @@ from helpers import REPOSITORY
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 LEFTOVERS = (".tmp", ".old")
+FREEING = ("rename", "unlink", "rmdir")
 
 
 def tree(folder, *, hidden=False):
@@ -109,6 +114,7 @@ class Operations:
     def __init__(self, work, target):
         self.work, self.target = work, target
         self.seen, self.points, self.active = [], [], False
+        self.error = None  # the number of the first operation that fails, and its errno
         self._lock, self._states = threading.RLock(), set()
         self._install()
 
@@ -118,7 +124,12 @@ class Operations:
             return 0
         with self._lock:
             self.seen.append(f"{kind} {os.path.relpath(path, self.work)}")
-            self._copy(f"before {len(self.seen)}")
+            if self.error is None:
+                self._copy(f"before {len(self.seen)}")
+            elif len(self.seen) >= self.error[0]:
+                code = self.error[1]
+                if code == errno.EROFS or kind not in FREEING:
+                    raise OSError(code, os.strerror(code), str(path))
             return len(self.seen)
 
     def _copy(self, point):
@@ -175,7 +186,8 @@ class Operations:
             return write(flat)
         done = write(flat[:half])
         with self._lock:
-            self._copy(f"in the middle of {number}")
+            if self.error is None:
+                self._copy(f"in the middle of {number}")
         return done + (write(flat[half:], half) if positioned else write(flat[half:]))
 
     def _wrapped_sync(self, real):
@@ -257,9 +269,7 @@ class _Trials:
 
     def kills(self):
         """Go on after a kill at every operation, and in the middle of every write."""
-        status, text = _forked(self._copied)
-        assert status == 0, text or f"exit status {status}"
-        operations, points = json.loads(text)
+        operations, points = _forked(self._copied)
         broken = []
         for point in points:
             shutil.rmtree(self.work)
@@ -271,15 +281,43 @@ class _Trials:
 
     def _copied(self):
         """Return the operations of an undisturbed run and the points at which it was copied."""
-        operations = Operations(self.work, self.base / "copies")
-        shutil.rmtree(self.work)
-        shutil.copytree(self.base / "template", self.work, symlinks=True)
-        operations.active = True
+        operations = self._operations()
         self.scenario.act(self.work)
         operations.active = False
         if problem := self._differs():
             raise AssertionError(f"undisturbed: {problem}")
         return operations.seen, operations.points
+
+    def _operations(self):
+        """Return what counts the operations of the next run, on the folder as it was before."""
+        operations = Operations(self.work, self.base / "copies")
+        shutil.rmtree(self.work)
+        shutil.copytree(self.base / "template", self.work, symlinks=True)
+        operations.active = True
+        return operations
+
+    def errors(self, code):
+        """Let ``code`` strike at one of ten operations; the file system works again after it."""
+        operations, _ = _forked(self._copied)
+        points = range(1, len(operations) + 1, max(1, len(operations) // 10))
+        struck = [
+            (operations[at - 1], _forked(lambda at=at: self._struck(at, code))) for at in points
+        ]
+        return Report(len(points), [f"{name}: {problem}" for name, problem in struck if problem])
+
+    def _struck(self, at, code):
+        """Return what is wrong with how an error is told, or with the folder it leaves."""
+        operations = self._operations()
+        operations.error, expected = (at, code), self.after
+        try:
+            self.scenario.act(self.work)
+        except AssertionError as error:  # of the exit status, with what was printed
+            expected = self.before
+            if not str(error).splitlines()[-1].startswith("Error: "):
+                return f"not told in one line: {error}"
+        operations.active = False
+        litter = [] if code == errno.EROFS else leftovers(self.work)
+        return _difference(self.scenario.content(self.work), expected) or ", ".join(litter)
 
     def _problem(self):
         """Return what is wrong with the folder that a kill left, or with the run after it."""
@@ -309,7 +347,7 @@ def _difference(content, expected):
 
 
 def _forked(action):
-    """Run ``action`` in a child; return its exit status and what it returns, as JSON."""
+    """Run ``action`` in a child; return what it returns, through JSON."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -327,14 +365,17 @@ def _forked(action):
     os.close(writing)
     with io.FileIO(reading) as pipe:
         text = pipe.readall().decode()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, text or f"exit status {status}"
+    return json.loads(text)
 
 
 @contextmanager
 def fault_server(module):
     """Yield ``run(name)``, which runs the trials of a scenario of ``module``; returns a `Report`.
 
-    Files are in memory, where there is such a file system.
+    ``run(name, errno.ENOSPC)`` tries that system error instead of kills. Files are in memory, where
+    there is such a file system.
     """
     paths = [str(REPOSITORY), str(REPOSITORY / "tests"), os.environ.get("PYTHONPATH", "")]
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - below it
@@ -352,8 +393,8 @@ def fault_server(module):
         ) as process,
     ):
 
-        def run(name):
-            process.stdin.write(f"{name}\n")
+        def run(name, code=0):
+            process.stdin.write(f"{name} {code}\n")
             process.stdin.flush()
             answer = process.stdout.readline()
             log.seek(0)
@@ -372,10 +413,11 @@ def serve(module, folder):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an action prints is no answer
     os.fsync = lambda descriptor: None  # no power fails here, and disks are slow
-    for name in map(str.strip, sys.stdin):
+    for name, code in map(str.split, sys.stdin):
         try:
             scenario = getattr(importlib.import_module(module), name)
-            answer = asdict(_Trials(scenario, Path(folder) / name).kills())
+            trials = _Trials(scenario, Path(folder) / f"{name}-{code}")
+            answer = asdict(trials.errors(int(code)) if int(code) else trials.kills())
         except BaseException:  # noqa: BLE001 - the test shows it
             answer = traceback.format_exc()
         print(json.dumps(answer), file=answers, flush=True)
