@@ -4,7 +4,7 @@ import pytest
 from helpers import TEXTS
 
 from benchmarks.evaluation import bench_evaluation
-from qwen3nb.bench.encode import bench_encode, bench_precision, bench_texts
+from qwen3nb.bench.encode import bench_encode, bench_precision
 from qwen3nb.bench.random_models import SHAPE, qwen3_shape, write_random_encoder
 from qwen3nb.bench.rerank import bench_rerank
 from qwen3nb.datasets.pydocs.build import load_pydocs
@@ -30,17 +30,6 @@ def test_both_give_the_same_vectors(tmp_path):
     ]
 
 
-def test_texts_are_distinct_and_as_many_as_asked_for():
-    sets = bench_texts(20)
-    long = sets.pop("long documents")
-    assert 0 < len(long) == len(set(long)) <= 20 / 4
-    assert {len(text) for text in long} == {1000}
-    assert sets.keys() == {"short sentences", "mixed lengths"}
-    for texts in sets.values():
-        assert len(texts) == len(set(texts)) == 20
-    assert max(map(len, sets["short sentences"])) < max(map(len, sets["mixed lengths"]))
-
-
 @pytest.mark.integration
 def test_each_precision_next_to_float32(tmp_path):
     write_random_encoder(tmp_path, list(TEXTS), shape=SMALL)
@@ -59,6 +48,7 @@ def test_each_precision_next_to_float32(tmp_path):
     assert [result.shown(each)[0] for each in result.timings] == ["is the reference", "not shown"]
 
 
+@pytest.mark.integration
 def test_rerankers_agree():
     *_, bench = bench_rerank(size="tiny", documents=2, rounds=1)
     reference, _, ours = bench.timings

@@ -20,7 +20,7 @@ from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
 from qwen3nb.checkpoints.names import encoder_tensors
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.writer import Piece, write_pieces
+from qwen3nb.checkpoints.writer import write_pieces
 
 
 @pytest.fixture
@@ -175,19 +175,6 @@ def test_checkpoints_without_a_trainers_state_are_left_out_of_the_best(run):
         select_checkpoints(run, best=2)
 
 
-def test_a_transfer_writes_what_the_library_reads(tmp_path):
-    tensors = {"b": torch.randn(3, 500), "a": torch.tensor([0.5]), "c": torch.zeros(0)}
-    source = open_checkpoint(folder_with(tmp_path / "in", tensors))
-    pieces = [Piece("b2", "F32", ("b",)), Piece("a", "BF16", ("a",)), Piece("c", "F32", ("c",))]
-    written = write_pieces([source], pieces, tmp_path / "x.safetensors")
-    assert written.warnings == []
-    assert written.digest == ModelFolder(tmp_path).weights_in("x.safetensors").digest
-    read = load_file(tmp_path / "x.safetensors")
-    expected = {"b2": tensors["b"], "a": tensors["a"].bfloat16(), "c": tensors["c"]}
-    assert read.keys() == expected.keys()
-    assert all(torch.equal(read[name], each) for name, each in expected.items())
-
-
 def test_blocks_do_not_change_the_mean(tmp_path, monkeypatch):
     tensors = [{"w": torch.randn(7, 33), "v": torch.randn(5).half()} for _ in range(3)]
     folders = [folder_with(tmp_path / str(i), each) for i, each in enumerate(tensors)]
@@ -195,18 +182,6 @@ def test_blocks_do_not_change_the_mean(tmp_path, monkeypatch):
     monkeypatch.setattr("qwen3nb.checkpoints.writer._BLOCK", 4)
     parts = load_file(average_checkpoints(folders, tmp_path / "parts") / "model.safetensors")
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
-
-
-def test_suspicious_matrices_are_reported(tmp_path):
-    half = torch.randn(40, 4)
-    half[20:] = 0
-    tensors = {"same": torch.full((3, 3), 2.0), "half": half, "norm": torch.ones(9)}
-    output = average_checkpoints([folder_with(tmp_path / "in", tensors)], tmp_path / "out")
-    warnings = json.loads((output / "averaging_metadata.json").read_text())["warnings"]
-    assert sorted(warnings) == [
-        "half: 50% of the values are exactly 0",
-        "same: all values are equal",
-    ]
 
 
 EMBEDDING = torch.randn(5, 3)
@@ -265,10 +240,3 @@ def test_the_metric_is_that_of_the_step(tmp_path):
     ):
         with pytest.raises(CheckpointError, match=message):
             metric(history)
-
-
-def test_one_checkpoint_is_its_own_mean(run):
-    mean = averaged(select_checkpoints(run, last=2))
-    assert mean.name == "last-2"
-    assert averaged(select_checkpoints(run, last=2)) == mean
-    assert averaged(select_checkpoints(run, last=1)) == run / "checkpoint-30"

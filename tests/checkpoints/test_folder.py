@@ -50,19 +50,6 @@ def test_ambiguous_json_is_refused_with_the_file(tmp_path, case):
         assert str(tmp_path / "config.json") in text
 
 
-def test_a_file_is_read_once(tmp_path, monkeypatch):
-    folder = ModelFolder(folder_with(tmp_path / "model", {"w": torch.ones(2)}))
-    (folder.path / "config.json").write_text('{"ä": [1, 2.5, -1e-12, null, {"b": "\\u00e9"}]}')
-    assert folder.config == {"ä": [1, 2.5, -1e-12, None, {"b": "é"}]}
-    assert set(folder.weights.tensors) == {"w"}
-    assert folder.object("absent.json") == {}
-    digests = folder.sha256("config.json"), folder.weights.digest
-    monkeypatch.setattr("builtins.open", None)
-    monkeypatch.setattr("pathlib.Path.open", None)
-    assert (folder.config, folder.object("config.json")) == (folder.json("config.json"),) * 2
-    assert (folder.sha256("config.json"), folder.weights.digest) == digests
-
-
 def test_a_folder_that_changed_is_noticed_and_opened_again(tmp_path):
     folder = ModelFolder(folder_with(tmp_path / "model", {"w": torch.ones(2)}))
     before = folder.weights.digest

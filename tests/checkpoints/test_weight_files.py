@@ -32,9 +32,7 @@ BAD = "not a safetensors file, or truncated"
 SAFETENSORS = {
     "empty": (b"", BAD),
     "truncated": (raw({"a": F4}, b"\0\0"), BAD),
-    "trailing bytes": (raw({"a": F4}, bytes(9)), BAD),
     "not JSON": (raw(b"{nope"), BAD),
-    "a list": (raw([1, 2]), BAD),
     "a name twice": (  # which the safetensors library accepts
         raw(f'{{"a":{json.dumps(F4)},"a":{json.dumps(F4)}}}'.encode()),
         "occurs twice",
@@ -42,11 +40,9 @@ SAFETENSORS = {
     "git-LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git-LFS pointer"),
     "a page": (b"<!DOCTYPE html><html>not found</html>", "an HTML page"),
     "an overlap": (raw({"a": F4, "b": {**F4, "data_offsets": [2, 6]}}, bytes(6)), "`b`"),
-    "another size": (entry(shape=[7]), BAD),
     "a large product": (entry(shape=[1 << 62, 1 << 62, 0]), BAD),
     "an unknown dtype": (entry(dtype="F31"), "F31"),
     "a name in colour": (raw({"\x1b[31mred": F4}), "not the name of a tensor"),
-    "no name": (raw({"": F4}), "not the name of a tensor"),
 }
 
 
@@ -101,11 +97,9 @@ ALLOCATE = b"\x80\x02cbuiltins\nbytearray\n\x8a\x05\0\0\0\0\x20\x85R."  # bytear
 OTHER = "not written by torch"
 TORCH = {
     "compressed storage": (lambda: with_member("data/0", BOMB, compressed="data/0"), OTHER),
-    "no pickle": (lambda: zipped(HELD[1:]), OTHER),
     "no storage": (lambda: zipped([each for each in HELD if "/data/" not in each[0]]), "unread"),
     "a short storage": (lambda: with_member("data/0", b"short"), "claims 256 bytes, the file has"),
     "half of the file": (lambda: saved()[: -(1 << 12)], OTHER),
-    "bytes in front": (lambda: bytes(99) + saved(), OTHER),
     "git-LFS": (lambda: b"version https://git-lfs.github.com/spec/v1\n", "git-LFS pointer"),
     "code": (lambda: {**STATE, "x": Runs()}, "its pickle contains more than tensors"),
     "a pickle that allocates": (lambda: with_member("data.pkl", ALLOCATE), "unreadable"),
@@ -113,9 +107,7 @@ TORCH = {
         lambda: with_member("data.pkl", b"\x80\x02" + b"]" * 20_000_000 + b"."),
         "its pickle has 20,000,003 bytes",
     ),
-    "a pickle of text": (lambda: with_member("data.pkl", b"hello"), "model.bin: "),
     "big-endian": (lambda: with_member("byteorder", b"big"), "big-endian"),
-    "a list": (lambda: [*STATE.values()], "contains a list, expected a state dict"),
     "a nested state": (lambda: {"model": STATE}, "model is a dict, expected a flat state"),
     "a name that is a number": (lambda: {**STATE, 7: torch.ones(1)}, "not the name"),
     "a stride of 0": (
@@ -140,12 +132,6 @@ def test_a_torch_file_is_refused_and_nothing_in_it_runs(tmp_path, case, monkeypa
     assert str(error.value).startswith(str(file))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "hacked").exists()
-
-
-def test_the_layout_before_1_6_is_refused(tmp_path):
-    old = save_bin(tmp_path, STATE, _use_new_zipfile_serialization=False)
-    with pytest.raises(CheckpointError, match=OTHER):
-        open_checkpoint(old)
 
 
 def test_a_state_dict_is_read_like_safetensors(tmp_path):

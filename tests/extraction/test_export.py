@@ -38,6 +38,7 @@ def test_the_export_describes_itself(encoder_folder, checkpoint, caplog):
     assert (config["model_type"], config["architectures"]) == ("qwen3", ["Qwen3Model"])
     assert (config["is_causal"], config["use_bidirectional_attention"]) == (False, True)
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
+    assert json_of(encoder_folder, "tokenizer_config.json").get("padding_side") != "left"
     kinds = [m["type"].rpartition(".")[2] for m in json_of(encoder_folder, "modules.json")]
     assert kinds == ["Transformer", "Pooling", "Normalize"]
     provenance = json_of(encoder_folder, "qwen3nb.json")
@@ -54,26 +55,6 @@ def test_the_export_describes_itself(encoder_folder, checkpoint, caplog):
     # transformers 4 loads "pt", "tf", "flax" and "mlx", and shows any other in its error.
     with safe_open(encoder_folder / "model.safetensors", "pt") as weights:
         assert re.search("transformers 5.2.* causal", weights.metadata()["format"])
-
-
-def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(encoder_folder):
-    """A second name of the dimension would be a deprecation line at every load."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    written = json_of(encoder_folder, "1_Pooling/config.json")
-    flags = {name for name in written if name.startswith("pooling_mode_")}
-    assert len(flags) == len(Pooling.POOLING_MODES)
-    assert [name for name in flags if written[name]] == ["pooling_mode_mean_tokens"]
-    read = Pooling.load_config(str(encoder_folder), subfolder="1_Pooling")
-    assert set(read) == set(Pooling.config_keys)
-
-
-@pytest.mark.parametrize("pooling", ["last", "mean"])
-def test_the_last_column_is_the_last_token_where_that_is_pooled(checkpoint, tmp_path, pooling):
-    """transformers.js pools the last column of a batch, whatever the mask says."""
-    done = extract(checkpoint, tmp_path / "out", pooling=pooling)
-    batch = AutoTokenizer.from_pretrained(done.folder)(TEXTS, padding=True)
-    assert all(row[-1] for row in batch["attention_mask"]) is (pooling == "last")
 
 
 def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
@@ -100,6 +81,7 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
     long = " ".join(TEXTS)
     loaded = AutoTokenizer.from_pretrained(done.folder)
     assert loaded.model_max_length == 12
+    assert loaded.padding_side == "left"  # transformers.js pools the last column of a batch
     for text in (TEXTS[0], "x", ""):
         row = loaded(text)["input_ids"]
         assert row == [*mode, *plain.encode(text).ids, end]
@@ -152,7 +134,7 @@ def vectors_of(folder):
 
 def test_a_flipped_byte_in_an_export_is_refused_or_harmless(export):
     expected, refused = vectors_of(export), 0
-    for flip in flips(export, count=100, leave_out=("README.md",)):
+    for flip in flips(export, count=40, leave_out=("README.md",)):
         with flipped(*flip):
             text = refusal(lambda: fingerprint(find_source(str(export))))
             if text is None:
@@ -160,7 +142,7 @@ def test_a_flipped_byte_in_an_export_is_refused_or_harmless(export):
             else:
                 assert str(export) in text
                 refused += 1
-    assert refused > 90
+    assert refused > 35
     fingerprint(find_source(str(export)))
 
 

@@ -15,8 +15,6 @@ from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, graph_states, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
 from qwen3nb.extraction.verify import MAX_PART, verify_graph
-from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.kinds.source import fingerprint
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.report.card.card import extract
@@ -96,20 +94,6 @@ def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
     batch = pad_rows(rows)
     whole = graph_states(export.folder / GRAPH)
     np.testing.assert_array_equal(graph_states(file)(*batch), whole(*batch))
-
-
-def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder, tmp_path):
-    files = {path.relative_to(export.folder).as_posix() for path in export.folder.rglob("*")}
-    plain = {path.relative_to(encoder_folder).as_posix() for path in encoder_folder.rglob("*")}
-    assert files - plain == {"onnx", GRAPH}
-    for name in plain - {"qwen3nb.json", "README.md", "1_Pooling", "2_Normalize"}:
-        assert (export.folder / name).read_bytes() == (encoder_folder / name).read_bytes()
-    one, other = (fingerprint(find_source(str(each))) for each in (export.folder, encoder_folder))
-    assert one == other
-    cards = [(each / "README.md").read_text() for each in (export.folder, encoder_folder)]
-    assert ["onnx/model.onnx" in card for card in cards] == [True, False]
-    # Our own downloads leave out what is not loaded.
-    load_encoder(copy_of(export.folder, tmp_path / "snapshot"), cache=False)
 
 
 def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):

@@ -68,6 +68,7 @@ def test_the_upload(export, hub):
     assert upload == {"commit_message": f"tiny from {digest[:12]}"}
 
 
+@pytest.mark.integration
 def test_no_path_of_this_machine_is_uploaded(checkpoint, tmp_path, hub):
     export = extract(checkpoint, tmp_path / "export", onnx=True).folder
     push(export, "lab/model")

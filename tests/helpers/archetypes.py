@@ -39,11 +39,6 @@ SIZES = {
         **{"d_model": WIDTH, "max_position_embeddings": 80},
     },
     "Bert": BERT,
-    "DistilBert": {"dim": WIDTH, "hidden_dim": 48, "n_layers": 2, "n_heads": 4},
-    "GPT2": {
-        **dict.fromkeys(("bos_token_id", "eos_token_id"), 1),
-        **{"n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": 80},
-    },
     "Gemma3Text": _GEMMA,
     "Llama": LLAMA,
     "MPNet": BERT,
@@ -132,17 +127,12 @@ def words(folder, tokenizer, *, middle=None, width=12):
     return _save(folder, [first, *between[middle](), m.Pooling(width, "mean")])
 
 
-def bag_of_words(folder, tokenizer):
-    return _save(folder, [_modules().BoW(sorted({w for text in TEXTS for w in text.split()}))])
-
-
-def static(folder, tokenizer, *, more=None):
+def static(folder, tokenizer, *, dense=False):
     m = _modules()
     rows = word_tokenizer().get_vocab_size()
     table = m.StaticEmbedding(word_tokenizer(), embedding_weights=token_table(rows))
-    after = {None: list, "Normalize": lambda: [m.Normalize()], "Dense": lambda: [m.Dense(12, 4)]}
     torch.manual_seed(0)
-    return _save(folder, [table, *after[more]()])
+    return _save(folder, [table, *([m.Dense(12, 4)] if dense else [])])
 
 
 def transformer_alone(folder, tokenizer):
@@ -171,19 +161,11 @@ def clip(folder, tokenizer):
     return folder
 
 
-def clip_modules(folder, tokenizer, *, legacy=False):
-    """CLIP as sentence-transformers saves it, today or before 5.4."""
+def clip_modules(folder, tokenizer):
+    """CLIP as sentence-transformers saves it."""
     from sentence_transformers.base.modules import Transformer
 
-    kind = _modules().CLIPModel if legacy else Transformer
-    return _save(folder, [kind(str(clip(folder.with_name("inside"), tokenizer)))])
-
-
-def t5gemma2(folder, tokenizer):
-    sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 128}
-    seeing = {"text_config": sizes, "vision_config": _VIT, "mm_tokens_per_image": 4}
-    stacks = {"encoder": seeing, "decoder": sizes, "vocab_size": None}
-    return write_transformer(folder, tokenizer, "T5Gemma2", **stacks)
+    return _save(folder, [Transformer(str(clip(folder.with_name("inside"), tokenizer)))])
 
 
 def splade(folder, tokenizer):
@@ -207,13 +189,6 @@ def _of_library(name, folder, write, **options):
 
 def multi_vector(folder, tokenizer):
     return _of_library("MultiVectorEncoder", folder, write_transformer, tokenizer=tokenizer)
-
-
-def pylate(folder, tokenizer):
-    """What PyLate's ``ColBERT.save`` writes, which is not installed here."""
-    declared = {"model_type": "ColBERT", "query_prefix": "[Q] ", "do_query_expansion": True}
-    edit(multi_vector(folder, tokenizer), "config_sentence_transformers.json", **declared)
-    return module(lambda *_: folder, 1, type="pylate.models.Dense.Dense")(folder, tokenizer)
 
 
 def cross_encoder(folder, tokenizer):

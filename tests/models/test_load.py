@@ -149,21 +149,6 @@ def test_stored_prompts_mean_what_they_mean_to_sentence_transformers(
     assert_equal_vectors(load_encoder(folder, cache=False), sentence_transformer(folder))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"prompts": {}, "default_prompt_name": "other"}, "is 'other', which is not a prompt"),
-        ({"prompts": {"query": 1}}, "prompt 'query' is 1; expected a string"),
-        ({"prompts": ["query"]}, "expected an object"),
-    ],
-)
-def test_prompts_that_are_none_are_refused(encoder_folder, tmp_path, fields, message):
-    folder = shutil.copytree(encoder_folder, tmp_path / "model")
-    stored(folder, **fields)
-    with pytest.raises(SpecError, match=message):
-        load_encoder(folder)
-
-
 def test_given_prompts_replace_stored_ones(exported):
     stored_ones = load_encoder(exported, cache=False)
     assert stored_ones.settings["prompts"] == {"query": "query: ", "passage": "passage: "}
@@ -260,21 +245,6 @@ def test_a_registered_model_is_the_same_however_it_is_named(mirror, tmp_path):
         np.testing.assert_array_equal(encoder.encode("x"), encoders[0].encode("x"))
     copy = shutil.copytree(folder, tmp_path / "e5-base-v2")  # which its path does not name
     assert find_source(str(copy)).prompts == {"query": "of the folder: "}
-
-
-def test_a_registered_model_without_prompts_has_those_of_its_folder(tokenizer_folder, mirror):
-    folder = mirror / "thenlper" / "gte-base"
-    write_sentence_bert(folder, tokenizer_folder, prompts={"query": "stored: "})
-    for spec in ("gte-base", "thenlper/gte-base"):
-        assert load_encoder(spec, cache=False, max_length=32).prompts == {"query": "stored: "}
-
-
-def test_a_hub_id_of_the_registry_has_its_settings():
-    for name, entry in registry().items():
-        by_name, by_id = find_source(name), find_source(entry["id"])
-        fields = ("kind", "label", "prompts", "revision", "instruction", "pooling", "max_length")
-        assert by_id.spec == entry["id"]
-        assert all(getattr(by_id, field) == getattr(by_name, field) for field in fields), name
 
 
 def replaced(folder, other):

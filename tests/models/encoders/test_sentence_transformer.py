@@ -5,7 +5,6 @@ import pytest
 from helpers import TEXTS
 from helpers.archetypes import edit, sentence
 
-from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.tokenizer_template import surround
@@ -75,8 +74,6 @@ def test_an_empty_text_has_the_vector_of_sentence_transformers(write_sentence_mo
     np.testing.assert_allclose(encoder.encode(""), model.encode(["", "a"])[0], atol=1e-5)
     assert encoder.stats.empty == 4
     assert not encoder.encode("").any()
-    wrapped = WrappedEncoder(model)
-    np.testing.assert_allclose(wrapped.encode([""]), model.encode(["", "a"])[:1], atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["mean", "max"])  # packed, and by sentence-transformers

@@ -9,13 +9,6 @@ from qwen3nb.evaluation.run import Work
 from qwen3nb.models.load import load_encoder
 
 
-def test_empty_and_truncated_texts_are_counted(encoder_folder):
-    encoder = load_encoder(encoder_folder, cache=False, max_length=8)
-    vectors = encoder.encode(["", "a", "word " * 50])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [0, 1, 1], atol=1e-5)
-    assert (encoder.stats.empty, encoder.stats.cut) == (1, 1)
-
-
 def test_long_texts_from_the_cache_are_said_to_be_unchecked(encoder_folder):
     texts = ["short", "a text of its own, of many words " * 20]
     first, second = (load_encoder(encoder_folder, max_length=32) for _ in range(2))

@@ -82,11 +82,9 @@ def returning(convert):
     [
         list,
         partial(np.array, dtype=np.float16),
-        partial(np.array, dtype=np.float64),
         partial(torch.tensor, dtype=torch.bfloat16),
         partial(torch.tensor, dtype=torch.float16, requires_grad=True),
         lambda rows: [torch.tensor(row, dtype=torch.bfloat16) for row in rows],
-        lambda rows: [np.array(row) for row in rows],
     ],
 )
 def test_real_numbers_of_any_type_are_kept(convert):
@@ -103,8 +101,6 @@ def test_real_numbers_of_any_type_are_kept(convert):
         lambda rows: None,
         lambda rows: np.ones((5, 2)),
         lambda rows: np.array(rows) + 1j,
-        lambda rows: np.array(rows).astype(str),
-        partial(np.array, dtype=object),
         lambda rows: torch.tensor(rows)[:, None],
     ],
 )
@@ -113,17 +109,8 @@ def test_anything_but_a_vector_of_real_numbers_per_text_is_refused(convert):
         WrappedEncoder(returning(convert))
 
 
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
-    [
-        (3, TypeError, r"an object with encode\(texts\); got int"),
-        (
-            SimpleNamespace(encode=list, model_type="SparseEncoder"),
-            SpecError,
-            "one vector per text",
-        ),
-    ],
-)
-def test_other_objects_are_refused(model, error, message):
-    with pytest.raises(error, match=message):
-        WrappedEncoder(model)
+def test_other_objects_are_refused():
+    with pytest.raises(TypeError, match=r"an object with encode\(texts\); got int"):
+        WrappedEncoder(3)
+    with pytest.raises(SpecError, match="one vector per text"):
+        WrappedEncoder(SimpleNamespace(encode=list, model_type="SparseEncoder"))

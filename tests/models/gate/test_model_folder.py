@@ -15,7 +15,6 @@ from helpers.malformed_models import (
     ROWS,
     drop,
     pick,
-    tensors,
     vectors,
     write_model,
 )
@@ -92,12 +91,6 @@ def test_a_length_beyond_the_learned_positions_is_refused(models, kind, position
     assert np.isfinite(encoder.encode("word " * 200)).all()
     with pytest.raises(ModelFolderError, match=f"max_length is .*; expected at most {positions},"):
         load_encoder(folder, max_length=positions + 1, cache=False)
-
-
-def test_an_encoder_decoder_may_lack_the_decoder(broken, models):
-    change = tensors(lambda t: [t.pop(n) for n in [*t] if n.startswith("decoder.")])
-    folder = broken("t5", change)
-    np.testing.assert_array_equal(vectors("t5", folder), models["t5"][1])
 
 
 def test_the_output_matrix_is_needed_where_it_is_used_and_not_tied(broken):

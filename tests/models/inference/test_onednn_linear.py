@@ -42,14 +42,6 @@ def missing(*_):
     raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute 'x'")
 
 
-def test_a_release_without_the_operator_uses_torch(monkeypatch):
-    monkeypatch.delenv("QWEN3NB_LINEAR", raising=False)
-    monkeypatch.setattr(linear, "vendor", lambda: "AuthenticAMD")
-    monkeypatch.setattr(linear, "PrepackedLinear", missing)
-    assert linear.linear_library() == "mkl"
-    assert runner("bert", linear="onednn").onednn is False
-
-
 def test_a_machine_that_cannot_run_what_is_named_refuses(monkeypatch):
     monkeypatch.setenv("QWEN3NB_LINEAR", "onednn")
     usable = linear._usable

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from helpers.tiny_models import BERT, PACKED, PADDED, ROWS, VOCABULARY, build, one_by_one, runner
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from helpers.tiny_models import BERT, PACKED, PADDED, ROWS, build, one_by_one, runner
 
 from qwen3nb.models.inference.packing import Packing, packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
@@ -38,41 +36,6 @@ def test_a_subclass_is_not_taken_for_its_parent():
         pass
 
     assert packing_of(Mine(transformers.BertConfig(**BERT))) is None
-
-
-def test_causal_and_bidirectional_texts_differ_where_they_should():
-    """The first token of a causal text does not see the others; a bidirectional one does."""
-    rows = [[5, 6, 7], [5, 8, 9]]
-    for name, same in (("qwen3 causal", True), ("qwen3 encoder", False)):
-        first, second = runner(name, how="cls").vectors(rows)
-        assert np.allclose(first, second, atol=1e-5) is same
-
-
-@pytest.fixture(scope="module")
-def runners():
-    return {name: runner(name) for name in ("qwen3 encoder", "qwen3 causal", "bert")}
-
-
-@pytest.mark.integration
-@given(
-    name=st.sampled_from(["qwen3 encoder", "qwen3 causal", "bert"]),
-    rows=st.lists(
-        st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=24), min_size=1, max_size=12
-    ),
-    budget=st.integers(1, 64),
-    order=st.randoms(use_true_random=False),
-)
-@settings(deadline=None, max_examples=30)
-def test_neighbours_order_and_budget_change_no_vector(runners, name, rows, budget, order):
-    fast = runners[name]
-    rows = [*rows, rows[0]]  # a duplicate at least
-    fast.budget = 1
-    alone = fast.vectors(rows)
-    shuffled = list(range(len(rows)))
-    order.shuffle(shuffled)
-    fast.budget = budget
-    together = fast.vectors([rows[index] for index in shuffled])
-    np.testing.assert_allclose(together, alone[shuffled], atol=1e-5)
 
 
 def test_a_prepared_model_refuses_a_padded_batch():

@@ -1,13 +1,10 @@
 """Forwards that halve when memory runs out."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
 from helpers.tiny_models import runner
 
-from qwen3nb.models.inference import runner as runner_module
 from qwen3nb.models.types import EncoderError
 
 
@@ -70,18 +67,3 @@ def test_what_halving_does_not_mend_is_an_error(monkeypatch, error, expected, me
     starve(monkeypatch, target, limit=4, error=error)
     with pytest.raises(expected, match=message):
         target.vectors([[3], [3, 4, 5, 6, 7]])
-
-
-def test_texts_in_blocks_have_the_same_vectors(monkeypatch):
-    def tokens_of(texts):
-        return [[5 + ord(letter) % 80 for letter in text] for text in texts]
-
-    target, texts = runner("bert"), ["ab", "cde", "f", "abcd", "e", "bcd", "fgh"]
-    whole = target.encode(texts, tokens_of)
-    in_advance = partial(runner_module._in_advance, size=3)
-    monkeypatch.setattr(
-        runner_module, "_in_advance", lambda each, call, size: in_advance(each, call)
-    )
-    done = []
-    np.testing.assert_allclose(target.encode(texts, tokens_of, done=done.append), whole, atol=1e-5)
-    assert sum(done) == len(texts)

@@ -8,9 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedConfig
 
-from qwen3nb.models.inference.token_budget import TokenBudget, fitting_tokens, tokens_per_pass
+from qwen3nb.models.inference.token_budget import TokenBudget, fitting_tokens
 
 
 def config(hidden, inner, count, **more):
@@ -44,37 +43,6 @@ def test_more_memory_never_means_smaller_passes(free, more, size):
     fewer, many = (fitting_tokens(each, MINILM, size=size) for each in (free, free + more))
     assert 1024 <= fewer <= many <= 65_536
     assert fewer.bit_count() == many.bit_count() == 1
-
-
-@pytest.mark.parametrize(("hidden", "tokens"), [(64, 6144), (384, 1024), (4096, 1024)])
-def test_a_cpu_has_small_passes_of_states_that_stay_in_its_cache(hidden, tokens):
-    shape = PreTrainedConfig(hidden_size=hidden)
-    model = SimpleNamespace(device=torch.device("cpu"), config=shape)
-    assert tokens_per_pass(model) == tokens
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        torch.OutOfMemoryError("CUDA out of memory"),
-        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        RuntimeError("CUDA error: out of memory"),
-    ],
-)
-def test_passes_halve_and_go_on_where_they_stopped(failure):
-    seen = []
-
-    def forward(indices):
-        seen.append(indices)
-        if len(indices) > 2:
-            raise failure
-        return len(indices)
-
-    budget = TokenBudget(8)
-    done = list(budget.passes([2, 2, 2, 2, 2], forward, error=KeyError))
-    assert seen == [[0, 1, 2, 3], [0, 1], [2, 3], [4]]
-    assert done == [([0, 1], 2), ([2, 3], 2), ([4], 1)]
-    assert budget.tokens == 4
 
 
 @pytest.fixture

@@ -28,18 +28,6 @@ def test_encode_of_the_class(encoder_folder):
         model.encode(["a", ""], tokenizer)
 
 
-def test_encode_takes_any_tokenizer_that_returns_a_mask(encoder_folder):
-    model = Qwen3EncoderModel.from_pretrained(encoder_folder)
-    ids, mask = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
-
-    def tokenizer(texts, **options):
-        return {"input_ids": ids, "attention_mask": mask}
-
-    vectors = model.encode(["a b c", "d e"], tokenizer, show_progress=False)
-    with torch.inference_mode():
-        torch.testing.assert_close(vectors, model(ids, mask).pooler_output)
-
-
 def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):
     monkeypatch.setattr(encoder.transformers, "__version__", "5.1.0")
     with pytest.raises(RuntimeError, match="would run this encoder causally"):

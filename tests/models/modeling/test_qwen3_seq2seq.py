@@ -69,13 +69,6 @@ def test_merged_attention_by_hand(seq2seq):
     torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_one_embedding_for_everything(seq2seq):
-    shared = seq2seq.model.shared.weight
-    assert seq2seq.lm_head.weight is shared
-    assert seq2seq.model.encoder.embed_tokens.weight is shared
-    assert seq2seq.model.decoder.embed_tokens.weight is shared
-
-
 def test_labels_are_shifted_and_padding_is_not_learned(seq2seq):
     labels = torch.tensor([[4, 5, -100]])
     assert shift_right(labels, start=9, pad=0).tolist() == [[9, 4, 5]]

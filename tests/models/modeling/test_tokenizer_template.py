@@ -72,18 +72,6 @@ def test_every_name_in_the_template_is_a_token(tokenizer_file, prefix, end):
         assert ids == [*wanted, *([tokenizer.token_to_id(end)] if end else [])]
 
 
-def test_a_cut_text_keeps_what_surrounds_it(tokenizer_file):
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
-    tokenizer.enable_truncation(max_length=2)
-    surround(tokenizer, prefix="[R]", end=END)
-    assert tokenizer.truncation["max_length"] == 2
-    around = tokenizer.num_special_tokens_to_add(is_pair=False)
-    tokenizer.enable_truncation(around + 1)
-    ids = tokenizer.encode("How do I sort a list?").ids
-    assert len(ids) == around + 1
-    assert ids[-1] == tokenizer.token_to_id(END)
-
-
 @pytest.mark.parametrize(
     ("first", "then"),
     [(("", END), ("", END)), (("", END), ("[R]", END)), (("[R]", None), ("[R]", END))],

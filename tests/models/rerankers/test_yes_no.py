@@ -52,7 +52,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     query=TEXT,
@@ -96,12 +96,6 @@ def test_where_p_yes_saturates_the_log_odds_still_differ(folder, tmp_path):
     assert len(set(scores.log_odds)) == len(DOCUMENTS)
 
 
-def test_bfloat16_is_close(folder):
-    exact = load_reranker(folder, device="cpu").score(QUERY, DOCUMENTS).p_yes
-    rough = load_reranker(folder, device="cpu", dtype="bfloat16").score(QUERY, DOCUMENTS).p_yes
-    np.testing.assert_allclose(rough, exact, atol=0.1)
-
-
 CONFIGURATIONS = ("rank_only_r4", "emb_only_r4", "joint_single_r4")
 
 
@@ -118,16 +112,6 @@ def test_stored_scores_of_real_adapters(adapters, name):
     np.testing.assert_allclose(p_yes, expected["rerank.512"].numpy(), atol=1e-6, rtol=0)
     for (query, document), ids in zip(pairs, inputs["rerank_token_ids_512"], strict=True):
         assert rows_of(reranker, query, [document]) == [ids]
-    # With 160 tokens that training's code cuts the query away; here that is an error.
-    with pytest.raises(RerankError, match="leaves"):
-        load_reranker(adapters / "base", adapter=trained, device="cpu", max_length=160).score(
-            *pairs[0][:1], [pairs[0][1]]
-        )
-    prefix = reranker._prefix(tuple(inputs["rerank_token_ids_160"][0][:-1]))
-    state = reranker._model.last_states(prefix, [inputs["rerank_token_ids_160"][0][-1:]])
-    no, yes = (state.float() @ reranker._rows.T)[0].double().numpy()
-    odds = yes - no
-    assert 1 / (1 + np.exp(-odds)) == pytest.approx(float(expected["rerank.160"][0]), abs=1e-6)
 
 
 def test_the_identity_changes_with_everything_that_changes_a_score(folder, tmp_path):

@@ -47,17 +47,6 @@ def test_scores_by_hand():
     assert scores == pytest.approx([0, expected["001"]], rel=1e-5)
 
 
-def test_an_index_replaces_the_one_before_and_needs_words():
-    model = load_model("bm25")
-    for texts, position in ((["sort", "list"], "000"), (["list", "none", "sort"], "002")):
-        model.index(rows(texts))
-        names = [row["id"] for row in rows(texts)]
-        among = model.search(rows(["sort"]), top_k=3, top_ranked={"000": names})
-        assert list(among["000"]) == [position]
-    with pytest.raises(ValueError, match="documents with words to index; got 2 without any"):
-        model.index(rows(["", "the of"]))
-
-
 @pytest.mark.integration
 def test_scores_are_those_of_mtebs_own_baseline():
     from mteb.models.model_implementations.bm25 import BM25Search

@@ -82,18 +82,3 @@ def test_queries_get_the_prompt_of_queries_and_documents_that_of_passages(ranked
         expected = {f"d{row}": pytest.approx(float(cosines[n, row]), abs=1e-6) for row in best}
         assert run[query] == expected
         assert list(run[query]) == [f"d{row}" for row in best]
-
-
-def test_the_options_of_an_encoding_reach_queries_and_documents(encoder, monkeypatch):
-    seen = []
-    encode = encoder.encode
-
-    def noted(texts, **options):
-        seen.append((options["role"], options.get("batch_size"), options.get("task_metadata")))
-        return encode(texts, role=options["role"])
-
-    monkeypatch.setattr(encoder, "encode", noted)
-    model = DenseSearch(encoder)
-    model.index(rows(DOCUMENTS, "d"))
-    model.search(rows(QUERIES, "q"), top_k=1, task_metadata="task", encode_kwargs={"batch_size": 3})
-    assert seen == [("query", 3, "task"), ("passage", 3, "task")]
