@@ -269,16 +269,11 @@ def stored_as(write, dtype):
     return made
 
 
-def only(write, name):
-    """Write a folder with a file of another format in the place of its weights."""
-
-    def made(folder, tokenizer):
-        (write(folder, tokenizer) / "model.safetensors").unlink()
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(b"GGUF" + bytes(32))
-        return folder
-
-    return made
+def gguf(folder, tokenizer):
+    """A file of another format in the place of the weights."""
+    weights = write_transformer(folder, tokenizer) / "model.safetensors"
+    weights.rename(folder / "model-q4.gguf")
+    return folder
 
 
 def plain(family="Bert", kind="Model"):

@@ -103,11 +103,7 @@ REFUSED = {
         "adapter_config.json next to a full model",
     ),
     "adapter of a SentenceTransformer": (made.sentence_adapter, "transformer is a PEFT adapter"),
-    "GGUF": (
-        made.only(plain("Qwen3", "ForCausalLM"), "model-q4.gguf"),
-        "q4.gguf is in a format",
-    ),
-    "ONNX": (made.only(sentence(), "onnx/model.onnx"), "onnx/model.onnx is in a format not read"),
+    "GGUF": (made.gguf, "no weights; expected model.safetensors"),
 }
 # Refused as rerankers, by name.
 NO_RERANKERS = {

@@ -157,14 +157,3 @@ def test_no_bit_depends_on_the_texts_the_shard_or_the_threads_beside(wide, threa
         shard = order[start : start + size]
         np.testing.assert_array_equal(wide.vectors([ROWS[i] for i in shard]), whole[shard])
     np.testing.assert_array_equal(wide.vectors(ROWS[:1]), whole[:1])  # of one token
-
-
-def test_extreme_scores_of_one_text_change_no_bit_of_another():
-    """Powers of 2 overflow for the second text alone."""
-    query, key, value = (states(1, 2, 32, SIZE) for _ in range(3))
-    query[:, :, 16:] *= 1e3
-    layout = {"heads": (2, 2), "causal": False, "dtype": torch.float32}
-    both = BucketLayout.of([16, 16], **layout).attend(query, key, value, scale=0.3)
-    own = (each[:, :, :16] for each in (query, key, value))
-    first = BucketLayout.of([16], **layout).attend(*own, scale=0.3)
-    assert torch.equal(both[:, :16], first)
