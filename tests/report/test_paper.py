@@ -179,6 +179,7 @@ def test_one_command_evaluates_compares_and_writes_the_card(cli, home, encoder_f
     assert len(list((home / "results").glob("*/seed_0/*.json"))) == 5  # nothing is run twice
 
 
+@pytest.mark.integration
 def test_an_unknown_model_or_one_without_a_result_is_an_error(tmp_path):
     with pytest.raises(SpecError):
         report_model(tmp_path / "none")

@@ -161,7 +161,7 @@ def test_every_metric_of_records_has_a_formula(metric):
 
 
 def test_every_formula_is_on_the_page_on_methods():
-    assert set(re.findall(r"^\(formula-([a-z0-9-]+)\)=$", METHODS, re.MULTILINE)) == FORMULAS
+    assert set(re.findall(r"^\(formula-([a-z0-9-]+)\)=$", METHODS, re.MULTILINE)) >= FORMULAS
     assert formula_link("summary score") == ""
 
 
