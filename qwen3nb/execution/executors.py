@@ -168,6 +168,7 @@ def on_cluster(
     *,
     at_most: int,
     at_once: int = 0,
+    gpus_each: float = 1.0,
     models: Sequence[str] = (),
     adapters: Sequence[str] = (),
 ) -> Iterator[RayExecutor]:
@@ -177,6 +178,7 @@ def on_cluster(
         address: see `qwen3nb.cluster.nodes`.
         at_most: how many runs there are.
         at_once: runs on the smallest node at a time; 0: one per core, at most four.
+        gpus_each: GPUs of a run, where nodes have any; runs share one by a fraction.
         models: models of the runs, which every node must see alike.
         adapters: folders of adapters, likewise.
 
@@ -190,7 +192,7 @@ def on_cluster(
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
             check_nodes(ray, nodes, models=models, adapters=adapters)
-        share = NodeShare.of(nodes, at_once=at_once)
+        share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         # By this file, a node knows whether it sees the folder of records.
         mark = write_text(paths.results() / f".sweep-{uuid.uuid4().hex}", "")
         try:
@@ -204,19 +206,20 @@ class NodeShare:
     """What a run gets of a node; the same on all nodes, so that the threads are."""
 
     cpus: int  # cores, and threads
-    gpus: int  # 1; 0 if no node has any
+    gpus: float  # GPUs, or a fraction of one; 0 if no node has any
     memory: int  # bytes for runs on the largest node: what a run is counted for, at most
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], *, at_once: int) -> NodeShare:
+    def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:
         """Return the share of a run that ``at_once`` of them get on the smallest node."""
         usable = [node for node in nodes if node.gpus] or list(nodes)
         if not usable:
             raise ClusterError("the cluster has no node with a core for runs; add one")
         smallest = min(node.cpus for node in usable)
-        gpus = int(max(node.gpus for node in usable))
-        cpus = max(1, smallest // min(at_once or gpus or 4, smallest))
-        return cls(cpus, min(1, gpus), max(node.memory for node in usable))
+        gpus = max(node.gpus for node in usable)
+        runs = at_once or (max(1, int(gpus / gpus_each)) if gpus else 4)
+        cpus = max(1, smallest // min(runs, smallest))
+        return cls(cpus, gpus_each if gpus else 0.0, max(node.memory for node in usable))
 
 
 class RayExecutor:

@@ -12,6 +12,7 @@ A plan is model × tier × notebook, from a TOML file or from options:
     at_once = 0      # 0: as many as fit
     book = true      # build the book afterwards
     ray = "auto"     # a Ray cluster, as --ray; "local": a Ray of this machine; "": none
+    gpus_each = 1.0  # GPUs of a run on a cluster that has any; 0.5: two runs share one
     pass_env = []    # secret variables of the environment that notebooks may see
 
     [parameters]     # for every notebook that declares them
@@ -126,6 +127,7 @@ def sweep(
     fresh: bool = False,
     show_progress: bool = True,
     ray: str = "",
+    gpus_each: float = 1.0,
 ) -> list[RunOutcome]:
     """Run every job and return the outcomes in the order of ``jobs``.
 
@@ -136,6 +138,7 @@ def sweep(
         fresh: run jobs again even if their page is up to date.
         show_progress: whether to show a progress bar and a line per finished job.
         ray: a Ray cluster for the runs, see `qwen3nb.cluster.nodes`; empty: this machine.
+        gpus_each: GPUs of a run on a cluster that has any; runs share one by a fraction.
 
     Raises:
         ParameterError: a job is invalid; nothing was run.
@@ -147,7 +150,8 @@ def sweep(
     outcomes: dict[int, RunOutcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
-        with interrupted_by_signals(), bar, _executor(jobs, ray=ray, at_once=at_once) as executor:
+        executing = _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each)
+        with interrupted_by_signals(), bar, executing as executor:
             for index, outcome in _outcomes(jobs, executor, fresh=fresh):
                 outcomes[index] = outcome
                 _print_outcome(outcome, bar)
@@ -161,9 +165,10 @@ def sweep(
     return [outcomes[index] for index in range(len(jobs))]
 
 
-def _executor(jobs: Sequence[Job], *, ray: str, at_once: int) -> AbstractContextManager[Executor]:
+def _executor(jobs: Sequence[Job], *, ray: str, **shares: Any) -> AbstractContextManager[Executor]:
     """Return what is to execute the jobs: this machine, or a cluster."""
     if not ray:
+        at_once = shares["at_once"]
         return nullcontext(LocalExecutor(min(at_once or fitting(jobs), len(jobs) or 1)))
     values = [job.values for job in jobs]
     if any(own.get("output_dir") for own in values):
@@ -175,7 +180,7 @@ def _executor(jobs: Sequence[Job], *, ray: str, at_once: int) -> AbstractContext
         tuple(dict.fromkeys(str(own[name]) for own in values if own.get(name)))
         for name in ("checkpoint", "adapter")
     )
-    return on_cluster(ray, at_most=len(jobs), at_once=at_once, models=models, adapters=adapters)
+    return on_cluster(ray, at_most=len(jobs), models=models, adapters=adapters, **shares)
 
 
 def _outcomes(
@@ -337,6 +342,8 @@ class SweepPlan:
     at_once: Annotated[int, Strict(), Field(ge=0)] = 0  # parallel processes; 0: as many as fit
     book: StrictBool = True  # whether to build the book afterwards
     ray: StrictStr = ""  # address of a Ray cluster; empty: runs on this machine
+    # GPUs of a run on a cluster that has any
+    gpus_each: Annotated[float, Strict(), Field(gt=0)] = 1.0
     pass_env: _Names = ()  # names of secret variables that kernels get all the same
     # as ``parameters``, but strings from the command line
     typed: dict[str, str] = field(default_factory=dict)

@@ -139,6 +139,7 @@ def test_a_file_says_it_all(small, tmp_path):
         ("models = 'bm25'", "models: expected a list; got 'bm25'"),
         ("at_once = -1", "expected greater than or equal to 0"),
         ("at_once = true", "at_once: expected a valid integer; got True"),
+        ("gpus_each = 0", "gpus_each: expected greater than 0"),
         ("[[runs]]\nnotebok = 'x'", "runs[0].notebook: is missing"),
         ("models = [", "not TOML"),
     ],
@@ -156,10 +157,11 @@ def test_a_cluster_is_named_in_the_file_or_by_an_option(cli, small, tmp_path, mo
     given = []
     monkeypatch.setattr(sweeps, "sweep", lambda jobs, **all_: given.append(all_) or [])
     file = tmp_path / "sweep.toml"
-    file.write_text('notebooks = ["plain"]\nbook = false\nray = "auto"\n')
-    for options in ((), ("--ray",), ("--ray", "ray://head:10001")):
+    file.write_text('notebooks = ["plain"]\nbook = false\nray = "auto"\ngpus_each = 2\n')
+    for options in ((), ("--ray",), ("--ray", "ray://head:10001", "--gpus-each", "0.5")):
         assert cli("sweep", file, *options).exit_code == 0
     assert [each["ray"] for each in given] == ["auto", "local", "ray://head:10001"]
+    assert [each["gpus_each"] for each in given] == [2, 2, 0.5]
 
 
 def test_runs_that_would_write_over_each_other_are_refused(small):
@@ -433,13 +435,14 @@ def nodes(*sizes):
         ([(16, 0), (8, 0)], {"at_once": 2}, (4, 0)),
         ([(2, 0)], {"at_once": 8}, (1, 0)),
         ([(64, 0), (16, 8)], {}, (2, 1)),  # where GPUs are, on their nodes only
+        ([(16, 2)], {"gpus_each": 0.5}, (4, 0.5)),
     ],
 )
 def test_a_run_gets_the_same_share_on_all_nodes(sizes, options, expected):
-    share = NodeShare.of(nodes(*sizes), **{"at_once": 0, **options})
+    share = NodeShare.of(nodes(*sizes), **{"at_once": 0, "gpus_each": 1.0, **options})
     assert (share.cpus, share.gpus) == expected
     with pytest.raises(ClusterError, match="no node with a core"):
-        NodeShare.of([], at_once=0)
+        NodeShare.of([], at_once=0, gpus_each=1.0)
 
 
 def test_a_request_shows_no_token():

@@ -281,6 +281,11 @@ def _run_given(
 @_PARAMETER
 @opt.option("--at-once", least=0, help="Parallel runs; 0 for as many as fit, at most four.")
 @opt.RAY
+@opt.option(
+    "--gpus-each",
+    type=click.FloatRange(min=0, min_open=True),
+    help="GPUs of a run on a cluster that has any; 0.5 lets two share one.  [default: 1]",
+)
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List the runs and run nothing.")
 @_FRESH
@@ -291,7 +296,7 @@ def sweep(file: Path | None, **flags: Any) -> None:
     """Run every model on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys models, tiers, notebooks, parameters, runs, at_once,
-    book, ray and pass_env; options override it. Options of eval.ipynb, and -p, apply to
+    book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
     every notebook that declares the parameter. --model, --tier and --notebook are repeatable.
 
     Finished runs are reused. A failed run does not stop the others; the exit status is
@@ -334,7 +339,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
     values = given_parameters({name: flags[name] for name in flags if name not in own})
     typed = dict(flags["typed"]) | {name: str(value) for name, value in values.items()}
     shared = {name: value for name, value in plan.parameters.items() if name not in typed}
-    given = {n: flags[n] for n in ("at_once", "ray") if flags[n] is not None}
+    given = {n: flags[n] for n in ("at_once", "ray", "gpus_each") if flags[n] is not None}
     book = plan.book and not flags["no_book"]
     return replace(plan, **lists, **given, parameters=shared, typed=typed, book=book)
 
@@ -343,7 +348,9 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
     """Run the jobs, build the book from the finished ones, and return how many failed."""
     from qwen3nb.execution.sweep import sweep as run_all
 
-    outcomes = run_all(jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray)
+    outcomes = run_all(
+        jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
+    )
     counts = Counter(each.status for each in outcomes)
     listed = ", ".join(f"{counts[status]} {status}" for status in ("done", "reused", "failed"))
     click.echo(f"{len(outcomes)} runs: {listed}")
