@@ -10,6 +10,7 @@ from helpers.beir import write_beir
 from helpers.records import make
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 
+from qwen3nb.bench import encode as bench_encode
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.vectors import encode_file
@@ -211,15 +212,28 @@ def test_the_cache(cli, tmp_path):
 
 
 @pytest.mark.integration
-def test_tasks_and_what_is_fetched_for_them(cli, home, monkeypatch):
+def test_a_benchmark_that_is_kept(answer, monkeypatch):
+    ran = []
+    made = bench_encode.EncodeBench("m", "short", 2, 9, 3, 32, (), 1.5, 20.0)
+    monkeypatch.setattr(bench_encode, "bench_encode", lambda *of, **_: ran.append(of) or [made])
+    document = answer("bench", "encode", "--model", "one,two", "--texts", "2")
+    assert ran == [("one",), ("two",)]
+    assert "threads" in document["machine"]
+    assert [each["peak_gflops"] for each in document["results"]] == [20.0, 20.0]
+
+
+def test_tasks_and_what_is_fetched_for_them(answer, cli, home, monkeypatch):
     listed = cli("tasks", "--tier", "smoke").stdout
-    assert "AuthorSTS" in listed
-    assert "PyDocsSampleRetrieval" in listed
+    names = {each["task"] for each in answer("tasks", "--tier", "smoke")}
+    assert names >= {"AuthorSTS", "PyDocsSampleRetrieval"}
+    assert all(name in listed for name in names)
     monkeypatch.setattr(
-        "qwen3nb.datasets.mirror.sizes", lambda needed, say: ((each, "1 MB") for each in needed)
+        "qwen3nb.datasets.mirror.sizes", lambda needed, say: [(each, "1 MB") for each in needed]
     )
     need = cli("fetch", "--model", "e5-base-v2", "--list").stdout
     assert re.match(r"model +intfloat/e5-base-v2 .* 1 MB", need)
+    (need,) = answer("fetch", "--model", "e5-base-v2", "--list")
+    assert (need["id"], need["size"], need["kind"]) == ("intfloat/e5-base-v2", "1 MB", "model")
 
 
 @pytest.mark.integration

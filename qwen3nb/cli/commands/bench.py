@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ def bench() -> None:
 @_count("rounds", 5)
 @opt.option("--device", default="cpu")
 @opt.DTYPE
-def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
+@opt.JSON
+def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
 
     The peak is the rate of the model's matrix products alone, in the same shapes and rounds.
@@ -45,31 +46,39 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     """
     from qwen3nb.bench.encode import bench_encode as run
     from qwen3nb.bench.encode import bench_texts
-    from qwen3nb.bench.harness import machine
 
     sets = bench_texts(texts)
-    for model in models:
-        for result in run(model, texts=sets, **options):
-            click.echo(f"{machine()}\n{result.table()}\n")
+    _show((result for model in models for result in run(model, texts=sets, **options)), as_json)
+
+
+def _show(results: Iterable[Any], as_json: bool) -> None:
+    """Print each result as it comes, or all as one document, to keep and to compare."""
+    from qwen3nb.bench.harness import machine
+
+    made = []
+    for result in results:
+        made.append(result)
+        click.echo(f"{machine()}\n{result.table()}\n", err=as_json)
+    if as_json:
+        opt.print_json({"machine": machine(), "results": made})
 
 
 @bench.command("rerank")
 @opt.option("--size", default="100M", help="tiny, 100M or 0.6B.")
 @_count("documents", 100)
 @_count("rounds", 3)
-def bench_rerank(**options: Any) -> None:
+@opt.JSON
+def bench_rerank(as_json: bool, **options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank --size 0.6B --documents 24
     """
-    from qwen3nb.bench.harness import machine
     from qwen3nb.bench.rerank import bench_rerank as run
 
     opt.hide_library_bars()
-    for result in run(**options):
-        click.echo(f"{machine()}\n{result.table()}\n")
+    _show(run(**options), as_json)
 
 
 @bench.command("calibration")

@@ -27,12 +27,14 @@ from qwen3nb.tiers import TIERS
     envvar="QWEN3NB_MIRROR",
     help="Folder to fetch into: the --mirror of other commands.",
 )
+@opt.JSON
 def fetch(
     tier: str | None,
     tasks: str,
     models: Sequence[str],
     only_list: bool,
     mirror: Path | None,
+    as_json: bool,
 ) -> None:
     """Download data sets and models into a mirror, on a machine with a network.
 
@@ -55,11 +57,12 @@ def fetch(
     required = needs([*(tier_tasks(tier) if tier else []), *named], map(find_source, models))
     if only_list or mirror is None:
         sized = sizes(required, say=lambda text: click.echo(text, err=True))
-        for need, size in sized:
-            click.echo(
-                f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
-                f"{', '.join(need.used_by[:3])}"
-            )
+        lines = (
+            f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
+            f"{', '.join(need.used_by[:3])}"
+            for need, size in sized
+        )
+        opt.answer([{**vars(n), "size": size} for n, size in sized], *lines, as_json=as_json)
         return
     with tqdm(total=len(required), unit="id", desc="arrived") as bar:
         say = partial(tqdm.write, file=sys.stderr)
@@ -68,7 +71,8 @@ def fetch(
         click.echo(reason, err=True)
     if untried := [id_ for id_, reason in failures.items() if not reason]:
         click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
-    click.echo(f"{len(required) - len(failures)} of {len(required)} are in {mirror}")
+    done = f"{len(required) - len(failures)} of {len(required)} are in {mirror}"
+    opt.answer({"needed": required, "failures": failures}, done, as_json=as_json)
     if failures:
         sys.exit(1)
 
@@ -117,12 +121,14 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
 @opt.option("--languages", default="", help="Codes of languages, such as eng, likewise.")
 @opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
 @opt.model_option("cost", help="Estimate the encoding time of this model.")
+@opt.JSON
 def list_tasks(
     tier: str | None,
     types: str,
     languages: str,
     benchmark: str | None,
     cost: str | None,
+    as_json: bool,
 ) -> None:
     """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
@@ -152,6 +158,9 @@ def list_tasks(
         opt.hide_library_bars()
         speed = measure_encoding(load_encoder(cost, show_progress=False))
     estimates = costs(tasks, speed=speed)
+    if as_json:
+        opt.print_json(estimates)
+        return
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
         minutes = "" if each.minutes is None else f"{each.minutes:>11,.1f} min"
