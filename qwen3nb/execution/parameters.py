@@ -48,6 +48,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], Callable[[str], Any]]] = {
     "bool": ((bool,), {"True": True, "False": False}.__getitem__),
 }
 _PYTHON = {"display_name": "Python 3", "name": "python3"}
+_NARROWING = ("types", "languages", "splits", "subsets")  # of tasks
 # Without effect on a model without weights.
 _OF_WEIGHTS = ("pooling", "max_length", "prefix", "prompts", "append_eos", "bidirectional")
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -146,6 +147,15 @@ def _check_models(values: Mapping[str, Any], declared: Mapping[str, Parameter]) 
     for each in map(str.strip, values.get("first_stage", "").split(",")):
         if each not in ("", "bm25", "given") and not Path(each).is_file():
             once(find_source, each)
+
+
+def _check_narrowed(values: Mapping[str, Any]) -> None:
+    """Refuse a selection without a task, such as a language that none of them has."""
+    if not values.get("data") and any(values.get(name) for name in _NARROWING):
+        from qwen3nb.evaluation.mteb.select import choose_tasks
+
+        names = ("tier", "tasks", "benchmark", *_NARROWING)
+        once(choose_tasks, **{name: values[name] for name in names if name in values})
 
 
 def check_baseline(values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
@@ -377,6 +387,8 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
                 problems.append(str(error))
         try:
             _check_models(values, declared)
+            if not problems:
+                _check_narrowed(values)
         except (ValueError, OSError) as error:
             problems.append(str(error))
         problems += _secret(given)

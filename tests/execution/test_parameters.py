@@ -67,6 +67,10 @@ def declared():
         ({"y=1;import os": 1}, "unknown parameter 'y=1;import os'"),
         ({"tier": "smok"}, "unknown tier 'smok'; choose one of: smoke, pydocs, fast, full"),
         ({"checkpoint": "nope"}, "no model 'nope'"),
+        (
+            {"languages": "german"},
+            "unknown language of the tier smoke .*; choose one of: eng",
+        ),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"max_length": -1}, "max_length is -1; expected at least 0"),
