@@ -13,6 +13,7 @@ from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from qwen3nb.bench import encode as bench_encode
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.report.card.card import extract
 from qwen3nb.vectors import encode_file
 
 
@@ -270,3 +271,18 @@ def test_plan_says_what_each_task_needs_and_writes_the_plan(answer, cli, home):
     assert 'baseline = "n"' in (home / "plan.toml").read_text()
     shown = cli("plan", *options, "--margin", "1")
     assert (shown.exit_code, "no records of two models" in shown.stdout) == (0, True)
+
+
+def test_a_command_uses_the_prompts_of_the_folder_unless_told_otherwise(cli, checkpoint, tmp_path):
+    folder = extract(checkpoint, tmp_path / "encoder", prompts={"query": "find: "}).folder
+    vectors = []
+    for text, *given in (("a",), ("a", "--prompt", "none"), ("find: a", "--prompt", "none")):
+        (tmp_path / "texts.jsonl").write_text(json.dumps({"text": text}))
+        files = ("--input", tmp_path / "texts.jsonl", "--out", tmp_path / "v.npy")
+        done = cli("encode", "--model", folder, "--role", "query", *files, *given)
+        assert done.exit_code == 0, done.output
+        vectors.append(np.load(tmp_path / "v.npy"))
+        (tmp_path / "v.npy").unlink()
+    own, none, typed = vectors
+    np.testing.assert_array_equal(own, typed)
+    assert not np.allclose(own, none)
