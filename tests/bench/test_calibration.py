@@ -92,11 +92,11 @@ def test_a_function_of_ones_own(cli, tmp_path, monkeypatch):
     assert covered["normal"] > 0.8 > covered["rare wins"]
     known = json.loads(made("scipy.stats:ttest_rel").output)["shares"]
     assert {s["kind"] for s in known} == {"false positives", "power"}
-    for name, said in (
+    for name, message in (
         ("mine.py:both", "got shape (12,)"),
         ("mine.py:gone", "no function 'mine.py:gone'"),
         ("gone:mine", "No module named 'gone'"),
     ):
         done = made(name)
         assert done.exit_code == 1
-        assert said in done.output
+        assert message in done.output

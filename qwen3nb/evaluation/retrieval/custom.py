@@ -106,11 +106,11 @@ def _known(
     if isinstance(model, Encoder | BM25 | Fusion):
         return model
     entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
-    asked = {"prompts": entry.prompts, "label": entry.label, "dimension": entry.dimensions}
-    found: Model | KnownModel = known_or_loaded(
-        entry.spec, partial(_loaded, entry, options), {**options, **asked}
+    own = {"prompts": entry.prompts, "label": entry.label, "dimension": entry.dimensions}
+    known: Model | KnownModel = known_or_loaded(
+        entry.spec, partial(_loaded, entry, options), {**options, **own}
     )
-    return found
+    return known
 
 
 def _loaded(entry: ModelEntry, options: Mapping[str, Any]) -> Model:
