@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.options import in_child
-from qwen3nb.bench.harness import in_turn, table
+from qwen3nb.bench.harness import in_turn
 
 
 def test_methods_take_turns_after_an_untimed_call():
@@ -13,14 +13,6 @@ def test_methods_take_turns_after_an_untimed_call():
     assert "".join(calls) == "abab-ab-"
     assert results == {"a": "A", "b": "B"}
     assert all(each.seconds >= 0 <= each.cpu for each in medians.values())
-
-
-def test_a_table_has_a_column_per_key():
-    text = table("title", rows=[{"a": "1", "b": "22"}, {"a": "333", "b": "4"}], notes=["note"])
-    assert text.splitlines() == ["title", "a     b", "1    22", "333   4", "note"]
-    shown = "s: {seconds:.1f} | share: {share:.0%}"
-    text = table(rows=[{"seconds": 1, "share": 0.5}, {"seconds": 2, "share": None}], shown=shown)
-    assert text.splitlines() == ["s    share", "1.0    50%", "2.0      -"]
 
 
 def hold(megabytes, before):

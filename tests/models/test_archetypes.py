@@ -5,7 +5,6 @@ four outcomes, in Python and at every command: the vectors of sentence-transform
 choice of pooling; scores of a reranker; or a refusal.
 """
 
-import shutil
 import warnings
 from functools import partial
 
@@ -17,7 +16,6 @@ from helpers import archetypes as made
 from helpers.archetypes import between, config, module, plain, sentence, settings, stored_as
 
 from qwen3nb import paths
-from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.load import load_reranker
@@ -212,14 +210,6 @@ def test_anything_else_is_refused_by_its_name(write, name):
 def test_what_gives_no_scores_is_refused_as_a_reranker(write, name):
     with pytest.raises(ValueError, match=NO_RERANKERS[name]):
         load_reranker(write(name), device="cpu")
-
-
-def test_folders_of_our_own_are_what_they_are(checkpoint, encoder_folder, tmp_path):
-    kinds = {checkpoint: "seq2seq", encoder_folder: "encoder"}
-    assert {find_source(str(folder)).kind.name for folder in kinds} == set(kinds.values())
-    folder = shutil.copytree(encoder_folder, tmp_path / "model")
-    made.edit(folder, "1_Pooling/config.json", pooling_mode="cls")  # as another program may
-    assert find_source(str(folder)).kind.name == "sentence-transformers"
 
 
 # All commands find a model by the same function.

@@ -132,10 +132,8 @@ def sentence_transformer(folder):
     [
         (PROMPTS, None),
         (PROMPTS, "query"),
-        ({"query": "query: ", "passage": "never used: "}, None),
         ({"passage": "default: "}, "passage"),
         ({**INSTRUCTION, "document": ""}, None),
-        ({**INSTRUCTION, "x": "other: "}, "x"),
         ({"query": "", "symmetric": "a name like any other: ", "STS12-passage": "p"}, None),
         ({}, None),
     ],

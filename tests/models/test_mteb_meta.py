@@ -1,9 +1,6 @@
 """What MTEB is told about a model."""
 
-from sentence_transformers import SentenceTransformer
-
-from qwen3nb.models.encoders.wrapped import WrappedEncoder
-from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.load import load_encoder
 
 QUIET = {"cache": False, "show_progress": False}
 
@@ -17,15 +14,3 @@ def test_an_export_and_a_known_model_are_described(encoder_folder):
     meta = load_encoder("all-MiniLM-L6-v2", **QUIET).mteb_model_meta
     assert str(meta.reference) == "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2"
     assert (meta.n_parameters, meta.embed_dim) == (22_713_216, 384)
-
-
-def test_searches_and_baselines_say_no_more_than_is_known(encoder_folder):
-    bm25, random = (load_model(name).mteb_model_meta for name in ("bm25", "random"))
-    assert (bm25.n_parameters, bm25.similarity_fn_name) == (0, None)
-    assert (random.n_parameters, random.embed_dim) == (0, 128)
-    fused = load_model(f"bm25+{encoder_folder}", **QUIET)
-    meta = fused.mteb_model_meta
-    assert meta.n_parameters == fused.parts[1].parameters
-    assert (meta.model_type, meta.similarity_fn_name) == (["hybrid"], None)
-    own = WrappedEncoder(SentenceTransformer(str(encoder_folder), device="cpu"))
-    assert own.mteb_model_meta.n_parameters is None

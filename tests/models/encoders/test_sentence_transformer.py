@@ -76,21 +76,6 @@ def test_an_empty_text_has_the_vector_of_sentence_transformers(write_sentence_mo
     assert not encoder.encode("").any()
 
 
-@pytest.mark.parametrize("mode", ["mean", "max"])  # packed, and by sentence-transformers
-def test_truncated_and_empty_texts_are_counted(write_sentence_model, mode):
-    encoder = load_encoder(write_sentence_model(mode)[0], cache=False)
-    assert encoder.max_length == 16
-    fits = next(
-        text
-        for text in (" ".join("ab" * size) for size in range(1, 16))
-        if len(encoder._model.tokenizer(text)["input_ids"]) == 16
-    )
-    encoder.encode(["a", fits, f"{fits} a", "word " * 50])
-    assert (encoder.stats.cut, encoder.stats.empty) == (2, 0)
-    encoder.encode(["", " \n"])
-    assert encoder.stats.empty == 2
-
-
 def test_a_length_that_leaves_no_room_for_a_text_is_refused(tokenizer_folder, tmp_path):
     from tokenizers import Tokenizer
 

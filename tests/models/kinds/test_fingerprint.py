@@ -5,11 +5,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from helpers.archetypes import between, sentence, static, words
 from helpers.checkpoints import without_checksums
-from helpers.malformed_models import write_model
-from safetensors.torch import load_file
 
 from qwen3nb.models.kinds.resolve import find_source
 from qwen3nb.models.kinds.source import fingerprint
@@ -47,20 +44,6 @@ def test_the_identity_changes_with_everything_that_changes_a_vector(
     (weights / "model.safetensors").write_bytes(data)
     others.append(identity(weights))
     assert len({base, *others}) == len(others) + 1
-
-
-def test_weights_of_modules_count_in_either_format(tokenizer_folder, tmp_path):
-    folder = write_model("bert", tmp_path / "bert", tokenizer_folder)
-    first = fingerprint(find_source(str(folder)))
-    dense = folder / "2_Dense"
-    tensors = load_file(dense / "model.safetensors")
-    torch.save(tensors, dense / "pytorch_model.bin")
-    (dense / "model.safetensors").unlink()
-    pickled = fingerprint(find_source(str(folder)))
-    assert pickled == first
-    tensors["linear.bias"] += 1
-    torch.save(tensors, dense / "pytorch_model.bin")
-    assert fingerprint(find_source(str(folder)))["modules"] != first["modules"]
 
 
 @pytest.mark.parametrize(

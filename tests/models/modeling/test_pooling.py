@@ -42,16 +42,6 @@ def test_padding_changes_nothing_wherever_it_is_and_whatever_it_holds(
     torch.testing.assert_close(pool(padded, mask, how=how), alone)
 
 
-def test_normalised_vectors_have_length_one_and_the_same_direction():
-    states, mask = STATES.bfloat16(), torch.ones(1, 3)
-    raw = pool(states, mask, how="mean")
-    unit = pool(states, mask, how="mean", normalize=True)
-    assert raw.dtype == unit.dtype == torch.float32
-    torch.testing.assert_close(unit.norm(dim=1), torch.ones(1))
-    torch.testing.assert_close(unit, raw / raw.norm())
-    assert torch.equal(states, STATES.bfloat16())
-
-
 def test_refusals_name_the_choices_the_shapes_and_the_rows():
     with pytest.raises(ValueError, match="unknown pooling 'men'.*mean, cls, last, weighted_mean"):
         pool(STATES, torch.ones(1, 3), how="men")

@@ -61,16 +61,6 @@ def test_boosted_cosines_with_all_ties_equal_every_score_sorted(given_, k, block
         assert run == {i: score for i, score in enumerate(row.tolist()) if score >= last}
 
 
-@given(given_=vectors(90), k=st.integers(1, 99))
-@settings(deadline=None, max_examples=15)
-def test_without_rescoring_the_float32_product_ranks(given_, k):
-    queries, corpus = given_
-    scores = queries @ corpus.T
-    ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    hits = search(queries, corpus, k=k, rescore=False)
-    assert_hits(hits, ids, np.take_along_axis(scores, ids, axis=1))
-
-
 def test_files_blocks_and_arrays_are_one_corpus(tmp_path):
     corpus = np.random.default_rng(0).standard_normal((50, 8), dtype=np.float32)
     np.save(tmp_path / "c.npy", corpus)
