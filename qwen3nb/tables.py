@@ -22,7 +22,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.studies.extraction": "checkpoints_table extraction_table",
         "qwen3nb.report.studies.probes": "probes_table",
         "qwen3nb.report.studies.prompts": "prompt_pairs_table prompt_place_table "
-        "prompt_variance_table prompts_table",
+        "prompt_variance_table",
         "qwen3nb.report.studies.reranking": "cases_table rerank_table",
         "qwen3nb.report.studies.speed": "precision_table speed_table",
         "qwen3nb.report.training.interference": "configuration_differences_table "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +15,9 @@ from qwen3nb.analysis.comparison.prompt_effects import (
 )
 from qwen3nb.evaluation.studies.prompts import PromptScores
 from qwen3nb.report.render.cell import number
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 
 _NONE = "No model was evaluated with a set of prompts: `qwen3nb eval --model … --prompts 15`."
 
@@ -117,31 +115,6 @@ def prompt_variance_table(every: Sequence[PromptScores], *, seed: int = 0) -> Ta
         empty="Two prompts and scores per query are needed.",
         name="prompts-variance",
         caption="What a score varies with: queries, prompts, or both together.",
-    )
-
-
-def prompts_table(every: Sequence[PromptScores], *, task: str) -> Table:
-    """Each prompt with its score by model, on one task."""
-    on = [each for each in every if each.task == task]
-    prompts = {prompt: None for each in on for prompt in each.prompts}
-    own: list[dict[str, Any]] = [
-        {"prompt": "default", **{each.model: number(each.default) for each in on}}
-    ]
-    for prompt in prompts:
-        values = {
-            each.model: number(each.values[each.prompts.index(prompt)])
-            if prompt in each.prompts
-            else "–"
-            for each in on
-        }
-        shown = json.dumps(prompt.text, ensure_ascii=False)
-        own.append({"prompt": (prompt.name, shown), **values})
-    metric = on[0].metric if on else ""
-    return Table.of(
-        own,
-        best=True,
-        name=f"prompts-{short_task(task)}-all",
-        caption=f"{metric} of each prompt on {short_task(task)}; bold: the best of a model.",
     )
 
 

@@ -1,13 +1,11 @@
 """Exact search by blocks; hits of parts, merged, are those of one search."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.models.search.exact import BACKENDS, Hits, merge_hits, search
+from qwen3nb.models.search.exact import BACKENDS, Hits, search
 
 
 def by_definition(queries, corpus, k):
@@ -114,33 +112,6 @@ def test_a_file_that_is_truncated_or_of_another_type_is_refused(tmp_path):
         search(ONES, file, k=1)
 
 
-@given(
-    given_=vectors(40, 4),
-    k=st.integers(1, 50),
-    cuts=st.lists(st.integers(1, 39), unique=True, max_size=6),
-    order=st.randoms(use_true_random=False),
-)
-@settings(deadline=None, max_examples=20)
-def test_any_partition_in_any_tree_gives_the_same(given_, k, cuts, order):
-    queries, corpus = given_
-    parts = []
-    for start, end in itertools.pairwise([0, *sorted(cuts), len(corpus)]):
-        hits = search(queries, corpus[start:end], k=k)
-        parts.append(Hits(np.where(hits.ids < 0, -1, hits.ids + start), hits.scores))
-    order.shuffle(parts)
-    while len(parts) > 1:
-        size = order.randint(2, 4)
-        parts = [merge_hits(parts[:size], k), *parts[size:]]
-    expected = search(queries, corpus, k=k)
-    assert_hits(merge_hits(parts, k), expected.ids, expected.scores)
-
-
 def test_padding_is_never_a_hit():
-    """A part with fewer hits for one query than for another pads them; no padding comes back."""
     few = Hits(np.array([[4, -1], [5, 6]]), np.array([[-3, -np.inf], [1, 0]], dtype=np.float32))
-    more = Hits(np.array([[0], [1]]), np.array([[-9], [1]], dtype=np.float32))
-    merged = merge_hits([few, more], 3)
-    assert merged.ids.tolist() == [[4, 0, -1], [1, 5, 6]]
-    assert merged.scores.tolist() == [[-3, -9, -np.inf], [1, 1, 0]]
-    assert merge_hits([few, more], 2).ids.tolist() == [[4, 0], [1, 5]]
     assert few.run(["p", "q"], list("abcdefg")) == {"p": {"e": -3.0}, "q": {"f": 1.0, "g": 0.0}}
