@@ -12,7 +12,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.evaluation.scores": "evaluation_conclusion",
         "qwen3nb.report.leaderboard.one_model": "checks_conclusion",
         "qwen3nb.report.leaderboard.published": "reproduction_conclusion",
-        "qwen3nb.report.render.conclusion": "Conclusion",
+        "qwen3nb.report.render.table": "Conclusion",
         "qwen3nb.report.studies.ablation": "ablation_conclusion",
         "qwen3nb.report.studies.ann": "ann_conclusion",
         "qwen3nb.report.studies.calibration": "calibration_conclusion wilcoxon_conclusion",

@@ -59,7 +59,7 @@ models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.load models.known
 extraction
 datasets.rows datasets.training_files datasets.trec
-datasets.mirror datasets.words
+datasets.mirror
 datasets.pydocs
 datasets.collection datasets.custom
 evaluation.run

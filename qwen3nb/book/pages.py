@@ -20,8 +20,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from qwen3nb import paths
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
+from qwen3nb.records.side_files import ResultError
 from qwen3nb.utils.atomic_files import write_json, write_text
 
 # In HTML, and in the HTML of a notebook's output, where quotes are escaped.

@@ -405,3 +405,10 @@ def sizes(
                     say(f"{need.id}: {hub_reason(error)}")
             sized.append((need, size))
     return sized
+
+
+def mirrored_words() -> list[Path]:
+    """Return the folders of WordSim-353 and SimLex-999 in the mirror."""
+    names = ("wordsim353", "wordsim353-sim", "wordsim353-rel", "simlex999")
+    folders = [mirrored(f"local/{name}") for name in names]
+    return [folder for folder in folders if folder is not None]

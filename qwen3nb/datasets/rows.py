@@ -38,6 +38,8 @@ _CONTROL = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # tabs and line en
 _PAIR = ("sentence1", "sentence2", "score")
 _NUMBER = re.compile(r"\s*[-+]?(nan|inf|infinity|[0-9._e+-]+)\s*")  # as Python reads them
 Fields = Mapping[str, type | tuple[type, ...]]
+WordPair = tuple[str, str, float]
+Analogy = tuple[str, str, str, str]
 
 
 class DataError(ValueError):
@@ -350,3 +352,35 @@ def _table_pairs(file: Path) -> Iterator[tuple[int, list[str]]]:
             raise DataError(f"{file}:{number}: expected two texts and a score; got {listed(cells)}")
         if row or _NUMBER.fullmatch(cells[2].lower()):  # else it is the header
             yield number, [cell.strip() for cell in cells]
+
+
+def load_word_pairs(path: Path | str) -> list[WordPair]:
+    """Read two words and a gold score per row, in order, with duplicates.
+
+    Args:
+        path: a file as for `scored_pairs`, or a folder with ``test.jsonl`` or ``test.csv``.
+
+    Raises:
+        DataError: no such file, no rows, or a malformed row.
+    """
+    path = Path(path).expanduser()
+    file = variant(path, "test.jsonl", "test.csv") if path.is_dir() else path
+    if file is None or not file.is_file():
+        raise DataError(f"{path}: expected a file, or a folder with test.jsonl or test.csv")
+    return scored_pairs(file, of="words")
+
+
+def load_analogies(file: Path | str) -> list[Analogy]:
+    """Read questions (a, b, c, d), one per line, as in Google's ``questions-words.txt``."""
+    file = Path(file).expanduser()
+    analogies: list[Analogy] = []
+    for number, line in numbered_lines(file):
+        words = line.split()
+        if not words or words[0].startswith(":"):
+            continue
+        if len(words) != 4:
+            raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
+        analogies.append((words[0], words[1], words[2], words[3]))
+    if not analogies:
+        raise DataError(f"{file}: no questions")
+    return analogies

@@ -27,7 +27,6 @@ from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
 from qwen3nb.models.known import KnownModel
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
@@ -38,7 +37,7 @@ from qwen3nb.records.record import (
     result_path,
 )
 from qwen3nb.records.results import Results
-from qwen3nb.records.side_files import run_path
+from qwen3nb.records.side_files import ResultError, run_path
 from qwen3nb.records.verification import run_problems, unchanged_record
 from qwen3nb.utils.atomic_files import write_bytes, write_text
 from qwen3nb.utils.files.turns import turn

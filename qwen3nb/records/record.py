@@ -41,9 +41,9 @@ from typing_extensions import TypedDict
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Aggregate
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.side_files import (
     QueryScores,
+    ResultError,
     ScoresEntry,
     SideEntry,
     SideFile,

@@ -40,13 +40,17 @@ from pydantic import StringConstraints
 
 from qwen3nb import paths
 from qwen3nb.metrics.intervals import Array
-from qwen3nb.records.errors import ResultError
 from qwen3nb.utils.atomic_files import read_json, write_bytes
 from qwen3nb.utils.schema import Count, Name, Unicode, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+class ResultError(ValueError):
+    """A record that cannot be read or is inconsistent; names the file and the cause."""
+
 
 _QUERY_ID, _DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
+from qwen3nb.records.side_files import ResultError
 from qwen3nb.records.verification import (
     Verifier,
     folder_problems,

@@ -20,9 +20,9 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import REPORTED, aggregate_samples
 from qwen3nb.metrics.retrieval import METRICS, score_run
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import CHECKSUMS, Result, read_record
 from qwen3nb.records.side_files import (
+    ResultError,
     StoredScores,
     StoredTop,
     first_run_file,

@@ -33,8 +33,7 @@ from qwen3nb.report.leaderboard.board import (
 from qwen3nb.report.leaderboard.one_model import per_query_figure
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.report.render.sections import MANY
-from qwen3nb.report.render.table import TABLE_FORMATS, Table, transposed
+from qwen3nb.report.render.table import MANY, TABLE_FORMATS, Table, transposed
 from qwen3nb.report.studies.reranking import METRIC, gain_figure
 from qwen3nb.report.training.interference import (
     InterferenceReport,

@@ -13,7 +13,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.report.evaluation.run_trace import RunTrace
-from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.table import Conclusion
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 CELL = (

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.metrics.aggregate import sample_of
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.side_files import QueryScores, StoredScores, named_files
+from qwen3nb.records.side_files import QueryScores, ResultError, StoredScores, named_files
 from qwen3nb.records.store import load_results, verify_files
 
 

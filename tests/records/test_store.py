@@ -11,9 +11,9 @@ from helpers.records import amend, make, tier_records
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records import store
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.records.results import Results, richest_tier
+from qwen3nb.records.side_files import ResultError
 from qwen3nb.records.store import check_files, latest, load_results, verify
 from qwen3nb.utils.files.journal import append
 from qwen3nb.utils.secrets import SecretError

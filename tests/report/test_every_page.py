@@ -28,14 +28,11 @@ from qwen3nb.report.leaderboard.one_model import (
     results_table,
 )
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.choice import TableChoice
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled
-from qwen3nb.report.render.sections import Sections
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Sections, Table, TableChoice
 
 FOREIGN = [*HOSTILE, "=1+1", "a --> b", "$\\frac$", "\x00\x1b[31mred"]
 INJECTIONS = [

@@ -63,7 +63,7 @@ _ON_WHAT = opt.options(
 
 
 def _load(*, model: str, **settings: Any) -> Reranker:
-    from qwen3nb.models.rerankers.load import load_reranker
+    from qwen3nb.models.rerankers.yes_no import load_reranker
 
     opt.hide_library_bars()
     return load_reranker(model, **settings)

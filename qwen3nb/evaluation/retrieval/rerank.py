@@ -31,9 +31,8 @@ from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, first_st
 from qwen3nb.evaluation.run import EvaluationRun, Run, Work, assemble, evaluate_each, with_runs
 from qwen3nb.metrics.retrieval import RECORDED, score_run
 from qwen3nb.metrics.run_arrays import RunArrays
-from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import RerankError
-from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.models.rerankers.yes_no import Reranker, load_reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.records.side_files import (
     first_run_file,

@@ -39,7 +39,7 @@ from qwen3nb.report.leaderboard.one_model import (
     results_table,
     suite_table,
 )
-from qwen3nb.report.render.sections import MANY
+from qwen3nb.report.render.table import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.markdown import code, escaped

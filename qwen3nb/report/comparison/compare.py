@@ -23,14 +23,19 @@ from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell, number, score_text
-from qwen3nb.report.render.choice import TableChoice
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, draw_estimate, grid, panels, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
-from qwen3nb.report.render.table import Table, transposed
+from qwen3nb.report.render.table import (
+    MANY,
+    MOST_MODELS,
+    Conclusion,
+    Sections,
+    Table,
+    TableChoice,
+    transposed,
+)
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 if TYPE_CHECKING:

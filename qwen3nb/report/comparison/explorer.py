@@ -34,11 +34,9 @@ from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import cut, plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
-from qwen3nb.report.render.sections import MOST_MODELS
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import MOST_MODELS, Conclusion, Table
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text
 

@@ -36,8 +36,7 @@ from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, pl
 from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.sections import MOST_MODELS, Sections
-from qwen3nb.report.render.table import Table, transposed
+from qwen3nb.report.render.table import MOST_MODELS, Sections, Table, transposed
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 
 if TYPE_CHECKING:

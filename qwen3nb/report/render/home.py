@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
+from qwen3nb.records.side_files import ResultError
 from qwen3nb.utils.format import option_words
 
 _AT = re.compile(r"(?:@|_at_)\d+$")

@@ -1,4 +1,4 @@
-"""Tables of cells, and their output as HTML, Markdown, LaTeX, CSV and data frames.
+"""Tables of cells as HTML, Markdown, LaTeX, CSV and data frames; sections of them; conclusions.
 
 Every value is escaped on output: labels, task names and reasons come from other people's
 folders and configuration files.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from urllib.parse import quote
 import numpy as np
 
 from qwen3nb.report.render.cell import Cell, as_cell
-from qwen3nb.report.render.html import anchor, escaped_text, styled
+from qwen3nb.report.render.html import anchor, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import inert_text
@@ -354,3 +355,93 @@ def with_ranks(rows: Sequence[Sequence[Cell]]) -> tuple[tuple[Cell, ...], ...]:
         )
         for row in rows
     )
+
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+@dataclass(frozen=True, repr=False)
+class Conclusion:
+    """One or two plain sentences with their numbers; ``str`` and a page show the same words."""
+
+    text: str  # plain; what is between backticks is code on a page
+    page: str = ""  # with the numbers behind them, relative to the page that shows it
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        text = _CODE.sub(r"<code>\1</code>", escaped_text(self.text))
+        if self.page:
+            text += f' <a href="{html.escape(self.page, quote=True)}">The numbers</a>'
+        return styled(f'<p class="q-conclusion">{text}</p>')
+
+
+MANY = 12  # tasks; of more, tables and figures are split by type and folded
+MOST_MODELS = 30  # in a figure; of more, the best are shown
+
+
+@dataclass(frozen=True, repr=False)
+class Sections:
+    """Titled tables; on a page all but the first are folded, in Markdown each has a heading."""
+
+    tables: tuple[tuple[str, Any], ...]  # each a `Table`
+    about: str = ""  # shown above them
+
+    def to_markdown(self) -> str:
+        """Return the tables below headings, escaped."""
+        parts = [escaped(self.about)] if self.about else []
+        for title, table in self.tables:
+            parts += [f"### {escaped(title)}", table.to_markdown()]
+        return "\n\n".join(parts)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __bool__(self) -> bool:
+        return True  # without tables it still says why
+
+    def __repr__(self) -> str:
+        titles = "".join(f"\n  {title}: {len(table)} rows" for title, table in self.tables)
+        return f"<Sections: {len(self)} tables>{titles}"
+
+    def _repr_html_(self) -> str:
+        about = f'<p class="q-note">{escaped_text(self.about)}</p>' if self.about else ""
+        folded = "".join(
+            f'<details class="q-section"{"" if index else " open"}>'
+            f"<summary>{html.escape(title)}</summary>{unstyled(table._repr_html_())}</details>"
+            for index, (title, table) in enumerate(self.tables)
+        )
+        return styled(f"<div>{about}{folded}</div>")
+
+
+@dataclass(frozen=True, repr=False)
+class TableChoice:
+    """Variants of a table with the same caption and note; without a script, the first is shown.
+
+    All of them are made with the page and lie in it: the book's script shows the one that is
+    chosen, and computes nothing.
+    """
+
+    variants: Mapping[str, Table]  # by what is chosen, the default first
+    label: str  # what is chosen, such as ``Baseline``
+
+    @property
+    def first(self) -> Table:
+        """The variant that is shown without a choice."""
+        return next(iter(self.variants.values()))
+
+    def __repr__(self) -> str:
+        return repr(self.first)
+
+    def _repr_html_(self) -> str:
+        # As JSON, so that nothing of it is read before it is chosen. Text in it is escaped, and no
+        # ``<`` is left: with ``<!--<script>`` among the names, the element would not end.
+        data = json.dumps({name: each.to_html() for name, each in self.variants.items()})
+        script = (
+            f'<script type="application/json" class="q-variants" data-label='
+            f'"{html.escape(self.label)}">{data.replace("<", chr(92) + "u003c")}</script>'
+        )
+        table = self.first.to_html()
+        page = self.first._repr_html_()
+        return page.replace(table, table.removesuffix("</div>") + script + "</div>")

@@ -11,10 +11,9 @@ from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.format import effect_text, plural, short_task
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 
 WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",

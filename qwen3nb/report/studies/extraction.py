@@ -10,8 +10,7 @@ from qwen3nb.checkpoints.checkpoint import metric_of, step_of
 from qwen3nb.checkpoints.folder import open_checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 
 if TYPE_CHECKING:
     from qwen3nb.extraction.extract import Extraction

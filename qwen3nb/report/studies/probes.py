@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import score_text
-from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.embeddings.probes import Probes

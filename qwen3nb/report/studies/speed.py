@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from qwen3nb.analysis.training.interference import (
 )
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -38,7 +37,7 @@ from qwen3nb.report.render.figure import (
 )
 from qwen3nb.report.render.format import plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.utils.format import json_text, number_text, p_value_text
 from qwen3nb.utils.markdown import escaped

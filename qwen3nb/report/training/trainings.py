@@ -35,11 +35,10 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, MplFigure, grid, panels, plain
 from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Conclusion, Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import number_text, p_value_text
 

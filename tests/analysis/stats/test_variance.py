@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qwen3nb.analysis.stats.variance import variance_components
+from qwen3nb.analysis.comparison.prompt_effects import variance_components
 
 RNG = np.random.default_rng(5)
 

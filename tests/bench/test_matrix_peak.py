@@ -3,7 +3,7 @@
 import pytest
 from helpers.tiny_models import PACKED
 
-from qwen3nb.bench.machine_limits import (
+from qwen3nb.bench.encode import (
     encoder_work,
 )
 
