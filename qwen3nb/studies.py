@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.bench.random_models": "model_folder",
         "qwen3nb.book.build": "page_links",
         "qwen3nb.checkpoints.averaging": "averaged select_checkpoints",
-        "qwen3nb.checkpoints.checkpoint": "list_checkpoints",
+        "qwen3nb.checkpoints.folder": "list_checkpoints",
         "qwen3nb.datasets.custom.documents": "find_layout",
         "qwen3nb.datasets.custom.queries": "read_queries",
         "qwen3nb.demo.pipeline": "lesson_training",

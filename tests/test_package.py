@@ -52,7 +52,7 @@ FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.bounds models.gate.tokenizer
-models.batching models.modeling models.gate models.kinds.source models.mteb_meta
+models.batching models.modeling models.gate models.kinds.source
 models.kinds.prompts
 vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search

@@ -30,8 +30,7 @@ from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_text
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import new_folder, read_json
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import new_folder, read_json, turn
 from qwen3nb.utils.hardware import available_memory
 from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 

@@ -17,9 +17,7 @@ from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_folder
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import plural
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, plural
 from qwen3nb.utils.atomic_files import read_json
 
 _MOST = 8  # names that a sentence lists; the rest is counted

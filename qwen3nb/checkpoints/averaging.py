@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
 from qwen3nb.checkpoints.folder import (
     SINGLE,
     TOKENIZER_FILES,
     ModelFolder,
     copy_present,
+    list_checkpoints,
+    metric_of,
     open_checkpoint,
 )
 from qwen3nb.checkpoints.names import extra_copies

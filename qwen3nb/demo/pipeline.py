@@ -24,8 +24,7 @@ from typing import Any
 import click
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.sweep import Job, failures_text, sweep

@@ -27,7 +27,7 @@ from transformers import Trainer, set_seed
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
-from qwen3nb.checkpoints.checkpoint import step_of
+from qwen3nb.checkpoints.folder import step_of
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
 from qwen3nb.demo.train_ul2 import token_id

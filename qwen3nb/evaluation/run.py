@@ -39,8 +39,7 @@ from qwen3nb.records.record import (
 from qwen3nb.records.results import Results
 from qwen3nb.records.side_files import ResultError, run_path
 from qwen3nb.records.verification import run_problems, unchanged_record
-from qwen3nb.utils.atomic_files import write_bytes, write_text
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import turn, write_bytes, write_text
 from qwen3nb.utils.hardware import peak_memory
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets

@@ -41,8 +41,7 @@ from qwen3nb.records.failures import forget_failure
 from qwen3nb.records.record import CHECKSUMS, in_checksums
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.records.verification import SUMMARY
-from qwen3nb.utils.atomic_files import new_file, read_json, write_text
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import new_file, read_json, turn, write_text
 from qwen3nb.utils.hardware import cores, gpus
 from qwen3nb.utils.secrets import known_secrets
 

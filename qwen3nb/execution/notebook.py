@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
-from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import list_checkpoints, open_checkpoint
 from qwen3nb.execution.page_names import is_old, page_name
 from qwen3nb.execution.parameters import (
     Parameter,
@@ -39,10 +38,9 @@ from qwen3nb.models.kinds.prompts import names_prompt_set
 from qwen3nb.models.kinds.resolve import default_model, find_source, find_training
 from qwen3nb.models.kinds.source import described
 from qwen3nb.records.failures import forget_failure
-from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json, turn
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import code_digest
-from qwen3nb.utils.files.turns import turn
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -120,7 +120,7 @@ class Engine(engines.NBClientEngine):
             one_pass,
         )
         from qwen3nb.execution.publish import NotebookRun
-        from qwen3nb.utils.files.turns import turn
+        from qwen3nb.utils.atomic_files import turn
 
         source = Path(str(options.get("input_path")))
         if not notebooks.is_ours(nb, source):

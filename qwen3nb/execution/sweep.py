@@ -73,7 +73,7 @@ from qwen3nb.execution.parameters import (
 from qwen3nb.execution.publish import NotebookRun, named_models
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.report.leaderboard.all_results import write_all_results
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.hardware import available_memory, cores
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.schema import field_problem

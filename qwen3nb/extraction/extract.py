@@ -17,8 +17,7 @@ import torch
 
 import qwen3nb
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import trainer_state
-from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint
+from qwen3nb.checkpoints.folder import SINGLE, ModelFolder, open_checkpoint, trainer_state
 from qwen3nb.checkpoints.names import EMBEDDINGS, MODEL_TYPES, encoder_tensors
 from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, read_provenance, with_checksums
 from qwen3nb.checkpoints.types import CheckpointError

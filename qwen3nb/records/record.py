@@ -53,10 +53,9 @@ from qwen3nb.records.side_files import (
     remove_unnamed,
     write_tables,
 )
-from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.atomic_files import read_json, sha256_json, turn, write_json
 from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.files.journal import noted
-from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.schema import (
     Amount,
     Count,

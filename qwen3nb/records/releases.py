@@ -31,12 +31,12 @@ from qwen3nb.utils.atomic_files import (
     read_json,
     sha256_file,
     sha256_json,
+    turn,
     write_json,
     write_text,
 )
 from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.code_version import __version__, git_commit
-from qwen3nb.utils.files.turns import turn
 
 NOW = "results"  # in place of a release's name: the study's records as they are
 _FILE, _SCHEMA = "release.json", "qwen3nb.release/1"

@@ -19,7 +19,7 @@ from qwen3nb.records.verification import (
     removed_records,
     unchanged_record,
 )
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import turn
 from qwen3nb.utils.hardware import cores
 
 # Seconds after which records are verified on all cores, if the rest would take this long on one.

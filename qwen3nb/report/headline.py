@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.alignment import comparable
-from qwen3nb.analysis.comparison.baseline import in_words
+from qwen3nb.analysis.comparison.alignment import comparable, in_words
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import ALPHA, PairedDifference
 from qwen3nb.analysis.training.checkpoint_scores import trajectories
@@ -19,9 +18,8 @@ from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.comparison.compare import lead_figure, leaderboard_conclusion
-from qwen3nb.report.render.cell import score_text
-from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.html import escaped_text
+from qwen3nb.report.render.table import score_text, short_task
 from qwen3nb.report.studies.reranking import METRIC, rerank_differences
 from qwen3nb.report.training.interference import (
     InterferenceReport,

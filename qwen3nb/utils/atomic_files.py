@@ -4,6 +4,11 @@ Every record, page and model goes through `write_text` or `new_folder`: it is wr
 a temporary name in the same folder, flushed to disk, then renamed. A crash leaves the old
 content or the new, never a part of it. What a killed writer leaves is removed by the next one
 that writes the same name; see `sweep_leftovers`. Errors name the file itself, and what to do.
+
+Processes that write the same results take turns. A lock (`flock`, by way of filelock) ends with its
+process however that dies, so none is ever stale. Processes on several machines take turns if their
+file system passes locks on, as NFS does from version 4. Where a file cannot be locked or created,
+there are no turns: every file is still replaced whole, and the last writer wins.
 """
 
 import errno
@@ -16,10 +21,12 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from filelock import FileLock, Timeout, lock_descriptor
 
 _NEW, _OLD = ".tmp", ".old"
 _ABANDONED = 7 * 24 * 3600  # seconds
@@ -310,3 +317,57 @@ def file_stamp(file: Path) -> list[Any]:
     """Return a file's path, inode, size and times, which change whenever its content does."""
     at = file.stat()
     return [str(file.resolve()), at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns]
+
+
+_SECONDS = 0.1  # between two tries
+
+
+def lock(handle: int) -> bool | None:
+    """Lock an open file or folder and return whether that worked; None if it has no locks."""
+    try:
+        return lock_descriptor(handle, blocking=False)
+    except OSError:
+        return None
+
+
+@contextmanager
+def turn(
+    path: Path,
+    *,
+    what: str = "writes",
+    waiting: Callable[[], object] = lambda: None,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
+    """Keep others from what this thread does with ``path``, for the length of a block.
+
+    Waits for a process that has its turn, even a paused one. A turn inside a turn for the same
+    must differ in ``what``.
+
+    Args:
+        path: a file or folder, which need not exist; the lock is a file next to it.
+        what: what is done, for the lock's name.
+        waiting: called once if it is another's turn.
+        give_up: asked while waiting; if it says so, the block runs out of turn.
+    """
+    file = path.with_name(f".{path.name}.{what}.lock")
+    held = FileLock(file, thread_local=False, fallback_to_soft=False)
+    waits = False
+    while not held.is_locked:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            held.acquire(blocking=False)
+        except Timeout:
+            if not waits:
+                waiting()
+            waits = True
+            if give_up():
+                break
+            time.sleep(_SECONDS)
+        except OSError:  # a read-only folder, a full disk, no locks
+            break
+    try:
+        yield
+    finally:
+        if held.is_locked:
+            file.unlink(missing_ok=True)  # who opens it now, sees that it is gone
+            held.release()

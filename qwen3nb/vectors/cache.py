@@ -51,8 +51,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.utils.atomic_files import sync_folder
-from qwen3nb.utils.files.turns import lock
+from qwen3nb.utils.atomic_files import lock, sync_folder
 from qwen3nb.utils.format import parse_size
 from qwen3nb.vectors.block_file import (
     HEADER,

@@ -15,8 +15,7 @@ from qwen3nb.checkpoints.averaging import (
     averaged,
     select_checkpoints,
 )
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
-from qwen3nb.checkpoints.folder import ModelFolder, open_checkpoint
+from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints, metric_of, open_checkpoint
 from qwen3nb.checkpoints.names import encoder_tensors
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.types import CheckpointError

@@ -137,7 +137,7 @@ import sys, logging, warnings
 import click
 from qwen3nb.cli.main import main
 from qwen3nb.report.render.console import print_table
-from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Cell
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.records.record import checksum

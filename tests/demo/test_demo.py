@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import list_checkpoints, metric_of, open_checkpoint
 from qwen3nb.demo.pipeline import lesson_training
 from qwen3nb.demo.train_ul2 import (
     Ul2Settings,

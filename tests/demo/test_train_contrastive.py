@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from qwen3nb.checkpoints.averaging import select_checkpoints
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import list_checkpoints, metric_of, open_checkpoint
 from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
 from qwen3nb.demo.train_contrastive import (
     CONTRASTIVE,

@@ -20,8 +20,7 @@ from qwen3nb.execution.parameters import check_parameters, declared_parameters, 
 from qwen3nb.execution.publish import NotebookRun, clean, without_empty_sections
 from qwen3nb.hub.errors import status_reason
 from qwen3nb.records.record import Environment
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Cell, Table
 from qwen3nb.utils.secrets import known_secrets
 
 

@@ -27,12 +27,11 @@ from qwen3nb.report.leaderboard.one_model import (
     preflight_table,
     results_table,
 )
-from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.html import unstyled
-from qwen3nb.report.render.table import Conclusion, Sections, Table, TableChoice
+from qwen3nb.report.render.table import Cell, Conclusion, Sections, Table, TableChoice
 
 FOREIGN = [*HOSTILE, "=1+1", "a --> b", "$\\frac$", "\x00\x1b[31mred"]
 INJECTIONS = [

@@ -1,6 +1,6 @@
 """One model's scores, task by task, each next to the paired difference from a baseline.
 
-Baselines are those of `qwen3nb.analysis.comparison.baseline`. Differences come from a `Comparison`
+Baselines are those of `qwen3nb.analysis.comparison.alignment`. Differences come from a `Comparison`
 of all models, so that they are those of every other page.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from qwen3nb.analysis.comparison.baseline import baselines, in_words
+from qwen3nb.analysis.comparison.alignment import baselines, in_words
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import significant
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate

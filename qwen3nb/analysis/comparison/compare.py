@@ -19,6 +19,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
     Names,
+    baselines,
     by_part,
     common_revision,
     newest_clusters,
@@ -26,7 +27,6 @@ from qwen3nb.analysis.comparison.alignment import (
     score_columns,
     system_names,
 )
-from qwen3nb.analysis.comparison.baseline import baselines
 from qwen3nb.analysis.comparison.benchmark_means import MeanComparison, mean_comparisons
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
@@ -35,8 +35,10 @@ from qwen3nb.analysis.comparison.differences import (
     shown_by_interval,
     verdict,
 )
-from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
 from qwen3nb.analysis.stats.paired_tests import (
+    CORRECTIONS,
+    MAX_T,
+    NAMES,
     minimum_detectable_effect,
     queries_to_show,
     unseen_outlier_could_turn,
@@ -270,7 +272,7 @@ def compare(
         results: any records; the newest of each model and task is used.
         more: nothing: names of models in place of records are refused with what to write.
         baseline: label or name of a model; by default that of ``_config.yml``, or a reference
-            model (see `qwen3nb.analysis.comparison.baseline`). Without one of these, the first
+            model (see `qwen3nb.analysis.comparison.alignment`). Without one of these, the first
             by name of the models with most tasks.
         metric: one or several per-query metrics; by default each task's main metric.
         tier: name of the tier whose tasks are compared.

@@ -174,9 +174,8 @@ def _print_models(models: Sequence[Any]) -> None:
 def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[str]) -> None:
     """Print means with 95 % intervals of ``metrics``, and the time and record of each model."""
     from qwen3nb.report.comparison.candidates import times_text
-    from qwen3nb.report.render.cell import number
     from qwen3nb.report.render.console import print_table
-    from qwen3nb.report.render.table import Table
+    from qwen3nb.report.render.table import Table, number
 
     rows = [
         {
@@ -203,7 +202,7 @@ def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None
     """Compare the models with the first; print the decision, and where the whole report is."""
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.report.render.console import print_table
-    from qwen3nb.utils.files.turns import turn
+    from qwen3nb.utils.atomic_files import turn
     from qwen3nb.utils.secrets import write_public
 
     used = results[0]

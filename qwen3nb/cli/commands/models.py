@@ -82,7 +82,7 @@ def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) ->
     qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
-    from qwen3nb.checkpoints.checkpoint import list_checkpoints
+    from qwen3nb.checkpoints.folder import list_checkpoints
 
     list_checkpoints(folder)  # refused before what is left out
     if (which["last"] is None) == (which["best"] is None):

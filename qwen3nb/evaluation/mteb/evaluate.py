@@ -50,9 +50,8 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import CHECKSUMS, MTEBScore, Result, TaskInfo
-from qwen3nb.utils.atomic_files import read_json, write_bytes
+from qwen3nb.utils.atomic_files import read_json, turn, write_bytes
 from qwen3nb.utils.files.journal import noted
-from qwen3nb.utils.files.turns import turn
 
 Model = Encoder | BM25 | Fusion | Reranker
 

@@ -35,8 +35,7 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
-from qwen3nb.models.kinds.source import Settings, Source, unchanged
-from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.kinds.source import Settings, Source, mteb_meta, unchanged
 from qwen3nb.models.types import EncoderError, SpecError, Stats, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of

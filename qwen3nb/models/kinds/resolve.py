@@ -18,8 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.folder import ModelFolder
+from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.declared import check_dense, static_files

@@ -8,10 +8,10 @@ import os
 import platform
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -25,6 +25,9 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 from qwen3nb.utils.schema import FileName, choice, field_problem
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
 
 STUDY_REGISTRY = "models.toml"  # at the top of a study
 # Environment variable of a run on another machine: what it was started for, see `folder_digests`.
@@ -349,3 +352,46 @@ def expected_content(source: Source) -> Any:
             "same on all nodes"
         )
     return content
+
+
+def mteb_meta(
+    model: Any,
+    *,
+    dimension: int | None,
+    kinds: list[str],
+    similarity: str | None = None,
+    parts: Sequence[Any] = (),
+) -> ModelMeta:
+    """Describe a loaded model, perhaps with the ``parts`` of a fusion, to MTEB.
+
+    Name and revision come from its identity, because MTEB keys its result cache by them: if two
+    local checkpoints shared them, the second would get the scores of the first.
+    """
+    from mteb.models.model_meta import ModelMeta
+
+    source: Source = model.source
+    parts = parts or [model]
+    counts = [  # BM25 and random vectors have no parameters
+        0 if part.source.kind.weightless else getattr(part, "parameters", None) for part in parts
+    ]
+    return ModelMeta(
+        loader=None,
+        name=f"qwen3nb/{model.label}",
+        revision=model.identity[:40],
+        release_date=None,
+        languages=None,
+        n_parameters=None if None in counts else sum(filter(None, counts)),
+        memory_usage_mb=None,
+        max_tokens=getattr(model, "max_length", None),
+        embed_dim=dimension,
+        license=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        framework=[],
+        reference=f"https://huggingface.co/{source.id}" if source.id else None,
+        similarity_fn_name=similarity,
+        use_instructions=any(part.source.prompts for part in parts),
+        training_datasets=None,
+        model_type=kinds,
+    )

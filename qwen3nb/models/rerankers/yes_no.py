@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.batching import deduplicate, texts_of
 from qwen3nb.models.kinds.resolve import adapter_source, fetch_model, find_source
-from qwen3nb.models.kinds.source import Source, fingerprint, unchanged
-from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.kinds.source import Source, fingerprint, mteb_meta, unchanged
 from qwen3nb.models.rerankers.prompt_template import (
     INSTRUCTION,
     TEMPLATES,

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import bm25s
 import Stemmer
 
-from qwen3nb.models.kinds.source import Source
-from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
 from qwen3nb.models.types import Stats
 from qwen3nb.utils.atomic_files import sha256_json

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.source import Source
-from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.kinds.source import Source, mteb_meta
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.types import Stats

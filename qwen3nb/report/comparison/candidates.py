@@ -31,8 +31,7 @@ from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.report.comparison.compare import difference_cells, p_cell
 from qwen3nb.report.comparison.explorer import query_text, top_documents
-from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import (
     duration_text,
     json_text,

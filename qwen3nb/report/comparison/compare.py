@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import comparable
-from qwen3nb.analysis.comparison.baseline import in_words
+from qwen3nb.analysis.comparison.alignment import comparable, in_words
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
@@ -22,18 +21,22 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.comparison.plan import plan_words
 from qwen3nb.metrics.intervals import Interval, interval_words, within
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.cell import Cell, number, score_text
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, draw_estimate, grid, panels, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.table import (
     MANY,
     MOST_MODELS,
+    Cell,
     Conclusion,
     Sections,
     Table,
     TableChoice,
+    not_shown,
+    number,
+    plural,
+    score_text,
+    short_task,
     transposed,
 )
 from qwen3nb.utils.format import interval_text, number_text, p_value_text

@@ -33,10 +33,17 @@ from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.format import cut, plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
-from qwen3nb.report.render.table import MOST_MODELS, Conclusion, Table
+from qwen3nb.report.render.table import (
+    MOST_MODELS,
+    Cell,
+    Conclusion,
+    Table,
+    cut,
+    number,
+    plural,
+    short_task,
+)
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text
 

@@ -17,9 +17,7 @@ from qwen3nb.evaluation.mteb.select import limited, task_key
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import cut, short_task
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Cell, Table, cut, short_task
 from qwen3nb.utils.format import number_text
 
 _TOP = 5

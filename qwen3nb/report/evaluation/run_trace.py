@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
-from qwen3nb.analysis.comparison.alignment import system_names
-from qwen3nb.analysis.comparison.baseline import baselines
+from qwen3nb.analysis.comparison.alignment import baselines, system_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest

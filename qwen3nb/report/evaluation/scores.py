@@ -7,17 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qwen3nb.analysis.comparison.against_baseline import AgainstBaseline
-from qwen3nb.analysis.comparison.baseline import reference_models
+from qwen3nb.analysis.comparison.alignment import reference_models
 from qwen3nb.analysis.comparison.benchmark_means import MEAN
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.cell import Cell, number, score_text
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import effect_text, plural, short_task
 from qwen3nb.report.render.home import formula_link, record_link, task_anchor
-from qwen3nb.report.render.table import MANY, Conclusion, Sections, Table
+from qwen3nb.report.render.table import (
+    MANY,
+    Cell,
+    Conclusion,
+    Sections,
+    Table,
+    effect_text,
+    number,
+    plural,
+    score_text,
+    short_task,
+)
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 

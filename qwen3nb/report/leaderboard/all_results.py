@@ -29,8 +29,7 @@ from qwen3nb.records.record import Result, checksum
 from qwen3nb.records.store import load_failures, load_results
 from qwen3nb.records.verification import SUMMARY, SUMMARY_SCHEMA, scores_of
 from qwen3nb.tiers import BENCHMARKS, GROUPS
-from qwen3nb.utils.atomic_files import write_json
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import turn, write_json
 from qwen3nb.utils.secrets import known_secrets
 
 _ROWS = ("top", "queries", "runs", "qrels")  # of a record's parameters, those with a row per query

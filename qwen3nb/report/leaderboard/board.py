@@ -31,12 +31,20 @@ from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import Figure, draw_estimate, grid, panels, plain
-from qwen3nb.report.render.format import not_shown, plural, short_task
 from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.table import MOST_MODELS, Sections, Table, transposed
+from qwen3nb.report.render.table import (
+    MOST_MODELS,
+    Cell,
+    Sections,
+    Table,
+    not_shown,
+    number,
+    plural,
+    short_task,
+    transposed,
+)
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 
 if TYPE_CHECKING:

@@ -15,11 +15,9 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES
 from qwen3nb.report.leaderboard.all_results import Summary
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import COLORS, Figure, panels, plain
-from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.home import command_again, formula_link, record_link, task_anchor
-from qwen3nb.report.render.table import MANY, Conclusion, Table
+from qwen3nb.report.render.table import MANY, Cell, Conclusion, Table, number, short_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure

@@ -12,8 +12,7 @@ from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.board import by_model
-from qwen3nb.report.render.cell import Cell, number
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.reproduce import Reproduction

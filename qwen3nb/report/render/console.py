@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.table import Table
+from qwen3nb.report.render.table import Cell, Table
 from qwen3nb.utils.terminal import coloured, visible
 
 _PIPE = 120  # width when the output is a file or a pipe

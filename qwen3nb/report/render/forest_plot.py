@@ -19,7 +19,7 @@ from qwen3nb.report.render.figure import (
     panels,
     plain,
 )
-from qwen3nb.report.render.format import effect_text
+from qwen3nb.report.render.table import effect_text
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,132 @@ from urllib.parse import quote
 
 import numpy as np
 
-from qwen3nb.report.render.cell import Cell, as_cell
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import inert_text
+from qwen3nb.utils.format import inert_text, interval_text, p_value_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+def short_task(name: str) -> str:
+    """Shorten a task's name for a narrow column: ``PyDocsSampleRetrieval`` to ``Retrieval``."""
+    return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text on one line, cut with an ellipsis if it is longer.
+
+    >>> cut("Sort a list  in reverse order.", 12)
+    'Sort a list…'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
+
+
+def effect_text(
+    difference: float, interval: Interval | None, p_value: float | None = None, *, absent: str = ""
+) -> str:
+    """Return a difference with its interval, or what is ``absent``, and its p-value if given.
+
+    >>> effect_text(0.05, (0.04, 0.06), 0.0004)
+    '+0.050 [+0.040, +0.060], p < 0.001'
+    """
+    text = f"{difference:+.3f} {interval_text(interval, absent=absent)}".strip()
+    return text if p_value is None else f"{text}, p {p_value_text(p_value, relation=True)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things: ``1 seed``, ``2 seeds``."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def not_shown(count: int) -> str:
+    """Return the sentence that says how many models a figure or table leaves out, if any.
+
+    >>> not_shown(20)
+    ' Only the best models are shown; not shown: 20.'
+    """
+    return f" Only the best models are shown; not shown: {count}." if count > 0 else ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table."""
+
+    text: str  # what is shown; for a missing value, the reason, such as ``not run``
+    detail: str = ""  # shown below in smaller type, such as an interval or a reason
+    link: str = ""  # target, relative to the page
+    strong: bool = False  # whether it is the best value of its column
+    second: bool = False  # whether it is the second-best value
+    value: float | None = None  # the unrounded number behind the text, for sorting and CSV
+    interval: tuple[float, float] | None = None  # its unrounded ends
+    std: str = ""  # standard deviation, formatted; shown as a subscript
+    mark: str = ""  # a symbol explained in the table's legend
+    id: str = ""  # of the first cell of a row, the anchor of the row on a page
+    code: bool = False  # whether it is a command to copy, which is shown as it is
+
+
+def as_cell(value: Any) -> Cell:
+    """Return the cell of a plain value.
+
+    Args:
+        value: text or an integer, shown as it is; a float, with three decimals; an aggregate, with
+            its interval; ``(value, detail)``; True or False for a strong "yes" or a "no"; None
+            for no value; or a cell, for what needs more (see `number`).
+    """
+    if isinstance(value, Cell):
+        return value
+    if isinstance(value, tuple):
+        return replace(as_cell(value[0]), detail=value[1])
+    if isinstance(value, bool):
+        return Cell("yes" if value else "no", strong=value)
+    if isinstance(value, float | Aggregate):
+        return number(value)
+    return Cell("–" if value is None else str(value))
+
+
+def score_text(score: Aggregate, spec: str = ".3f") -> str:
+    """Return a score with its interval: ``0.529 [0.491, 0.567]``; or why it is undefined."""
+    cell = number(score, spec)
+    return f"{cell.text} {cell.detail}".strip()
+
+
+def number(
+    value: Aggregate | float | None,
+    spec: str = ".3f",
+    *,
+    interval: Interval | None = None,
+    absent: str = "–",
+    **more: Any,
+) -> Cell:
+    """Return a cell with a number, which is also its value for sorting and CSV.
+
+    Args:
+        value: the number; or an aggregate, with its interval or the reason it is undefined.
+        spec: format of the number and of the ends of its interval, such as ``+.3f``.
+        interval: shown below the number.
+        absent: shown for None.
+        more: other fields of the cell, such as ``detail``, ``link`` or ``strong``.
+
+    >>> number(0.25, interval=(0.2, 0.3)).detail, number(None, absent="not run").text
+    ('[0.200, 0.300]', 'not run')
+    """
+    if isinstance(value, Aggregate):
+        if value.value is None:
+            return Cell("undefined", value.undefined, **{**more, "strong": False})
+        ends = None if value.low is None or value.high is None else (value.low, value.high)
+        return number(value.value, spec, interval=ends, **more)
+    if value is None:
+        return Cell(absent, **more)
+    if interval is not None:
+        more["detail"] = "[{}]".format(", ".join(format(end, spec) for end in interval))
+    return Cell(format(value, spec), value=value, interval=interval, **more)
+
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
@@ -114,7 +231,7 @@ class Table:
 
         Args:
             rows: per row, the value of each column by the column's name, or, with ``columns``, the
-                values in their order; see `qwen3nb.report.render.cell.as_cell`.
+                values in their order; see `as_cell`.
             columns: names in the header; by default those of the rows, which all have the same.
             note: shown below the rows.
             empty: shown instead of them and the note if there are none.

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.analysis.comparison.differences import ALPHA
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.figure import COLORS, Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import effect_text, short_task
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Conclusion, Table, effect_text, number, short_task
 
 if TYPE_CHECKING:
     from qwen3nb.analysis.comparison.ablation_effects import Effect

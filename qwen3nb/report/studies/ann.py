@@ -10,10 +10,16 @@ from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import COLORS, GREY, Axes, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.format import effect_text, plural, short_task
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import (
+    Cell,
+    Conclusion,
+    Table,
+    effect_text,
+    number,
+    plural,
+    short_task,
+)
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite

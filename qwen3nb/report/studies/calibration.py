@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table
 
 WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",

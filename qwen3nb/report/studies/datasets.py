@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from qwen3nb.datasets.mirror import data_revision
 from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.metrics.aggregate import Aggregate
-from qwen3nb.report.render.cell import score_text
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Conclusion, Table, score_text
 from qwen3nb.tiers import TIERS
 
 _FULL = 0.9  # a score above it leaves little to gain

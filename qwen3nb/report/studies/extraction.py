@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qwen3nb.checkpoints.checkpoint import metric_of, step_of
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import metric_of, open_checkpoint, step_of
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table
 
 if TYPE_CHECKING:
     from qwen3nb.extraction.extract import Extraction

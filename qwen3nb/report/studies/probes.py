@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import score_text
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Conclusion, Table, score_text
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.embeddings.probes import Probes

@@ -14,10 +14,8 @@ from qwen3nb.analysis.comparison.prompt_effects import (
     prompt_variance,
 )
 from qwen3nb.evaluation.studies.prompts import PromptScores
-from qwen3nb.report.render.cell import number
 from qwen3nb.report.render.figure import COLORS, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Conclusion, Table, number, short_task
 
 _NONE = "No model was evaluated with a set of prompts: `qwen3nb eval --model … --prompts 15`."
 

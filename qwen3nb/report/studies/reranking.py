@@ -23,10 +23,8 @@ from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.records.record import Result
 from qwen3nb.records.side_files import first_run_file, reranked_run_file
 from qwen3nb.report.evaluation.by_hand import shortened
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, panels, plain
-from qwen3nb.report.render.format import effect_text, short_task
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, number, short_task
 from qwen3nb.utils.format import p_value_text
 
 if TYPE_CHECKING:

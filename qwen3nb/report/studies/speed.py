@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:

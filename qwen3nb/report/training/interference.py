@@ -24,7 +24,6 @@ from qwen3nb.analysis.training.interference import (
     interference,
 )
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -35,9 +34,8 @@ from qwen3nb.report.render.figure import (
     panels,
     plain,
 )
-from qwen3nb.report.render.format import plural, short_task
 from qwen3nb.report.render.model_styles import model_colors
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, number, plural, short_task
 from qwen3nb.report.training.trainings import conflict_figure, loss_figure, read_trainings
 from qwen3nb.utils.format import json_text, number_text, p_value_text
 from qwen3nb.utils.markdown import escaped

@@ -28,17 +28,15 @@ from qwen3nb.analysis.training.checkpoint_scores import (
     training_summaries,
     trajectories,
 )
-from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
+from qwen3nb.checkpoints.folder import step_of, trainer_state
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.cell import Cell, number
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, MplFigure, grid, panels, plain
-from qwen3nb.report.render.format import effect_text, short_task
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.table import Conclusion, Table
+from qwen3nb.report.render.table import Cell, Conclusion, Table, effect_text, number, short_task
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import number_text, p_value_text
 

@@ -18,8 +18,7 @@ from transformers.trainer_callback import PrinterCallback
 
 import qwen3nb as q
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of
-from qwen3nb.checkpoints.folder import open_checkpoint
+from qwen3nb.checkpoints.folder import list_checkpoints, metric_of, open_checkpoint
 from qwen3nb.demo.trainer import quietly
 from qwen3nb.evaluation.embeddings.sts import STSPairs
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator

@@ -26,7 +26,7 @@ from qwen3nb.report.leaderboard.board import (
     standings,
     task_tables,
 )
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.table import short_task
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 

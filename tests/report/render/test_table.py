@@ -12,7 +12,6 @@ from helpers.records import amend, make
 
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.metrics.retrieval import METRICS, RECORDED
-from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.console import print_table
 from qwen3nb.report.render.home import (
     EVAL_DEFAULTS,
@@ -24,7 +23,7 @@ from qwen3nb.report.render.home import (
 )
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.report.render.table import TABLE_FORMATS, Conclusion, Sections, Table, with_ranks
+from qwen3nb.report.render.table import TABLE_FORMATS, Cell, Conclusion, Sections, Table, with_ranks
 
 
 def test_best_second_and_shared_places():

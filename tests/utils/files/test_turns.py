@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import turn
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def folder(tmp_path):
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.atomic_files import turn
 with turn(Path(sys.argv[1])):
     if sys.argv[2] == "fork" and not os.fork():
         time.sleep(60)
