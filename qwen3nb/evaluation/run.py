@@ -26,7 +26,7 @@ from qwen3nb.hub.session import hub_session
 from qwen3nb.metrics.aggregate import Aggregate, means
 from qwen3nb.metrics.retrieval import Qrels
 from qwen3nb.metrics.retrieval import Run as Ranked
-from qwen3nb.models.known import KnownModel
+from qwen3nb.models.types import KnownModel
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,

@@ -109,7 +109,7 @@ def run_key(notebook: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     if files := sorted(file for file in inside if file.is_file()):
         parts["data"] = [file_stamp(file) for file in files]
     if names_prompt_set(values.get("prompts")):
-        from qwen3nb.evaluation.studies.prompts import prompts_file
+        from qwen3nb.models.kinds.prompts import prompts_file
 
         parts["prompts"] = sha256_file(prompts_file(values["prompts"]))
     if values.get("adapter"):

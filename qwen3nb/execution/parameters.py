@@ -106,7 +106,7 @@ def check_value(name: str, value: Any) -> None:
         for each in listed:
             one_of("index", each, FAMILIES)
     elif name == "prompts" and names_prompt_set(value):
-        from qwen3nb.evaluation.studies.prompts import read_prompts
+        from qwen3nb.models.kinds.prompts import read_prompts
 
         read_prompts(value)
     elif name == "prompts":

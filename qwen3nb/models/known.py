@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.models.kinds.resolve import fetch_model, find_source
 from qwen3nb.models.kinds.source import Source, described
+from qwen3nb.models.types import KnownModel
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.hardware import gpus
@@ -16,16 +17,6 @@ from qwen3nb.utils.hardware import gpus
 log = logging.getLogger(__name__)
 _LIBRARIES = "torch transformers tokenizers sentence-transformers peft numpy bm25s PyStemmer"
 _WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
-
-
-@dataclass(frozen=True)
-class KnownModel:
-    """A model that an earlier run loaded, and this one loads only to evaluate it on something."""
-
-    label: str
-    identity: str
-    searches_only: bool  # whether it has no vectors
-    load: Callable[[], Any]  # loads it, once
 
 
 def known_or_loaded(spec: str, load: Callable[[], Any], options: Mapping[str, Any]) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.choices import one_of
@@ -74,3 +74,13 @@ def torch_dtype(name: str) -> torch.dtype:
 
     dtype: torch.dtype = getattr(torch, one_of("dtype", name, DTYPES))
     return dtype
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A model that an earlier run loaded, and this one loads only to evaluate it on something."""
+
+    label: str
+    identity: str
+    searches_only: bool  # whether it has no vectors
+    load: Callable[[], Any]  # loads it, once

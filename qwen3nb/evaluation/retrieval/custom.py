@@ -33,11 +33,12 @@ from qwen3nb.evaluation.run import (
 from qwen3nb.metrics.retrieval import RECORDED, rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.kinds.resolve import find_source
-from qwen3nb.models.known import KnownModel, known_or_loaded
+from qwen3nb.models.known import known_or_loaded
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
+from qwen3nb.models.types import KnownModel
 from qwen3nb.records.record import Result, TaskInfo
 
 _GRADED = ("nDCG@10",)  # by grades; the others by what is relevant

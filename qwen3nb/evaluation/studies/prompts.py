@@ -8,15 +8,12 @@ the record of the model with its own prompts, the default, stays where all recor
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
 
 from qwen3nb import paths
 from qwen3nb.evaluation.evaluate import evaluate
@@ -24,34 +21,12 @@ from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import Run
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.kinds.prompts import prompt_for
-from qwen3nb.models.types import SpecError
+from qwen3nb.models.kinds.prompts import QueryPrompt, prompt_for, read_prompts
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.utils.progress import tqdm
-from qwen3nb.utils.schema import field_problem
 
 FOLDER = "prompts"  # of the records, in that of all records
-_STORED = Path(__file__).with_name("prompts.toml")
-_DEFAULT_TYPE = "Retrieval"
-
-
-@dataclass(frozen=True)
-class QueryPrompt:
-    """One prompt of a set."""
-
-    name: str
-    text: str
-    source: str = ""  # where the idea is from
-
-
-class _Set(TypedDict, total=False):
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
-    types: dict[str, dict[str, str]]
-    prompts: list[QueryPrompt]
-
-
-_SETS = TypeAdapter(_Set)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,52 +44,6 @@ class PromptScores:
     values: Array  # (P,), likewise
     queries: tuple[str, ...]  # ids; none if the metric is not a mean over queries
     scores: Array  # (n, P, S)
-
-
-def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
-    """Return the prompts of a set for a type of task.
-
-    Args:
-        given: how many of the stored set, such as ``15``, or the path of a TOML file like it,
-            ``prompts.toml`` next to this module.
-        task_type: MTEB's, such as ``STS``.
-
-    Raises:
-        SpecError: no such file or number, a file that is not such a set, or two prompts of one
-            name or of one text.
-    """
-    given, file = given.strip(), prompts_file(given)
-    read: dict[str, Any] = {}
-    try:
-        read = tomllib.loads(file.read_text(encoding="utf-8"))
-        entries = _SETS.validate_python(read)
-        types = entries.get("types", {})
-        words = types.get(task_type) or types.get(_DEFAULT_TYPE, {})
-        prompts = [
-            QueryPrompt(each.name, each.text.format_map(words) if words else each.text, each.source)
-            for each in entries.get("prompts", [])
-        ]
-    except OSError as error:
-        raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
-    except ValidationError as error:
-        raise SpecError(f"{file}: {field_problem(error, read)}") from None
-    except (KeyError, ValueError, IndexError) as error:
-        raise SpecError(f"{file}: not a set of prompts ({error!r})") from None
-    distinct = {each.name for each in prompts}, {each.text for each in prompts}
-    if not prompts or min(map(len, distinct)) < len(prompts):
-        raise SpecError(f"{file}: expected [[prompts]], each with a name and a text of its own")
-    count = int(given) if given.isdecimal() else len(prompts)
-    if not 1 <= count <= len(prompts):
-        raise SpecError(f"prompts is {given}; expected 1 to {len(prompts)}, or a TOML file")
-    return prompts[:count]
-
-
-def prompts_file(given: str) -> Path:
-    """Return the file of a set, relative to the working directory or to the study."""
-    if given.strip().isdecimal():
-        return _STORED
-    file = Path(given.strip()).expanduser()
-    return file if file.is_file() else paths.root() / file
 
 
 def evaluate_prompts(
@@ -145,7 +74,7 @@ def evaluate_prompts(
     for source in sources:
         task = getattr(source, "metadata", None)
         if task is None or task_key(source, limit=limit) in done:
-            kind = task.type if task is not None else _DEFAULT_TYPE
+            kind = task.type if task is not None else "Retrieval"
             jobs += [(source, task, each) for each in read_prompts(given, kind)]
     for source, task, prompt in tqdm(jobs, desc="prompts", unit="prompt"):
         passage = prompt_for(

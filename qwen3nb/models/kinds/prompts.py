@@ -26,12 +26,18 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
+from qwen3nb.utils.schema import field_problem
 
 FILE = "config_sentence_transformers.json"
 ROLES = ("query", "passage")
@@ -105,7 +111,7 @@ def parse_prompts(given: Mapping[str, str] | str | None) -> dict[str, str] | Non
 
 
 def names_prompt_set(given: Any) -> bool:
-    """Whether what is given for prompts names a set of them; see `studies.prompts.read_prompts`.
+    """Whether what is given for prompts names a set of them; see `read_prompts`.
 
     >>> [names_prompt_set(each) for each in ("15", "my/prompts.toml", "query=find: ", None)]
     [True, True, False, False]
@@ -259,3 +265,73 @@ def prompt_warning(source: Source) -> str:
                 f"`--prompt {NO_PROMPTS}` if none are meant"
             )
     return ""
+
+
+# Sets of prompts.
+
+_STORED = Path(__file__).with_name("prompts.toml")
+_DEFAULT_TYPE = "Retrieval"
+
+
+@dataclass(frozen=True)
+class QueryPrompt:
+    """One prompt of a set."""
+
+    name: str
+    text: str
+    source: str = ""  # where the idea is from
+
+
+class _Set(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+    types: dict[str, dict[str, str]]
+    prompts: list[QueryPrompt]
+
+
+_SETS = TypeAdapter(_Set)
+
+
+def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
+    """Return the prompts of a set for a type of task.
+
+    Args:
+        given: how many of the stored set, such as ``15``, or the path of a TOML file like it,
+            ``prompts.toml`` next to this module.
+        task_type: MTEB's, such as ``STS``.
+
+    Raises:
+        SpecError: no such file or number, a file that is not such a set, or two prompts of one
+            name or of one text.
+    """
+    given, file = given.strip(), prompts_file(given)
+    read: dict[str, Any] = {}
+    try:
+        read = tomllib.loads(file.read_text(encoding="utf-8"))
+        entries = _SETS.validate_python(read)
+        types = entries.get("types", {})
+        words = types.get(task_type) or types.get(_DEFAULT_TYPE, {})
+        prompts = [
+            QueryPrompt(each.name, each.text.format_map(words) if words else each.text, each.source)
+            for each in entries.get("prompts", [])
+        ]
+    except OSError as error:
+        raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
+    except ValidationError as error:
+        raise SpecError(f"{file}: {field_problem(error, read)}") from None
+    except (KeyError, ValueError, IndexError) as error:
+        raise SpecError(f"{file}: not a set of prompts ({error!r})") from None
+    distinct = {each.name for each in prompts}, {each.text for each in prompts}
+    if not prompts or min(map(len, distinct)) < len(prompts):
+        raise SpecError(f"{file}: expected [[prompts]], each with a name and a text of its own")
+    count = int(given) if given.isdecimal() else len(prompts)
+    if not 1 <= count <= len(prompts):
+        raise SpecError(f"prompts is {given}; expected 1 to {len(prompts)}, or a TOML file")
+    return prompts[:count]
+
+
+def prompts_file(given: str) -> Path:
+    """Return the file of a set, relative to the working directory or to the study."""
+    if given.strip().isdecimal():
+        return _STORED
+    file = Path(given.strip()).expanduser()
+    return file if file.is_file() else paths.root() / file

@@ -15,12 +15,8 @@ from qwen3nb.analysis.comparison.prompt_effects import (
     superiority,
 )
 from qwen3nb.analysis.stats.resampling import draw_seed
-from qwen3nb.evaluation.studies.prompts import (
-    PromptScores,
-    QueryPrompt,
-    read_prompt_scores,
-    read_prompts,
-)
+from qwen3nb.evaluation.studies.prompts import PromptScores, read_prompt_scores
+from qwen3nb.models.kinds.prompts import QueryPrompt, read_prompts
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.store import load_results
