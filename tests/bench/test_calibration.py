@@ -18,11 +18,11 @@ MATRIX = np.array(json.loads(calibration.FITTED.read_text())["scores"])
 
 
 def test_a_population_fitted_to_records_is_symmetric_under_the_null_hypothesis():
-    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), 20, 5000, False)
+    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), (20, 5000), False)
     assert truth == 0
     assert abs((a - b).mean()) < 0.004
     assert abs(((a - b) > 0).mean() - ((a - b) < 0).mean()) < 0.01
-    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), 20, 5000, True)
+    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), (20, 5000), True)
     assert {*np.unique(a), *np.unique(b)} == {*np.unique(MATRIX)}
     assert np.abs((a - b).mean() - truth.mean()) < 0.004
     means = sorted(MATRIX.mean(axis=1))
