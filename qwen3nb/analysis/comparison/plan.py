@@ -185,21 +185,14 @@ def plan_file() -> Path:
 
 def write_plan(plan: Plan, file: Path) -> Path:
     """Write a plan, with what it means as comments."""
-    hypotheses = "\n".join(f"#   {each} differs from {plan.baseline}" for each in plan.models)
-    lists = {"models": plan.models, "tasks": plan.tasks}
-    plain = {
-        name: value
-        for name, value in asdict(plan).items()
-        if name not in ("queries", "made", *lists) and value != ""
-    }
+    hypotheses = (f"#   {each} differs from {plan.baseline}" for each in plan.models)
+    fields = {name: each for name, each in asdict(plan).items() if name != "queries" and each != ""}
     lines = [
         f"# The plan of a comparison, made on {plan.made} before it was measured. Hypotheses:",
-        hypotheses,
+        *hypotheses,
         f"# On each task, {plan.family} pairs are tested together; a difference of the margin is",
         "# then significant with the probability `power`.",
-        f'made = "{plan.made}"',
-        *(f"{name} = {_toml(value)}" for name, value in plain.items()),
-        *(f"{name} = [{', '.join(map(_toml, each))}]" for name, each in lists.items()),
+        *(f"{name} = {_toml(value)}" for name, value in fields.items()),
         "",
         "[queries] # needed",
         *(f"{_toml(task)} = {count}" for task, count in plan.queries.items()),
@@ -208,6 +201,8 @@ def write_plan(plan: Plan, file: Path) -> Path:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)
@@ -236,18 +231,18 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     names = {name: label for label, name in comparison.labels.items()}
     there = {names.get(name, name) for _, name in comparison.records}
     wanted = {plan.baseline, *plan.models}
+    baseline = names.get(comparison.baseline, comparison.baseline)
+    choices = (
+        ("alpha", plan.alpha, how.alpha),
+        ("margin", plan.margin, how.minimum),
+        ("correction", plan.correction, how.correction),
+        ("baseline", plan.baseline, baseline),
+    )
     lines = [
-        f"{what} {planned:g} was planned, {used:g} is used"
-        for what, planned, used in (
-            ("alpha", plan.alpha, how.alpha),
-            ("margin", plan.margin, how.minimum),
-        )
+        f"{what} {planned} was planned, {used} is used"
+        for what, planned, used in choices
         if planned != used
     ]
-    if how.correction != plan.correction:
-        lines.append(f"correction {plan.correction} was planned, {how.correction} is used")
-    if plan.baseline != names.get(comparison.baseline, comparison.baseline):
-        lines.append(f"baseline {plan.baseline} was planned, {comparison.baseline} is used")
     lines += _lists("models", sorted(wanted - there), "are missing")
     lines += _lists("models", sorted(there - wanted), "were not planned, and widen the family")
     tasks = {each.task: each for each in (*comparison.tasks, *comparison.correlations)}

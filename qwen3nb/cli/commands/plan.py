@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,21 +44,15 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @opt.JSON
 def plan(
     models: Sequence[str],
-    baseline: str,
-    margin: float,
     tier: str,
     tasks: str,
-    metric: str,
-    alpha: float,
-    power: float,
     deviation: float | None,
-    seeds: int,
     seed_deviation: float,
-    prompts: int,
     prompt_deviation: float,
     results: Path | None,
     out: Path | None,
     as_json: bool,
+    **asked: Any,  # as fields of a plan
 ) -> None:
     """Say how many queries show a difference worth having, and write the plan.
 
@@ -76,21 +71,10 @@ def plan(
     stated = planning.Spread(
         queries=deviation or 0.0, seeds=seed_deviation, prompts=prompt_deviation
     )
-    made, planned = planning.make_plan(
-        load_results(results),
-        planning.Plan(
-            baseline=baseline,
-            models=tuple(models),
-            tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys,
-            margin=margin,
-            metric=metric,
-            alpha=alpha,
-            power=power,
-            seeds=seeds,
-            prompts=prompts,
-        ),
-        stated=stated,
+    wanted = planning.Plan(
+        models=tuple(models), tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **asked
     )
+    made, planned = planning.make_plan(load_results(results), wanted, stated=stated)
     file = planning.write_plan(made, out or planning.plan_file())
     if as_json:
         opt.print_json(
@@ -114,12 +98,13 @@ def plan(
             "task",
             "spread",
             "queries there",
-            f"needed for {margin:g}",
+            f"needed for {made.margin:g}",
             "shown by those there",
         )
         note = (
-            f"Pairs on a task: {made.family}, tested together at {alpha:g}; power {power:g}; "
-            f"seeds: {seeds}; prompts: {prompts}. The plan is in {file}"
+            f"Pairs on a task: {made.family}, tested together at {made.alpha:g}; "
+            f"power {made.power:g}; seeds: {made.seeds}; prompts: {made.prompts}. "
+            f"The plan is in {file}"
         )
         print_table(Table.of(rows, heads, note=note))
     if not all(each.enough for each in planned):
