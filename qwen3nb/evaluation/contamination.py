@@ -48,6 +48,7 @@ MOST_HASHES = 1 << 25  # of sequences of the tasks; 33 million take about 0.7 GB
 KINDS = ("exact", "contained", f"{GRAM}-gram")
 _BATCH = 1 << 21  # characters that are hashed at once
 _EXAMPLES = 3  # of a task
+_NEVER = np.iinfo(np.int64).max  # the row of what was not found
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # bases of polynomials modulo 2^64, and what is mixed in
 _WHOLE = np.uint64(0xD1B54A32D192ED03)
 Hashes = NDArray[np.uint64]
@@ -82,8 +83,8 @@ class Contamination:
         def shares(count: int, found: Mapping[str, int]) -> str:
             kinds = ", ".join(f"{found[kind]:,} {kind}" for kind in KINDS if found[kind])
             total = sum(found.values())
-            return f"{total:,} of {count:,} ({total / max(1, count):.1%})" + f": {kinds}" * (
-                total > 0
+            return (
+                f"{total:,} of {count:,} ({total / max(1, count):.1%}){': ' * bool(kinds)}{kinds}"
             )
 
         lines = [f"{self.task}: queries {shares(self.queries, self.found)}"]
@@ -102,50 +103,27 @@ class Source(NamedTuple):
     documents: Texts
 
 
-def contamination(
-    train: Iterable[Path | str],
-    tasks: Iterable[Any],
-    *,
-    most: int = MOST_HASHES,
-    show_progress: bool = True,
-) -> list[Contamination]:
-    """Look the queries and documents of MTEB tasks up in training files.
-
-    Args:
-        train: files or folders: ``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.parquet``,
-            ``.arrow``, ``.txt``, ``.md``, also with ``.gz``; every string of a row is a text.
-        tasks: MTEB task objects, such as those of `qwen3nb.studies.choose_tasks`. Their data have
-            to be at hand; nothing is downloaded.
-        most: hashes of the tasks that are kept; see above.
-        show_progress: whether to show a bar of the bytes of training data that were read.
+def task_source(task: Any) -> Source:
+    """Return the texts of an MTEB task, by the ids that records have.
 
     Raises:
-        DataError: a file that cannot be read, of an unknown type, or none.
-        MirrorError: the data of a task are missing.
+        MirrorError: its data are not at hand; nothing is downloaded.
     """
-    files = training_files(train)
-    return look_up(files, [task_source(each) for each in tasks], most=most, show=show_progress)
-
-
-def task_source(task: Any) -> Source:
-    """Return the texts of an MTEB task, by the ids that records have."""
     load_here(task)
     if task.metadata.type not in SEARCH_TYPES:
         return Source(task_key(task), lambda: _rows(task), lambda: ())
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     slices = task_slices(task)
 
-    def queries() -> Iterator[tuple[str, str]]:
+    def texts(table: str, joined: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
         for part in slices:
-            yield from ((f"{part.prefix}{r['id']}", joined_query(r)) for r in part.data["queries"])
+            yield from ((f"{part.prefix}{row['id']}", joined(row)) for row in part.data[table])
 
-    def documents() -> Iterator[tuple[str, str]]:
-        for part in slices:
-            yield from (
-                (f"{part.prefix}{r['id']}", joined_document(r)) for r in part.data["corpus"]
-            )
-
-    return Source(task_key(task), queries, documents)
+    return Source(
+        task_key(task),
+        lambda: texts("queries", joined_query),
+        lambda: texts("corpus", joined_document),
+    )
 
 
 def _rows(task: Any) -> Iterator[tuple[str, str]]:
@@ -164,23 +142,22 @@ def without(results: Iterable[Result], found: Iterable[Contamination]) -> list[R
     A clustering is scored in draws, not rows: its records stay as they are.
     """
     hits = {each.task: each.hits for each in found}
-    return [_on_others(record, hits.get(record.task.key, frozenset())) for record in results]
-
-
-def _on_others(record: Result, hits: frozenset[str]) -> Result:
-    if record.task.unit == "draws" or not hits:
-        return record
-    columns = {
-        column: {query: value for query, value in values.items() if query not in hits}
-        for column, values in record.per_query.items()
-    }
-    metrics = {
-        name: each
-        if each.how == REPORTED
-        else aggregate(columns, how=each.how, columns=each.columns, parts=each.parts)
-        for name, each in record.metrics.items()
-    }
-    return replace(record, per_query=columns, metrics=metrics)
+    clean = []
+    for record in results:
+        if (gone := hits.get(record.task.key)) and record.task.unit != "draws":
+            columns = {
+                column: {query: value for query, value in values.items() if query not in gone}
+                for column, values in record.per_query.items()
+            }
+            metrics = {
+                name: each
+                if each.how == REPORTED
+                else aggregate(columns, how=each.how, columns=each.columns, parts=each.parts)
+                for name, each in record.metrics.items()
+            }
+            record = replace(record, per_query=columns, metrics=metrics)
+        clean.append(record)
+    return clean
 
 
 # Look-up.
@@ -191,7 +168,7 @@ class _Known:
 
     def __init__(self, hashes: Sequence[Hashes]) -> None:
         self.hashes = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
-        self.first = np.full(len(self.hashes), -1, dtype=np.int64)  # number of the training row
+        self.first = np.full(len(self.hashes), _NEVER, dtype=np.int64)  # number of the training row
         bits = min(28, max(16, len(self.hashes).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
         self._there = np.zeros(1 << bits, dtype=bool)  # by the first bits of a hash
@@ -207,14 +184,12 @@ class _Known:
         """Note those of ``hashes`` that are known, of training rows with these numbers."""
         maybe = np.flatnonzero(self._there[hashes >> self._shift])
         index, hit = self._index(hashes[maybe])
-        index, row = index[hit][::-1], rows[maybe[hit]][::-1]  # of several, the first
-        new = self.first[index] < 0
-        self.first[index[new]] = row[new]
+        np.minimum.at(self.first, index[hit], rows[maybe[hit]])
 
     def where(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the first training row of each hash, or -1."""
+        """Return the first training row of each hash, or `_NEVER`."""
         index, hit = self._index(hashes)
-        rows = np.full(len(hashes), -1, dtype=np.int64)
+        rows = np.full(len(hashes), _NEVER, dtype=np.int64)
         rows[hit] = self.first[index[hit]]
         return rows
 
@@ -230,7 +205,17 @@ class _Index(NamedTuple):
 def look_up(
     files: Sequence[Path], sources: Sequence[Source], *, most: int = MOST_HASHES, show: bool = True
 ) -> list[Contamination]:
-    """Look the texts of ``sources`` up in training files; see `contamination`."""
+    """Look the queries and documents of tasks up in every string of training files.
+
+    Args:
+        files: as of `training_files`.
+        sources: as of `task_source`.
+        most: hashes of the tasks that are kept; see above.
+        show: whether to show a bar of the bytes of training data that were read.
+
+    Raises:
+        DataError: a file that cannot be read.
+    """
     index = _index(sources, most)
     starts: list[int] = []  # number of the first row of each file
     count = 0
@@ -260,24 +245,21 @@ def _index(sources: Sequence[Source], most: int) -> _Index:
         for _, texts in _batches(source.queries()):
             words = _words(texts)
             kept += [words.whole(), words.grams()[0]]
-            for length in {*words.lengths[words.short].tolist()}:
+            for length in {*words.lengths.tolist()} & {*range(FEWEST, GRAM)}:
                 phrases.setdefault(length, []).append(words.contained(length)[0])
         for _, texts in _batches(source.documents()):
             words = _words(texts)
             kept.append(words.whole())
-            documents.append(_sample(words.grams()[0], sampled))
+            grams = words.grams()[0]
+            documents.append(grams[_in_sample(grams, sampled)])
             if sum(map(len, documents)) > most:
                 documents = [np.unique(np.concatenate(documents))]
                 while len(documents[0]) > most // 2:
                     sampled *= 2
-                    documents = [_sample(documents[0], sampled)]
-    documents = [_sample(each, sampled) for each in documents]
+                    documents = [documents[0][_in_sample(documents[0], sampled)]]
+    documents = [each[_in_sample(each, sampled)] for each in documents]
     known = {length: _Known(hashes) for length, hashes in phrases.items()}
     return _Index(_Known([*kept, *documents]), known, sampled)
-
-
-def _sample(hashes: Hashes, sampled: int) -> Hashes:
-    return hashes[(hashes & np.uint64(sampled - 1)) == 0]
 
 
 def _see(index: _Index, texts: Sequence[str], rows: NDArray[np.int64]) -> None:
@@ -289,52 +271,57 @@ def _see(index: _Index, texts: Sequence[str], rows: NDArray[np.int64]) -> None:
         known.see(hashes, rows[text])
 
 
+def _in_sample(hashes: Hashes, sampled: int) -> Any:
+    return (hashes & np.uint64(sampled - 1)) == 0
+
+
 def _found(source: Source, index: _Index, place: Callable[[int], str]) -> Contamination:
     """Look at the texts of a task once more: which of them were seen?"""
-    found = {kind: dict[str, Found]() for kind in ("query", "document")}
-    sizes = {"query": 0, "document": 0}
-    for role, every in (("query", source.queries), ("document", source.documents)):
-        ids: set[str] = set()
-        for names, texts in _batches(every()):
-            ids.update(names)
-            words = _words(texts)
-            rows = np.full((len(KINDS), len(texts)), -1, dtype=np.int64)  # first that has it
-            rows[0, words.lengths > 0] = index.grams.where(words.whole())
-            for length, known in index.phrases.items() if role == "query" else ():
-                hashes, text = words.contained(length)
-                rows[1, text] = known.where(hashes)
-            hashes, text = words.grams()
-            if role == "document":
-                looked = (hashes & np.uint64(index.sampled - 1)) == 0
-                hashes, text = hashes[looked], text[looked]
-            seen = index.grams.where(hashes)
-            rows[2, text[seen >= 0][::-1]] = seen[seen >= 0][::-1]
-            hits, counted = (
-                np.bincount(each, minlength=len(texts)) for each in (text[seen >= 0], text)
-            )
-            for i in np.flatnonzero((rows >= 0).any(axis=0)).tolist():
-                kind = int(np.argmax(rows[:, i] >= 0))
-                share = float(hits[i] / counted[i]) if kind == 2 else 1.0
-                new = Found(names[i], texts[i], KINDS[kind], share, place(int(rows[kind, i])))
-                old = found[role].get(names[i])
-                if old is None or KINDS.index(old.how) > kind:
-                    found[role][names[i]] = new
-        sizes[role] = len(ids)
-    counts = {
-        role: {kind: sum(each.how == kind for each in own.values()) for kind in KINDS}
-        for role, own in found.items()
-    }
-    examples = sorted(found["query"].values(), key=lambda each: (-each.share, each.id))
+    queries, found = _seen(source.queries(), index._replace(sampled=1), place)
+    documents, others = _seen(source.documents(), index._replace(phrases={}), place)
+    counts, other_counts = (
+        {kind: sum(each.how == kind for each in own.values()) for kind in KINDS}
+        for own in (found, others)
+    )
+    examples = sorted(found.values(), key=lambda each: (-each.share, each.id))[:_EXAMPLES]
     return Contamination(
         source.task,
-        sizes["query"],
-        sizes["document"],
-        counts["query"],
-        counts["document"],
-        frozenset(found["query"]),
-        tuple(examples[:_EXAMPLES]),
+        queries,
+        documents,
+        counts,
+        other_counts,
+        frozenset(found),
+        tuple(examples),
         index.sampled,
     )
+
+
+def _seen(
+    every: Iterable[tuple[str, str]], index: _Index, place: Callable[[int], str]
+) -> tuple[int, dict[str, Found]]:
+    """Return the number of ids of these texts, and what of them was seen."""
+    ids: set[str] = set()
+    found: dict[str, Found] = {}
+    for names, texts in _batches(every):
+        ids.update(names)
+        words = _words(texts)
+        rows = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)  # first that has it
+        rows[0, words.lengths > 0] = index.grams.where(words.whole())
+        for length, known in index.phrases.items():
+            hashes, text = words.contained(length)
+            rows[1, text] = known.where(hashes)
+        hashes, text = words.grams()
+        looked = _in_sample(hashes, index.sampled)
+        seen, text = index.grams.where(hashes[looked]), text[looked]
+        np.minimum.at(rows[2], text, seen)
+        hits, counted = (np.bincount(each) for each in (text[seen < _NEVER], text))
+        for i in np.flatnonzero((rows < _NEVER).any(axis=0)).tolist():
+            kind = int(np.argmax(rows[:, i] < _NEVER))
+            share = float(hits[i] / counted[i]) if kind == 2 else 1.0
+            new = Found(names[i], texts[i], KINDS[kind], share, place(int(rows[kind, i])))
+            old = found.setdefault(names[i], new)
+            found[names[i]] = min(old, new, key=lambda each: KINDS.index(each.how))
+    return len(ids), found
 
 
 # Words as hashes.
@@ -348,15 +335,6 @@ class _Words:
     lengths: NDArray[np.int64]  # words of each text
     sums: Hashes  # of the words' hashes times powers, (words + 1,)
 
-    @property
-    def _starts(self) -> NDArray[np.int64]:
-        return np.concatenate([[0], np.cumsum(self.lengths)[:-1]]).astype(np.int64)
-
-    @property
-    def short(self) -> NDArray[np.bool_]:
-        """Whether a text is looked for as a whole within others."""
-        return (self.lengths >= FEWEST) & (self.lengths < GRAM)
-
     def whole(self) -> Hashes:
         """A hash of all words of each text that has any."""
         return self._of(np.flatnonzero(self.lengths)) ^ _WHOLE
@@ -367,9 +345,9 @@ class _Words:
         return self._of(texts), texts
 
     def _of(self, texts: NDArray[np.int64]) -> Hashes:
-        start = self._starts[texts]
-        ends = self.sums[start + self.lengths[texts]]
-        return (ends - self.sums[start]) * _powers(len(self.sums))[1][start]
+        end = np.cumsum(self.lengths)[texts]
+        start = end - self.lengths[texts]
+        return (self.sums[end] - self.sums[start]) * _powers(len(self.sums))[1][start]
 
     def grams(self, length: int = GRAM) -> tuple[Hashes, NDArray[np.int64]]:
         """A hash of each sequence of ``length`` words within a text, and the text's number."""
@@ -377,11 +355,7 @@ class _Words:
         hashes = self.sums[length:] - self.sums[:count]
         hashes *= _powers(len(self.sums))[1][:count]
         within = self.text[:count] == self.text[length - 1 :]
-        return (
-            (hashes, self.text[:count])
-            if within.all()
-            else (hashes[within], self.text[:count][within])
-        )
+        return hashes[within], self.text[:count][within]
 
 
 _OTHERS = re.compile(r"[^\w\0]|_")  # of text that is not ASCII
@@ -401,15 +375,17 @@ def _words(texts: Sequence[str]) -> _Words:
     letter = np.concatenate([[False], data > 32, [False]])
     edges = np.flatnonzero(letter[1:] != letter[:-1])
     start, end = edges[::2], edges[1::2]
-    powers, inverse = _powers(len(data) + 1)
-    sums = np.zeros(len(data) + 1, dtype=np.uint64)
-    np.cumsum(data * powers[: len(data)], out=sums[1:])
-    hashes = _mixed((sums[end] - sums[start]) * inverse[start])
-    text = np.cumsum(data == 0)[start] if len(start) else np.zeros(0, dtype=np.int64)
-    powers = _powers(len(hashes) + 1)[0]
-    sums = np.zeros(len(hashes) + 1, dtype=np.uint64)
-    np.cumsum(hashes * powers[: len(hashes)], out=sums[1:])
-    return _Words(text, np.bincount(text, minlength=len(texts)).astype(np.int64), sums)
+    sums = _sums(data)
+    hashes = _mixed((sums[end] - sums[start]) * _powers(len(sums))[1][start])
+    text = np.cumsum(data == 0)[start]
+    return _Words(text, np.bincount(text, minlength=len(texts)), _sums(hashes))
+
+
+def _sums(values: NDArray[Any]) -> Hashes:
+    """Return the sums (n + 1,) of the first values (n,), each times a power."""
+    sums = np.zeros(len(values) + 1, dtype=np.uint64)
+    np.cumsum(values * _powers(len(sums))[0][: len(values)], out=sums[1:])
+    return sums
 
 
 def _powers(count: int) -> tuple[Hashes, Hashes]:
@@ -419,12 +395,10 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
 
 @lru_cache(maxsize=2)
 def _powers_of_two(count: int) -> tuple[Hashes, Hashes]:
-    inverse = np.uint64(pow(int(_ODD), -1, 1 << 64))
-    every = []
-    for base in (_ODD, inverse):
-        powers = np.full(count, base, dtype=np.uint64)
-        powers[0] = 1
-        every.append(np.cumprod(powers, dtype=np.uint64))
+    every: list[Hashes] = [
+        np.cumprod(np.r_[np.uint64(1), np.full(count - 1, base, np.uint64)], dtype=np.uint64)
+        for base in (_ODD, np.uint64(pow(int(_ODD), -1, 1 << 64)))
+    ]
     return every[0], every[1]
 
 
@@ -493,18 +467,13 @@ def _lines(file: Path) -> Iterator[str]:
             yield line.removesuffix("\n")
 
 
-def _objects(file: Path) -> Iterator[Any]:
-    return (json.loads(line) for line in _lines(file) if line.strip())
-
-
 def _document(file: Path) -> Iterator[Any]:
     value = json.loads("\n".join(_lines(file)))
     return iter(value if isinstance(value, list) else [value])
 
 
-def _separated(file: Path) -> Iterator[list[str]]:
-    tabs = ".tsv" in file.suffixes
-    return csv.reader(_lines(file), delimiter="\t" if tabs else ",")
+def _separated(delimiter: str) -> Callable[[Path], Iterator[list[str]]]:
+    return lambda file: csv.reader(_lines(file), delimiter=delimiter)
 
 
 def _arrow(file: Path) -> Iterator[Any]:
@@ -520,10 +489,10 @@ def _arrow(file: Path) -> Iterator[Any]:
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
-    ".jsonl": _objects,
+    ".jsonl": lambda file: (json.loads(line) for line in _lines(file) if line.strip()),
     ".json": _document,
-    ".csv": _separated,
-    ".tsv": _separated,
+    ".csv": _separated(","),
+    ".tsv": _separated("\t"),
     ".parquet": _arrow,
     ".arrow": _arrow,
     ".txt": _lines,

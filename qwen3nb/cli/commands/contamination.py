@@ -54,10 +54,11 @@ def contamination(
     qwen3nb contamination --train data/pairs.jsonl --tier smoke
     qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus --mirror /data/mirror
     """
-    from qwen3nb.evaluation.contamination import contamination as look_up
+    from qwen3nb.evaluation.contamination import look_up, task_source, training_files
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    found = look_up(train, choose_tasks(tier=tier, tasks=tasks))
+    files = training_files(train)
+    found = look_up(files, list(map(task_source, choose_tasks(tier=tier, tasks=tasks))))
     rows = [row for each in found if each.hits for row in _scores(each, results)]
     if as_json:
         opt.print_json(
@@ -72,22 +73,12 @@ def contamination(
     else:
         from qwen3nb.report.render.console import print_table
         from qwen3nb.report.render.table import Table
-        from qwen3nb.utils.format import interval_text, number_text, p_value_text
-
-        def cell(each: Any) -> tuple[str, str] | None:
-            ends = f"{number_text(each.difference, sign=True)} {interval_text(each.interval)}"
-            return ends, f"corrected p {p_value_text(each.corrected, relation=True)}, n = {each.n}"
 
         click.echo("\n".join(map(str, found)))
         if rows:
             shown = [
-                (
-                    name,
-                    score,
-                    clean,
-                    *(each and (each.difference, str(each)) for each in differences),
-                )
-                for name, score, clean, *differences in rows
+                (*row[:3], *(each and (each.difference, str(each)) for each in row[3:]))
+                for row in rows
             ]
             print_table(Table.of(shown, ("model\ntask", *_VALUES)))
     if any(each.hits for each in found):
