@@ -58,7 +58,7 @@ vectors.block_file vectors.cache
 models.inference models.encoders vectors models.search
 models.kinds models.rerankers models.load models.known
 extraction
-datasets.rows datasets.training_files datasets.trec
+datasets.rows datasets.trec
 datasets.mirror
 datasets.pydocs
 datasets.collection datasets.custom

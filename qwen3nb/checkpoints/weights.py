@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
-from qwen3nb.utils.files.digest_memory import remembered_digest
+from qwen3nb.utils.files.journal import remembered_digest
 from qwen3nb.utils.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Weights:
         """SHA-256 of the weights: name, dtype, shape and bytes of every tensor.
 
         It does not depend on the file format or the number of shards, and is read once per
-        content: `qwen3nb.utils.files.digest_memory` remembers it.
+        content: `qwen3nb.utils.files.journal` remembers it.
         """
         return remembered_digest(
             self.files, lambda: combined_digest(self.tensors, self.sha256_each(self.tensors))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
@@ -40,13 +39,6 @@ _REQUIRED_SPELLINGS = {
     "rerank-outputs": {"--checkpoint": "--adapter", "--eval-tier": "--tier"},
     "rerank-suite": {"--eval-tier": "--tier"},
     "analyze": {"--output-dir": "--outputs"},
-}
-# Expected errors that are not a ValueError, by the module that raises them. To load them all would
-# take a command seconds to start; an error that is raised comes from a module that is loaded.
-_EXPECTED = {
-    "qwen3nb.book.build": "BookError",
-    "qwen3nb.evaluation.run": "EvaluationError",
-    "qwen3nb.execution.notebook": "NotebookError",
 }
 
 
@@ -227,12 +219,8 @@ def _errors_in_one_line() -> Iterator[None]:
     except OSError as error:
         raise click.ClickException(" ".join(explained(error).splitlines())) from None
     except Exception as error:
-        others = (
-            getattr(sys.modules[module], name)
-            for module, name in _EXPECTED.items()
-            if module in sys.modules
-        )
-        if isinstance(error, (ValueError, ImportError, paths.NoStudyError, *others)):
+        own = type(error).__module__.startswith("qwen3nb.")
+        if own or isinstance(error, (ValueError, ImportError)):
             raise click.ClickException(str(error)) from None
         raise
 

@@ -27,7 +27,7 @@ from qwen3nb.hub.errors import HubError, hub_reason
 from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.files.digest_memory import remembered_digest
+from qwen3nb.utils.files.journal import remembered_digest
 
 NOTE = ".qwen3nb-fetched.json"
 _PARTIAL = ".partial"  # downloads that are not complete, below the mirror

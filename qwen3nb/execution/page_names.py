@@ -27,8 +27,7 @@ from qwen3nb.records.store import load_results
 from qwen3nb.report.evaluation.run_trace import RunTrace, read_trace
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.book_settings import book_settings
-from qwen3nb.utils.format import option_words
-from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.format import escaped, option_words
 
 # Parameters that change where files are, or how something is computed, but nothing on the page.
 _UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")

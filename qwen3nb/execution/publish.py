@@ -37,7 +37,7 @@ from qwen3nb.report.render.html import unstyled
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.code_version import git_commit
-from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.format import escaped
 from qwen3nb.utils.progress import TEXT, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible

@@ -21,7 +21,6 @@ from qwen3nb.models.gate.tokenizer import (
     TOKENIZER_CONFIG,
     check_loaded,
     check_tokenizer,
-    end_warnings,
 )
 from qwen3nb.models.kinds.prompts import exported_prompts
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -97,7 +96,7 @@ def copy_tokenizer(
             raise CheckpointError(f"{source}: tokenizer_config.json names no {role}")
     end, pooling, append_eos = tokens.get("eos_token"), options.pooling, options.append_eos
     configured = source.config.get("eos_token_id")
-    warnings = end_warnings(tokenizer, end, configured, pooling=pooling, append_eos=append_eos)
+    warnings = _end_warnings(tokenizer, end, configured, pooling=pooling, append_eos=append_eos)
     surrounded = bool(options.prefix or append_eos)
     if surrounded:
         try:
@@ -120,6 +119,27 @@ def copy_tokenizer(
         fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
         write_text(target / TOKENIZER, json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
     return tokenizer, warnings
+
+
+def _end_warnings(
+    tokenizer: Tokenizer, end: str | None, configured: object, *, pooling: str, append_eos: bool
+) -> list[str]:
+    """Return warnings about the end-of-text token ``end``, which may follow every text."""
+    warnings = []
+    if pooling == "last" and not append_eos:
+        warnings.append(
+            "last-token pooling without an end-of-text token: the vector is that of the text's "
+            "own last token (use --append-eos if the training appended one)"
+        )
+    if end is None:
+        return [*warnings, "the tokenizer configuration names no eos_token"]
+    added = tokenizer.get_added_tokens_decoder().items()
+    ids = [number for number, token in added if token.content == end]
+    if ids and isinstance(configured, int) and configured not in ids:
+        warnings.append(
+            f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {ids[0]}"
+        )
+    return warnings
 
 
 def listed_modules(kinds: Sequence[str]) -> list[dict[str, Any]]:

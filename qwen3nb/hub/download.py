@@ -13,7 +13,7 @@ from typing import Any
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.utils.atomic_files import sha256_file
-from qwen3nb.utils.files.digest_memory import remembered_digest
+from qwen3nb.utils.files.journal import remembered_digest
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _SHA256 = re.compile("[0-9a-f]{64}")

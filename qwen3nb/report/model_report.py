@@ -30,8 +30,7 @@ from qwen3nb.report.card.card import card_text
 from qwen3nb.report.comparison.compare import differences_table
 from qwen3nb.report.leaderboard.all_results import all_results, write_all_results
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import json_text
-from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.format import escaped, json_text
 from qwen3nb.utils.secrets import write_public
 
 _SEARCH = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100")

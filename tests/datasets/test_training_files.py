@@ -3,8 +3,7 @@
 import pytest
 
 from qwen3nb.datasets.custom.queries import read_queries
-from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.training_files import read_settings
+from qwen3nb.datasets.rows import DataError, read_settings
 
 
 @pytest.mark.parametrize(

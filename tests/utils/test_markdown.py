@@ -2,7 +2,7 @@ import pytest
 from helpers.html import HOSTILE, Tags
 from markdown_it import MarkdownIt
 
-from qwen3nb.utils.markdown import escaped, markdown_table
+from qwen3nb.utils.format import escaped, markdown_table
 
 AT_THE_START = """
 - a;+ a;1. a;2) a;+++;---;===;(a)=;:::;::: note;% a;# a;> a;* a;| a;```;~~~

@@ -10,7 +10,7 @@ import pytest
 
 from qwen3nb.report.render.html import escaped_text
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.format import escaped
 from qwen3nb.utils.secrets import is_secret_name, kernel_environment, known_secrets
 
 SECRET_NAMES = """

@@ -32,8 +32,15 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import step_number
-from qwen3nb.datasets.rows import DataError, checked_id, finite_number, printable, read_text
-from qwen3nb.datasets.training_files import json_lines, read_settings
+from qwen3nb.datasets.rows import (
+    DataError,
+    checked_id,
+    finite_number,
+    json_lines,
+    printable,
+    read_settings,
+    read_text,
+)
 from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.utils.atomic_files import sha256_file
 from qwen3nb.utils.strict_json import parse_json

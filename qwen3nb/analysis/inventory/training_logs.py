@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.rows import finite_number
-from qwen3nb.datasets.training_files import json_lines
+from qwen3nb.datasets.rows import finite_number, json_lines
 from qwen3nb.metrics.intervals import Array
 
 LOG, CONFLICTS = "train_log.jsonl", "gradient_conflicts.jsonl"
@@ -70,7 +69,7 @@ def read_log(file: Path) -> TrainingLog:
     """Read a training's ``train_log.jsonl``.
 
     Raises:
-        DataError: see `qwen3nb.datasets.training_files.json_lines`.
+        DataError: see `qwen3nb.datasets.rows.json_lines`.
     """
     entries, notes = json_lines(file)
     return TrainingLog(_run_name(file), _series(entries), tuple(notes))
@@ -105,7 +104,7 @@ def read_conflicts(file: Path) -> Conflicts:
     """Read a joint training's ``gradient_conflicts.jsonl``.
 
     Raises:
-        DataError: see `qwen3nb.datasets.training_files.json_lines`.
+        DataError: see `qwen3nb.datasets.rows.json_lines`.
     """
     entries, notes = json_lines(file)
     measured: dict[int, dict[tuple[str, str], list[float]]] = {}

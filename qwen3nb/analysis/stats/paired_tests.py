@@ -35,8 +35,14 @@ import numpy as np
 import scipy  # loads scipy.stats when it is used, which takes a second
 from numpy.typing import ArrayLike, NDArray
 
-from qwen3nb.analysis.stats.clusters import cluster_numbers, cluster_values
-from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_p_values
+from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
+    Seed,
+    cluster_numbers,
+    cluster_values,
+    sign_flip_p_values,
+)
 from qwen3nb.metrics.intervals import (
     Array,
     Interval,
@@ -140,7 +146,7 @@ def mean_difference(
         b: scores of the other, in the same order of queries.
         level: nominal coverage of the interval.
         cluster: of each query; queries of one cluster are sampled together (see
-            `qwen3nb.analysis.stats.clusters`). By default, each is its own.
+            `qwen3nb.analysis.stats.resampling`). By default, each is its own.
 
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, or a level

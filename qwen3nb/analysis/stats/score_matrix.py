@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from qwen3nb.analysis.stats.clusters import cluster_numbers, cluster_values
+from qwen3nb.analysis.stats.resampling import cluster_numbers, cluster_values
 from qwen3nb.metrics.intervals import Array
 
 if TYPE_CHECKING:

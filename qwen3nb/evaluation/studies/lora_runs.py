@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.training_files import json_lines, read_settings
+from qwen3nb.datasets.rows import DataError, json_lines, read_settings
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Run

@@ -79,35 +79,6 @@ def check_tokenizer(folder: ModelFolder) -> tuple[Tokenizer | None, dict[str, st
     return tokenizer, tokens
 
 
-def end_warnings(
-    tokenizer: Tokenizer, end: str | None, configured: object, *, pooling: str, append_eos: bool
-) -> list[str]:
-    """Return warnings about the end of texts.
-
-    Args:
-        tokenizer: that of the model.
-        end: its end-of-text token, if it names one.
-        configured: the ``eos_token_id`` of ``config.json``.
-        pooling: that of the model.
-        append_eos: whether the token follows every text.
-    """
-    warnings = []
-    if pooling == "last" and not append_eos:
-        warnings.append(
-            "last-token pooling without an end-of-text token: the vector is that of the text's "
-            "own last token (use --append-eos if the training appended one)"
-        )
-    if end is None:
-        return [*warnings, "the tokenizer configuration names no eos_token"]
-    added = tokenizer.get_added_tokens_decoder().items()
-    ids = [number for number, token in added if token.content == end]
-    if ids and isinstance(configured, int) and configured not in ids:
-        warnings.append(
-            f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {ids[0]}"
-        )
-    return warnings
-
-
 def check_loaded(tokenizer: Any, *, rows: int, folder: ModelFolder) -> None:
     """Check that a tokenizer, as a library has loaded it, fits an embedding of ``rows`` rows.
 

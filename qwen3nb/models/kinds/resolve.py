@@ -16,22 +16,77 @@ import importlib.util
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.declared import check_dense, static_files
-from qwen3nb.models.kinds.baselines import BM25_KIND, FUSION_KIND, ON_HUB, RANDOM
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
 from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
-from qwen3nb.models.kinds.source import Kind, Source, registry, safe_label
+from qwen3nb.models.kinds.source import Kind, Settings, Source, fingerprint, registry, safe_label
 from qwen3nb.models.kinds.transformer import DECODER, ENCODER, ENCODER_DECODER, RERANKER, SEQ2SEQ
 from qwen3nb.models.types import SpecError
 
+
+class _Random(Kind):
+    """Chance level: a random vector per text, ``random`` or ``random:WIDTH``."""
+
+    name = "random"
+    library = ""
+    weightless = True
+
+    def named(self, spec: str) -> Source | None:
+        if not re.fullmatch(r"random(:[1-9]\d{0,4})?", spec):
+            return None
+        return Source(spec, self, safe_label(spec))
+
+    def load(self, source: Source, settings: Settings) -> Any:
+        from qwen3nb.models.encoders.base import RandomEncoder
+
+        return RandomEncoder(source, settings)
+
+
+class _BM25(Kind):
+    """Search by words, without training."""
+
+    name = "bm25"
+    searches = True
+    weightless = True
+
+    def named(self, spec: str) -> Source | None:
+        return Source(spec, self, spec) if spec == self.name else None
+
+    def load(self, source: Source, settings: Settings) -> Any:
+        from qwen3nb.models.search.bm25 import BM25
+
+        return BM25(source)
+
+
+class _Fusion(Kind):
+    """Several searches fused by rank, ``a+b``."""
+
+    name = "fusion"
+    searches = True
+
+    def fingerprint(self, source: Source) -> dict[str, Any]:
+        return {"kind": self.name, "of": [fingerprint(part) for part in source.parts]}
+
+
+class _OnHub(Kind):
+    """A model of the hub whose files show what it is, once they are fetched."""
+
+    name = "hub"
+    of_others = True
+
+
+RANDOM, BM25_KIND, FUSION_KIND, ON_HUB = _Random(), _BM25(), _Fusion(), _OnHub()
+
+
 # In the order in which a spec or a folder is compared with them. A new kind is a class like those
-# of `qwen3nb.models.kinds.baselines` and a name here.
+# of `qwen3nb.models.kinds.resolve` and a name here.
 KINDS: tuple[Kind, ...] = (
     *(BM25_KIND, RANDOM, RERANKER, STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
 )

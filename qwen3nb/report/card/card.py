@@ -42,7 +42,7 @@ from qwen3nb.report.leaderboard.one_model import (
 from qwen3nb.report.render.table import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
-from qwen3nb.utils.markdown import code, escaped
+from qwen3nb.utils.format import code, escaped
 from qwen3nb.utils.secrets import known_secrets
 
 if TYPE_CHECKING:

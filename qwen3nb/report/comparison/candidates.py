@@ -34,11 +34,11 @@ from qwen3nb.report.comparison.explorer import query_text, top_documents
 from qwen3nb.report.render.table import Cell, Conclusion, Table, number
 from qwen3nb.utils.format import (
     duration_text,
+    escaped,
     json_text,
     number_text,
     p_value_text,
 )
-from qwen3nb.utils.markdown import escaped
 
 _BEST = 5  # documents listed of a ranking
 _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`

@@ -23,8 +23,7 @@ from qwen3nb.metrics.intervals import Interval
 from qwen3nb.report.render.html import anchor, escaped_text, styled, unstyled
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.format import inert_text, interval_text, p_value_text
-from qwen3nb.utils.markdown import escaped, markdown_table
+from qwen3nb.utils.format import escaped, inert_text, interval_text, markdown_table, p_value_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

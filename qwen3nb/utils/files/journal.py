@@ -3,15 +3,26 @@
 Each line is preceded by a line break, has a checksum, is written with one system call and
 flushed to disk before the next piece begins. A line that was truncated by a crash, or
 garbled by a second writer, fails its checksum, and its piece is repeated.
+
+Digests of large files are remembered in one, so that they are read once. A file counts as unchanged
+as long as its path, inode, size and times are: the time of the last change of its inode (ctime)
+cannot be set by a program. What changed within the resolution of file systems' clocks before it was
+read is not remembered, as another change might have the same time. A memory that cannot be written,
+or an entry that is damaged, costs another reading.
 """
 
 import json
+import logging
 import os
+import time
 import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.utils.atomic_files import file_stamp, sha256_json
 
 _LINE = b"\n%08x %s\n"
 
@@ -62,3 +73,55 @@ def append(file: Path, key: str, value: Any) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+log = logging.getLogger(__name__)
+_TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
+
+
+def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind: str = "") -> str:
+    """Return the stored digest of ``files``, or ``compute()`` and store it.
+
+    Args:
+        files: the files.
+        compute: computes the digest.
+        kind: of the digest, where files have another one besides.
+    """
+    key = _key(files, kind)
+    if (known := known_digests(key).get(key)) is not None:
+        return known
+    old = all(time.time_ns() - file.stat().st_ctime_ns > _TICK for file in files)
+    digest = compute()
+    if old and _key(files, kind) == key:  # else they were replaced while they were read
+        remember_digests({key: digest})
+    return digest
+
+
+def known_digests(*keys: str) -> dict[str, str]:
+    """Return this machine's digests of files by their stamps: those of ``keys``, or all."""
+    try:
+        memory = Journal(_memory())
+        values = {key: memory.get(key) for key in sorted(keys or memory.keys())}
+        return {key: str(value) for key, value in values.items() if value is not None}
+    except OSError as error:
+        log.warning("%s: not read (%s); digests are computed again", _memory(), error)
+        return {}
+
+
+def remember_digests(digests: Mapping[str, str]) -> None:
+    """Add entries, such as another machine's `known_digests`."""
+    try:
+        memory = Journal(_memory())
+        for key in digests.keys() - memory.keys():
+            memory.add(key, digests[key])
+    except OSError as error:
+        log.warning("%s: not written (%s); digests are computed again", _memory(), error)
+
+
+def _memory() -> Path:
+    return paths.cache() / "digests.journal"
+
+
+def _key(files: Sequence[Path], kind: str = "") -> str:
+    stamps = [file_stamp(file) for file in sorted(files)]
+    return sha256_json([kind, stamps] if kind else stamps)
