@@ -22,7 +22,8 @@ from scipy import stats
 
 from qwen3nb.analysis.calibration import Share
 from qwen3nb.analysis.comparison.alignment import pair_results
-from qwen3nb.analysis.stats.paired_tests import benjamini_hochberg, holm, minimum_detectable_effect
+from qwen3nb.analysis.stats.multiple_testing import benjamini_hochberg, holm
+from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
 from qwen3nb.analysis.stats.resampling import (
     LEVEL,
     max_t_p_values,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from qwen3nb.analysis.stats.paired_tests import CORRECTIONS
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
 from qwen3nb.models.types import DTYPES

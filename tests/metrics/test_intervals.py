@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from qwen3nb.analysis.stats.paired_tests import holm
+from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.intervals import (
     correlation_influence,

@@ -9,12 +9,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from qwen3nb.analysis.comparison.differences import significant
-from qwen3nb.analysis.stats.paired_tests import (
-    MeanDifference,
-    holm,
-    mean_difference,
-    permutation_test,
-)
+from qwen3nb.analysis.stats.multiple_testing import holm
+from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference, permutation_test
 from qwen3nb.evaluation.studies.ablation import TrainingOutcome, Variant, VariantResult
 from qwen3nb.metrics.intervals import Array
 

@@ -19,7 +19,7 @@ from qwen3nb.analysis.comparison.differences import (
     TaskComparison,
     paired_differences,
 )
-from qwen3nb.analysis.stats.paired_tests import adjust
+from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join, shared_queries
 from qwen3nb.metrics.intervals import Interval, mean_interval

@@ -35,10 +35,8 @@ from qwen3nb.analysis.comparison.differences import (
     shown_by_interval,
     verdict,
 )
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, MAX_T, NAMES
 from qwen3nb.analysis.stats.paired_tests import (
-    CORRECTIONS,
-    MAX_T,
-    NAMES,
     minimum_detectable_effect,
     queries_to_show,
     unseen_outlier_could_turn,

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from qwen3nb.analysis.stats.paired_tests import MAX_T, adjust, effect_sizes, enough_draws
+from qwen3nb.analysis.stats.multiple_testing import MAX_T, adjust, enough_draws
+from qwen3nb.analysis.stats.paired_tests import effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, max_t_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
 from qwen3nb.metrics.intervals import (

@@ -20,7 +20,8 @@ import numpy as np
 import scipy
 
 from qwen3nb.analysis.comparison.differences import ALPHA, significant
-from qwen3nb.analysis.stats.paired_tests import adjust, mean_difference, permutation_test
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,

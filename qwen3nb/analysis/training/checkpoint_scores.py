@@ -27,7 +27,8 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import common_revision
 from qwen3nb.analysis.comparison.differences import significant
-from qwen3nb.analysis.stats.paired_tests import holm, permutation_test
+from qwen3nb.analysis.stats.multiple_testing import holm
+from qwen3nb.analysis.stats.paired_tests import permutation_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_p_values
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.checkpoints.folder import step_of

@@ -39,7 +39,8 @@ from scipy.special import stdtrit
 
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.inventory.collect import Score
-from qwen3nb.analysis.stats.paired_tests import adjust, t_test
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import Array, Interval, student_interval

@@ -9,13 +9,10 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, enough_draws, holm
 from qwen3nb.analysis.stats.paired_tests import (
-    adjust,
-    benjamini_hochberg,
     effect_size,
-    enough_draws,
     equivalence,
-    holm,
     mean_difference,
     minimum_detectable_effect,
     permutation_test,

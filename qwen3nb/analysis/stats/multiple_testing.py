@@ -1,0 +1,104 @@
+"""Adjusted p-values for a declared family of tests.
+
+The family consists of all comparisons behind one claim. Callers declare it by the p-values they
+pass, and report its size with the result.
+
+References:
+    Holm 1979 (family-wise error rate at most alpha under any dependence); Benjamini and
+    Hochberg 1995 (false discovery rate).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from qwen3nb.utils.choices import one_of
+
+MOST_DRAWS = 200_000  # of a test whose family of comparisons needs more than it was given
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+
+    Raises:
+        ValueError: a value outside 0 to 1.
+    """
+    _check(p_values)
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(_ascending(p_values)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's adjusted p-values (false discovery rate), in the order given.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03])
+    [0.03, 0.04, 0.04]
+
+    Raises:
+        ValueError: a value outside 0 to 1.
+    """
+    _check(p_values)
+    count = len(p_values)
+    adjusted = [0.0] * count
+    smallest = 1.0
+    for rank, index in reversed(list(enumerate(_ascending(p_values), start=1))):
+        smallest = min(smallest, count / rank * p_values[index])
+        adjusted[index] = smallest
+    return adjusted
+
+
+MAX_T = "max-t"
+CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
+    MAX_T: holm,  # of p-values alone; of pairs that share sign flips, `resampling.max_t_p_values`
+    "holm": holm,
+    "benjamini-hochberg": benjamini_hochberg,
+    "none": list,
+}
+# The corrections as named in running text.
+NAMES = {
+    MAX_T: "step-down MaxT",
+    "holm": "Holm",
+    "benjamini-hochberg": "Benjamini and Hochberg",
+    "none": "no correction",
+}
+
+
+def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
+    """Adjust p-values by the named correction, one of `CORRECTIONS`.
+
+    Raises:
+        ValueError: an unknown correction, or a value outside 0 to 1.
+    """
+    _check(p_values)
+    return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
+
+
+def enough_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> int:
+    """Return ``draws``, or if no difference could be shown with them, as many as can show some.
+
+    The p-value of m random draws is at least 1 / (m + 1), and Holm multiplies the smallest by the
+    number of comparisons; it is then at most a quarter of ``alpha``, up to `MOST_DRAWS`.
+
+    >>> enough_draws(66, draws=10_000), enough_draws(780, draws=10_000)
+    (10000, 62400)
+    """
+    if how != "holm" or comparisons / (draws + 1) < alpha:
+        return draws
+    return max(draws, min(MOST_DRAWS, math.ceil(4 * comparisons / alpha)))
+
+
+def _ascending(p_values: Sequence[float]) -> list[int]:
+    return sorted(range(len(p_values)), key=lambda index: p_values[index])
+
+
+def _check(p_values: Sequence[float]) -> None:
+    if any(not 0 <= p <= 1 for p in p_values):
+        raise ValueError(f"expected p-values between 0 and 1; got {list(p_values)}")
