@@ -276,7 +276,7 @@ def test_weights_replaced_while_they_load_give_no_vectors(
 ):
     from qwen3nb.models import load
     from qwen3nb.models.encoders.base import Encoder
-    from qwen3nb.models.rerankers import load as load_of_rerankers
+    from qwen3nb.models.rerankers import yes_no as load_of_rerankers
 
     folder, other = tmp_path / "model", tmp_path / "other"
     write_kind(kind, folder, exported, tokenizer_folder)

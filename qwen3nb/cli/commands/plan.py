@@ -52,7 +52,7 @@ def plan(
     results: Path | None,
     out: Path | None,
     as_json: bool,
-    **asked: Any,  # as fields of a plan
+    **fields: Any,  # as fields of a plan
 ) -> None:
     """Say how many queries show a difference worth having, and write the plan.
 
@@ -72,7 +72,7 @@ def plan(
         queries=deviation or 0.0, seeds=seed_deviation, prompts=prompt_deviation
     )
     wanted = planning.Plan(
-        models=tuple(models), tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **asked
+        models=tuple(models), tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields
     )
     made, planned = planning.make_plan(load_results(results), wanted, stated=stated)
     file = planning.write_plan(made, out or planning.plan_file())
