@@ -1,1 +1,1 @@
-"""The command line: click only; each command calls one public function."""
+"""The command line, built on click; each command calls one public function."""

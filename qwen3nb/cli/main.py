@@ -1,7 +1,7 @@
 """The command line interface; every command calls one public function.
 
-A command's module is imported when the command is used, and heavy libraries when it runs, so that
-`--help` is fast.
+A command's module is imported when the command is used, and heavy libraries when it runs, which
+keeps `--help` fast.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTENTS = {
         "sweep": ("notebooks:sweep", "Evaluate many models on many tiers; resumes"),
         "domain": ("domain:domain", "Evaluate on your own queries and documents"),
         "rerank": ("rerank:rerank", "Score pairs of query and document"),
-        "rerank-suite": ("rerank:rerank_suite", "Search and rerank data sets, or a tier"),
+        "rerank-suite": ("rerank:rerank_suite", "Search and rerank data sets or a tier"),
         "rerank-outputs": ("rerank:rerank_outputs", "Evaluate all adapters of a training"),
         "reproduce": ("tasks:reproduce", "Compare our scores with published ones"),
         "tasks": ("tasks:list_tasks", "List tasks, and the minutes they take"),
@@ -36,17 +36,17 @@ _CONTENTS = {
         "bench": ("bench:bench", "Measure speed, memory and errors of tests"),
     },
     "Compare": {
-        "plan": ("plan:plan", "Say how many queries a difference needs, before measuring"),
+        "plan": ("plan:plan", "Compute how many queries a difference needs"),
         "compare": ("records:compare", "Decide between models on your own data"),
         "analyze": ("records:analyze", "Measure interference of jointly trained adapters"),
-        "diff": ("records:diff", "Say what changed since a release, with intervals"),
+        "diff": ("records:diff", "Show what changed since a release, with intervals"),
         "results": ("records:results", "List records, or export the score of every query"),
         "verify": ("records:verify", "Recompute the numbers of all records"),
     },
     "Publish": {
         "book": ("study:book", "Build the book from the current results"),
         "report": ("publish:report", "Evaluate, compare and describe one model in a folder"),
-        "freeze": ("publish:freeze", "Keep the study as it is now as a release"),
+        "freeze": ("publish:freeze", "Freeze the study as a release"),
         "card": ("publish:card", "Write a model card from training and results"),
         "paper": ("publish:paper", "Write figures, tables and an article that compiles"),
         "tables": ("publish:tables", "Write the paper's tables in another format"),
@@ -72,8 +72,8 @@ def main() -> None:
     qwen3nb eval --model encoder --tier smoke
     qwen3nb book
 
-    Exit codes: 0, all done; 1, an error, or a part that failed; 2, a command line that is not
-    understood; 3 and more, verdicts that a command's own help lists; 130, stopped by Ctrl-C.
+    Exit codes: 0, success; 1, an error, or a part that failed; 2, an invalid command line; 3 and
+    above, verdicts listed in the command's help; 130, stopped by Ctrl-C.
     """
 
 

@@ -1,13 +1,13 @@
-"""Options and settings that several commands share, and how they are spelled.
+"""Options and settings shared by several commands, and their spelling.
 
 - The model that a command reads is ``--model``: a folder, a name from the registry, a hub id, or
-  the label of records. Where several are taken, the option repeats, and each value may name
-  several, with commas between them.
-- A file or folder that a command writes where you say is ``--out``.
-- What has another part has another name: the ``--baseline`` that models are compared with, the
-  ``--adapter`` of a base model, the ``--outputs`` of trainings that are read.
-- A notebook's parameters keep their names, which are papermill's. Their options have the common
-  spelling besides: ``--model, --checkpoint`` sets the parameter ``checkpoint``.
+  the label of records. Where several are allowed, the option is repeatable, and each value may name
+  several, separated by commas.
+- A file or folder to write is ``--out``.
+- Other roles have other names: the ``--baseline`` that models are compared with, the ``--adapter``
+  of a base model, the ``--outputs`` of trainings to read.
+- A notebook's parameters keep their names, which are papermill's. Their options also have the
+  common spelling: ``--model, --checkpoint`` sets the parameter ``checkpoint``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from qwen3nb.utils.format import parse_size
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_COMMA = re.compile(r",(?![^\[\]]*\])")  # but none of a glob such as checkpoint-[1,2]
+_COMMA = re.compile(r",(?![^\[\]]*\])")  # but not inside a glob such as checkpoint-[1,2]
 _COMMON = dict.fromkeys(("checkpoint", "model", "models"), "--model")
 _COMMON |= dict.fromkeys(("output", "output_dir"), "--out")
 
@@ -40,12 +40,12 @@ EXISTING: Any = click.Path(path_type=Path, exists=True, dir_okay=False)
 def option(
     *spellings: str, choices: Iterable[str] = (), least: int | None = None, **settings: Any
 ) -> Callable[[_Command], _Command]:
-    """Return `click.option`, whose help shows the default if there is one.
+    """Return `click.option` with the default, if any, in its help.
 
     Args:
         spellings: of the option, and the name of the function's argument if it differs.
-        choices: the values that it takes.
-        least: the smallest whole number that it takes.
+        choices: the allowed values.
+        least: the smallest allowed integer.
         settings: of `click.option`.
     """
     if choices:
@@ -63,7 +63,7 @@ def flag(*spellings: str, help: str) -> Callable[[_Command], _Command]:
 
 
 def options(*each: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds options in their order."""
+    """Return a decorator that adds options in order."""
     return lambda command: functools.reduce(lambda inner, add: add(inner), reversed(each), command)
 
 
@@ -75,7 +75,7 @@ def model_option(
     Args:
         name: the function's argument.
         spellings: further ones.
-        several: whether it takes several models: a tuple of them, else one string.
+        several: whether several models are allowed; the value is then a tuple, else a string.
         settings: of `click.option`.
     """
     if several:
@@ -84,7 +84,7 @@ def model_option(
 
 
 def _separate(_: click.Context, __: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """Separate values at commas; a folder with a comma in its name is one."""
+    """Split values at commas, except the name of an existing folder."""
     return tuple(
         part.strip()
         for value in values
@@ -105,7 +105,7 @@ def out_option(name: str = "out", **settings: Any) -> Callable[[_Command], _Comm
 
 
 def _one_line(_: click.Context, __: click.Parameter, values: Sequence[str]) -> str:
-    """Return prompts, of which each value may give several, as one line; see `parse_prompts`."""
+    """Join the prompts of all values into one line; see `parse_prompts`."""
     if not any(values):  # the model's own prompts, unlike "none"
         return ""
     from qwen3nb.models.kinds.prompts import names_prompt_set, parse_prompts, prompts_line
@@ -144,7 +144,7 @@ def set_variables(values: Mapping[str, str]) -> None:
 
 
 def _variable(spelling: str, **settings: Any) -> Callable[[_Command], _Command]:
-    """Return an option that this process, and those it starts, obey until the command ends."""
+    """Return an option that sets an environment variable until the command ends."""
     name = f"QWEN3NB_{spelling.strip('-').replace('-', '_').upper()}"
 
     def obey(_: click.Context, __: click.Parameter, value: int | Path | None) -> None:
@@ -156,7 +156,7 @@ def _variable(spelling: str, **settings: Any) -> Callable[[_Command], _Command]:
 
 
 def pass_names(names: Sequence[str]) -> None:
-    """Let kernels have these variables, though secret, until the command ends.
+    """Pass these variables to kernels, even if secret, until the command ends.
 
     Raises:
         UsageError: a variable that is not set.
@@ -195,7 +195,7 @@ LIMIT = option(
     "--limit",
     least=0,
     default=0,
-    help="Most queries, and most unjudged documents or rows, of a task; 0 for all.",
+    help="At most this many queries, and unjudged documents or rows, per task; 0 for all.",
 )
 RESULTS = option("--results", type=FILE, help="Folder of the records.  [default: results/]")
 FACTS = option(
@@ -232,13 +232,13 @@ RAY = click.option(
 CACHE_LIMIT = _variable(
     "--cache-limit",
     type=SIZE,
-    help="Keep at most this much of vectors, of all models, such as 50GB; the least recently "
+    help="Keep at most this size of vectors, of all models, such as 50GB; the least recently "
     "used go first.",
 )
 READ_LIMIT = _variable(
     "--read-limit",
     type=SIZE,
-    help="Read data files, lines and unpacked .gz files up to this size, such as 4GB, if that is "
+    help="Read data files, lines and unpacked .gz files up to this size, such as 4GB, if it is "
     "more than the usual limit.",
 )
 MIRROR = _variable(
@@ -256,7 +256,7 @@ PASS_ENV = click.option(
     help="Let notebooks see this variable of the environment, though its name or value is that of "
     "a secret; repeatable.  [QWEN3NB_PASS_ENV]",
 )
-BASE = option("--base", default="", help="Of a LoRA adapter, if not where it says: its base model.")
+BASE = option("--base", default="", help="Base model of a LoRA adapter, if moved.")
 PROMPTS = option(
     "--prompt",
     "prompts",
@@ -267,7 +267,7 @@ PROMPTS = option(
     "any text), or a task or type of MTEB; repeatable. none: not even the model's own.",
 )
 ENCODER = options(POOLING, MAX_LENGTH, DIMENSIONS, BATCH_SIZE, DEVICE, DTYPE, CACHE_LIMIT)
-# The rule by which a candidate replaces the model in use.
+# The rule for recommending a candidate.
 RULE = options(
     option(
         "--metric",
@@ -287,14 +287,14 @@ RULE = options(
 
 
 def print_json(value: Any) -> None:
-    """Print dataclasses, or containers of them, as the one JSON document of a command."""
+    """Print dataclasses, or containers of them, as one JSON document."""
     from qwen3nb.utils.format import json_text
 
     click.echo(json_text(value))
 
 
 def answer(document: Any, *lines: str, as_json: bool) -> None:
-    """Print the answer of a command: one JSON document for programs, or lines for people."""
+    """Print the result of a command as one JSON document or as lines of text."""
     if as_json:
         print_json(document)
     else:
@@ -310,12 +310,12 @@ def hide_library_bars() -> None:
 
 
 def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any) -> click.Option:
-    """Return the option of a notebook's parameter, which has its common spelling besides.
+    """Return the option of a notebook's parameter, with its common spelling as well.
 
     Args:
-        name: name of the parameter; ``models`` takes several, joined with commas, and ``prompts``
-            too, as `PROMPTS`.
-        taken: spellings that other options have.
+        name: name of the parameter; ``models`` and ``prompts`` take several values, joined with
+            commas.
+        taken: spellings used by other options.
         settings: of `click.Option`.
     """
     own = f"--{name.replace('_', '-')}"
@@ -336,11 +336,11 @@ def parameter_option(name: str, *, taken: Collection[str] = (), **settings: Any)
 
 
 def paths_given(*, texts: Sequence[str] = (), **spellings: str) -> Callable[[_Command], _Command]:
-    """Return a decorator: arguments in this order, each of which may be an option instead.
+    """Return a decorator that adds arguments in this order, each also available as an option.
 
     Args:
         texts: names of arguments that are not paths.
-        spellings: the option by the argument's name.
+        spellings: option by name of the argument.
     """
 
     def decorate(command: _Command) -> _Command:

@@ -1,8 +1,9 @@
-"""The program: its commands, the study they work in, and errors in one line.
+"""The program: its commands, the study they work in, and one-line errors.
 
-A summary is shown whole. What is wrong with a command line is one line, with the near choices and
-the command whose ``--help`` lists the rest. Whatever a command prints passes `guarded_streams`:
-escape sequences in names and messages are shown as text, and secrets are removed.
+Summaries are not shortened. A mistake on the command line is reported in one line, with similar
+choices and the command whose ``--help`` lists the rest. All output passes through
+`guarded_streams`: escape sequences in names and messages are shown as text, and secrets are
+removed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
 _COMPLETING = "_QWEN3NB_COMPLETE"  # set by a shell's completion
-# Options as REQUIREMENTS.md, the user's own document, spells them: they work and are not listed.
+# Spellings of options from REQUIREMENTS.md: accepted, but not listed.
 _REQUIRED_SPELLINGS = {
     "extract": {"--checkpoint": "--model", "--output": "--out"},
     "average": {"--checkpoint-dir": "--training", "--output": "--out", "--last-n": "--last"},
@@ -43,14 +44,14 @@ _REQUIRED_SPELLINGS = {
 
 
 class Command(click.Command):
-    """A command, which may work in a study.
+    """A command, possibly one that works in a study.
 
-    What such a command writes lands in a folder that may be far from the working directory, since
-    `QWEN3NB_HOME` or a study above it decides. So it says on standard error where that is, before
-    it does anything; one that only reads says so if the study is not the one it is called in.
+    Such a command may write far from the working directory, because `QWEN3NB_HOME` or a study in a
+    parent folder decides. It therefore first prints the study's path to standard error; one that
+    only reads does so if the study is not the current one.
 
     Attributes:
-        study: the folder it needs of a study; None for a command that needs no study.
+        study: returns the folder of a study that the command needs; None if it needs no study.
         writes: whether it writes there.
         unless: parameters with which it needs no study, such as the folder of the records.
     """
@@ -68,11 +69,11 @@ class Command(click.Command):
         self.writes, self.unless = writes, unless
 
     def get_short_help_str(self, limit: int = 0) -> str:
-        """Return the first sentence, whole, for the list of a group."""
+        """Return the whole first sentence, for the list of a group."""
         return super().get_short_help_str(limit=1000)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments, of which some may be spelled as in REQUIREMENTS.md."""
+        """Parse the arguments; spellings of REQUIREMENTS.md are accepted."""
         listed = _REQUIRED_SPELLINGS.get(self.name or "", {})
         words = (str(each).partition("=") for each in args)
         return super().parse_args(
@@ -83,7 +84,7 @@ class Command(click.Command):
         """Run the command.
 
         Raises:
-            NoStudyError: it needs a study, and there is none.
+            NoStudyError: the command needs a study, and there is none.
         """
         if self.study is not None and not any(ctx.params.get(name) for name in self.unless):
             folder, root = self.study(), paths.find_root()
@@ -96,14 +97,14 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A group that lists its commands with their first sentences whole, and knows near names."""
+    """A group that lists commands with whole first sentences and suggests similar names."""
 
     command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is named; a mistyped one is answered with those near it."""
+        """Find a command by name; for a mistyped one, suggest similar names."""
         name = args[0]
         parses = not ctx.resilient_parsing and not name.startswith("-")
         if parses and self.get_command(ctx, name) is None:
@@ -117,14 +118,14 @@ class CommandGroup(click.Group):
 
 
 class Program(CommandGroup):
-    """The top of the command line: output is guarded, errors are one line.
+    """The top-level group: output is guarded, errors are one line.
 
-    A command's module is imported when the command is used, so that ``--help`` imports none.
+    A command's module is imported when the command is used; ``--help`` imports none.
 
     Attributes:
-        contents: by heading, the names of commands, each with its home, such as ``tasks:fetch``,
-            and a summary.
-        package: where the modules of homes are.
+        contents: by heading and name, the location of a command, such as ``tasks:fetch``, and a
+            summary.
+        package: the package with these modules.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Program(CommandGroup):
         return list(self._homes)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return a command, imported now; None if there is none of this name."""
+        """Import and return a command; None if the name is unknown."""
         if name not in self.commands and name in self._homes:
             module, _, attribute = self._homes[name].partition(":")
             home = importlib.import_module(f"{self.package}.{module}")
@@ -160,25 +161,25 @@ class Program(CommandGroup):
                 formatter.write_dl([(name.ljust(width), text) for name, (_, text) in names.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command, with output and error messages guarded; or complete one for a shell."""
+        """Run a command with guarded output and errors, or complete one for a shell."""
         kwargs.setdefault("prog_name", self.name)
         with nullcontext() if os.environ.get(_COMPLETING) else guarded_streams():
             return super().main(*args, **kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; as a program of its own, a traceback at its end is guarded, too."""
+        """Run a command; if it ends in a traceback, that is guarded, too."""
         if args or kwargs or os.environ.get(_COMPLETING):
             return self.main(*args, **kwargs)
         with guarded_streams(), traceback_here():
             return self.main()
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the options of the program itself."""
+        """Parse the options of the program itself."""
         with _errors_in_one_line():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Read the command and its options, and run it; a signal to stop ends it in a message."""
+        """Parse and run a command; a signal to stop ends it with a message."""
         from qwen3nb.execution.interruption import Interrupted, interrupted_by_signals
 
         with _errors_in_one_line():
@@ -191,7 +192,7 @@ class Program(CommandGroup):
 
 
 class _Mistake(click.ClickException):
-    """A command line that cannot be understood, in one line."""
+    """An invalid command line, reported in one line."""
 
     exit_code = 2
 
@@ -200,8 +201,8 @@ class _Mistake(click.ClickException):
 def _errors_in_one_line() -> Iterator[None]:
     """Turn errors that users can act on into click's ``Error: …``, without a traceback.
 
-    These are those that the package raises on purpose, those of files, and a missing optional
-    library. A pipe that its reader has closed is left to click, which ends in silence.
+    They are the package's own errors, file errors, and missing optional libraries. A closed pipe is
+    left to click, which exits silently.
     """
     try:
         yield
@@ -226,7 +227,7 @@ def _errors_in_one_line() -> Iterator[None]:
 
 
 def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:
-    """Return the records in a folder, as `load_results`; name those left out on the terminal."""
+    """Load the records in a folder, see `load_results`; print those that are left out."""
     from qwen3nb.records.store import load_results
 
     if folder is not None and not folder.is_dir():

@@ -1,8 +1,8 @@
-"""A Sphinx extension: reference pages, made from what the code declares whenever a book is built.
+"""A Sphinx extension: reference pages generated from the code whenever a book is built.
 
 The directive ``reference`` writes the body of such a page: ``commands Compare``, ``parameters``,
-``tiers``, ``metrics``, or ``python`` with public names or a namespace. The Python interface is
-read from the sources and not imported, which would take a build ten seconds.
+``tiers``, ``metrics``, or ``python`` with public names or a namespace. The Python interface is read
+from the sources: importing it would take ten seconds per build.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def setup(app: Sphinx) -> dict[str, Any]:
     from docutils.statemachine import StringList
 
     class Reference(Directive):
-        """The body of a reference page: its kind, and what it is about."""
+        """The body of a reference page, of a kind and on a subject."""
 
         required_arguments = 1
         final_argument_whitespace = True
 
         def run(self) -> list[nodes.Node]:
-            self.state.document.settings.env.note_reread()  # another release declares other things
+            self.state.document.settings.env.note_reread()  # the page changes with the release
             kind, *about = self.arguments[0].split()
             body = nodes.Element()
             lines = StringList(_PAGES[kind](*about).splitlines(), source=kind)
@@ -58,14 +58,14 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def _table(*rows: tuple[object, ...]) -> str:
-    """Return a table of Markdown, of which the first row is the head."""
+    """Return a Markdown table; the first row is its header."""
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     cells.insert(1, ["---"] * len(rows[0]))
     return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
 
 
 def _prose(text: str) -> str:
-    """Return a text of the help as Markdown."""
+    """Convert a text of the help to Markdown."""
     return _OPTION.sub(r"`\1`", text.replace("<", "\\<"))
 
 
@@ -86,7 +86,7 @@ def _command(name: str, command: click.Command, parent: click.Context) -> str:
     rows = [(f"`{spelling}`", _prose(about)) for spelling, about in filter(None, shown)]
     if rows := [row for row in rows if "--help" not in row[0]]:
         text.append(_table(("option", "what"), *rows))
-    if isinstance(command, click.Group) and name != "run":  # its commands are the notebooks
+    if isinstance(command, click.Group) and name != "run":  # its commands are notebooks
         inner = [
             (each, command.get_command(context, each)) for each in command.list_commands(context)
         ]
@@ -109,10 +109,10 @@ def parameters_text() -> str:
 
 
 def tiers_text() -> str:
-    """Return the tiers, and the tasks of each with what is averaged."""
+    """Return the tiers, with the tasks and averages of each."""
     rows: list[tuple[object, ...]] = [("tier", "what", "tasks")]
     rows += [(f"`{each.name}`", each.about, len(each.task_keys)) for each in TIERS.values()]
-    text = [f"## Which tier\n\n{_table(*rows)}"]  # what is before a heading would end up last
+    text = [f"## Which tier\n\n{_table(*rows)}"]  # text before a heading would end up last
     for tier in TIERS.values():
         text.append(f"## {tier.name}\n")
         if tier.tasks:
@@ -130,7 +130,7 @@ def tiers_text() -> str:
 
 
 def metrics_text() -> str:
-    """Return the retrieval metrics, where each is recorded, and its formula."""
+    """Return the retrieval metrics, where each is recorded, and their formulas."""
     rows: list[tuple[object, ...]] = [
         ("metric", "formula", *(f"recorded: {kind}" for kind in RECORDED))
     ]
@@ -158,7 +158,7 @@ def python_text(*names: str) -> str:
 
 
 def _homes(namespace: ModuleType) -> dict[str, str]:
-    """Return the module that defines each name of a namespace that loads them on first use."""
+    """Return the defining module of each name of a lazy namespace."""
     get = getattr(namespace, "__getattr__", None)
     return inspect.getclosurevars(get).nonlocals["home_of"] if get else {}
 
@@ -169,10 +169,10 @@ def _declaration(namespace: ModuleType, name: str, *, shown: str) -> str:
 
 
 def _definition(module: str, name: str) -> tuple[ast.stmt, str]:
-    """Return the definition of a name, and the text of the file that has it."""
+    """Return the definition of a name, and the text of its file."""
     spec = find_spec(module)
     source = Path(str(spec and spec.origin)).read_text(encoding="utf-8")
-    for node in reversed(ast.parse(source).body):  # the last of several is not an overload
+    for node in reversed(ast.parse(source).body):  # the last one is not an overload
         if getattr(node, "name", "") == name:
             return node, source
         if isinstance(node, ast.ImportFrom):

@@ -52,7 +52,7 @@ def test_a_folder_of_parts_is_written_resumed_and_verified(encode, cli, tmp_path
     (folder / "part-000001.npy").unlink()
     (folder / "manifest.json").unlink()
     again = encode("--shards", 3).output
-    assert "in 3 parts, of which 2 were there before" in again
+    assert "in 3 parts, 2 of them from an earlier run" in again
     refused = encode("--shards", 2)
     assert refused.exit_code == 1
     assert "planned in 3 parts; got --shards 2" in refused.output
@@ -167,8 +167,8 @@ def test_verify_says_which_file_does_not_hold(answer, cli, home):
     assert cli("verify").stdout == "no records yet; `qwen3nb eval` makes some\n"
     file = make("m").save()
     empty = cli("verify", file.parent)
-    assert (empty.exit_code, "seed_0 has no records; expected" in empty.output) == (2, True)
-    assert cli("verify").stdout.strip() == "1 of 1 records hold"
+    assert (empty.exit_code, "seed_0 contains no records; expected" in empty.output) == (2, True)
+    assert cli("verify").stdout.strip() == "1 of 1 records are consistent"
     assert answer("verify") == {"records": 1, "problems": {}}
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
@@ -176,7 +176,7 @@ def test_verify_says_which_file_does_not_hold(answer, cli, home):
     done = cli("verify")
     assert done.exit_code == cli("verify", file).exit_code == 1
     assert str(file) in done.output
-    assert "0 of 1 records hold" in done.output
+    assert "0 of 1 records are consistent" in done.output
     problems = answer("verify", code=1)["problems"]
     assert list(problems) == [str(file)]
     assert all(isinstance(each, str) for each in problems[str(file)])
@@ -190,7 +190,7 @@ def test_results_lists_records_and_writes_their_scores(answer, cli, home):
     (row,) = answer("results", "--model", "two")
     assert (row["model"], row["value"]) == ("two", 0.375)
     done = cli("results", "--to", home / "scores.csv", "--model", "one", "--tier", "smoke")
-    assert done.output.endswith("scores.csv: the scores of 1 records\n")
+    assert done.output.endswith("scores.csv: scores of 1 records\n")
     assert len((home / "scores.csv").read_text().splitlines()) == 3
 
 

@@ -163,7 +163,7 @@ def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, page_of)
         "Retrieval",
         "nDCG@10",
         "m is better.",
-        "reused: 1 of 1 records were there",
+        "reused: 1 of 1 records were stored",
         str(page),
     ]
     positions = [shown.index(each) for each in order]

@@ -39,7 +39,8 @@ def bench() -> None:
 def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
 
-    The peak is the rate of the model's matrix products alone, in the same shapes and rounds.
+    The peak is the throughput of the model's matrix products alone, with the same shapes and
+    rounds.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
@@ -52,7 +53,7 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
 
 
 def _show(results: Iterable[Any], as_json: bool) -> None:
-    """Print each result as it comes, or all as one document, to keep and to compare."""
+    """Print each result as it arrives, or all of them as one JSON document."""
     from qwen3nb.bench.harness import machine
 
     made = []
@@ -83,20 +84,20 @@ def bench_rerank(as_json: bool, **options: Any) -> None:
 
 @bench.command("calibration")
 @click.argument("function", default="")
-@opt.option("--size", "sizes", multiple=True, least=2, help="Queries of a sample; repeatable.")
+@opt.option("--size", "sizes", multiple=True, least=2, help="Queries per sample; repeatable.")
 @_count("simulations", 1000)
-@opt.option("--records", type=opt.FOLDER, help="Simulate also samples of the records in a folder.")
-@opt.seed_option("Of the samples.")
-@opt.out_option(help="JSON file, as the calibration page reads it.")
+@opt.option("--records", type=opt.FOLDER, help="Also simulate samples of the records in a folder.")
+@opt.seed_option("Seed of the samples.")
+@opt.out_option(help="JSON file for the calibration page.")
 @opt.JSON
 def bench_calibration(
     function: str, out: Path | None, seed: int, as_json: bool, **options: Any
 ) -> None:
     """Simulate how often a test or an interval errs, and how often it finds a difference.
 
-    FUNCTION is module:name or file.py:name: of two arrays of paired scores, it returns a p-value
-    or the two ends of an interval of the mean difference. Without it, the tests and intervals that
-    pages show.
+    FUNCTION is module:name or file.py:name. It takes two arrays of paired scores and returns a
+    p-value or the two ends of an interval of the mean difference. Without it, the tests and
+    intervals shown on pages are simulated.
 
     \b
     qwen3nb bench calibration scipy.stats:wilcoxon --size 20 --records results

@@ -1,4 +1,4 @@
-"""Command that looks for the texts of tasks in training data."""
+"""The command `qwen3nb contamination`: find the texts of tasks in training data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VALUES = ("score", "without found queries", "to baseline", "to baseline, withou
     help="Training file, or a folder of them: JSON Lines, JSON, CSV, Parquet, Arrow or text, "
     "also with .gz; repeatable.",
 )
-@opt.option("--tier", choices=TIERS, default="smoke", help="The tier whose texts are looked for.")
+@opt.option("--tier", choices=TIERS, default="smoke", help="Tier whose texts are searched for.")
 @opt.TASKS
 @opt.RESULTS
 @opt.MIRROR

@@ -1,4 +1,4 @@
-"""The command `qwen3nb domain`: models on one's own queries and documents."""
+"""The command `qwen3nb domain`: evaluate models on your own queries and documents."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ _NOTES = 10  # printed; a record keeps all
     metavar="YYYY-MM-DD",
     help="Reference date of recency; required by presets with recency.",
 )
-@opt.option(
-    "--boost/--no-boost", default=True, help="Whether stars and recency count besides the cosine."
-)
-@opt.option("--name", help="Name of the task.  [default: that of the document file]")
+@opt.option("--boost/--no-boost", default=True, help="Add stars and recency to the cosine.")
+@opt.option("--name", help="Name of the task.  [default: name of the document file]")
 @opt.out_option("output", help="Folder of the records.  [default: results/]")
 @opt.option(
     "--reports", type=opt.FILE, help="Folder of the automatic reports.  [default: eval_results/]"
@@ -58,7 +56,7 @@ _NOTES = 10  # printed; a record keeps all
 @opt.flag("--check", help="Only check the data; load no model.")
 @opt.RULE
 @opt.FRESH
-@opt.flag("--runs", help="Keep run and qrels beside each record (TREC format).")
+@opt.flag("--runs", help="Keep run and qrels next to each record (TREC format).")
 @opt.seed_option("Seed, stored in the record.")
 @opt.ENCODER
 @opt.NO_CACHE
@@ -75,7 +73,7 @@ def domain(
     no_cache: bool,
     **options: Any,
 ) -> None:
-    """Evaluate models on your own queries and documents, and say which one to take.
+    """Evaluate models on your own queries and documents, and recommend one.
 
     \b
     qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
@@ -125,7 +123,7 @@ def domain(
 
 
 def _collection(queries: Any, options: dict[str, Any]) -> Domain:
-    """Read the documents, as ``options`` say, and print what they and the queries hold."""
+    """Read the documents as described by ``options``, and print a summary of the data."""
     from qwen3nb.datasets.custom.documents import find_layout
     from qwen3nb.datasets.custom.load import load_domain
     from qwen3nb.datasets.rows import printable
@@ -155,7 +153,7 @@ def _collection(queries: Any, options: dict[str, Any]) -> Domain:
 
 
 def _print_models(models: Sequence[Any]) -> None:
-    """Print label and spec of each model, the model in use first, and which are not there."""
+    """Print label and spec of each model, the model in use first, and which are missing."""
     from qwen3nb.models.kinds.resolve import find_source
 
     names = []
@@ -199,7 +197,7 @@ def _print_results(run: EvaluationRun, output: Path | None, metrics: Sequence[st
 
 
 def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None:
-    """Compare the models with the first; print the decision, and where the whole report is."""
+    """Compare the models with the first; print the decision and the path of the report."""
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.report.render.console import print_table
     from qwen3nb.utils.atomic_files import turn
@@ -212,7 +210,7 @@ def _report(results: Sequence[Result], folder: Path | None, **rule: Any) -> None
     if folder is None:
         return
     name = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
-    with turn(folder / name):  # two of one second differ in a number
+    with turn(folder / name):  # two reports of the same second get different numbers
         stems = chain([name], (f"{name}_{number}" for number in count(2)))
         stem = next(each for each in stems if not any(folder.glob(f"{each}.*")))
         for end, text in ((".json", report.to_json()), (".md", report.to_markdown())):

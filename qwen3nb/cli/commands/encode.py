@@ -51,8 +51,7 @@ def cache_info() -> None:
 def cache_verify(folder: Path | None) -> None:
     """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
 
-    FOLDER holds vectors in parts, as `qwen3nb encode --shards` writes them; their checksums
-    are in its manifest.
+    FOLDER contains parts written by `qwen3nb encode --shards`, with their checksums in a manifest.
     """
     from qwen3nb.vectors.block_file import damaged_shards, read_manifest
     from qwen3nb.vectors.cache import list_caches, verify_cache
@@ -61,7 +60,7 @@ def cache_verify(folder: Path | None) -> None:
     if folder is not None:
         total = read_manifest(folder).texts
         damaged = [
-            f"{folder / file}: another checksum; delete it and encode again"
+            f"{folder / file}: checksum mismatch; delete it and encode again"
             for file in damaged_shards(folder)
         ]
     else:
@@ -78,13 +77,13 @@ def cache_verify(folder: Path | None) -> None:
 
 @cache.command("prune")
 @opt.model_option(
-    "label", metavar="LABEL", help="The vectors of this model, as named by `cache info`."
+    "label", metavar="LABEL", help="Remove the vectors of this model, as named by `cache info`."
 )
-@opt.option("--to", "size", type=opt.SIZE, help="The least recently used, until SIZE is left.")
-@opt.flag("--all", "everything", help="All vectors, except those being written.")
-@opt.flag("--dry-run", help="Say how much would go and remove nothing.")
+@opt.option("--to", "size", type=opt.SIZE, help="Remove the least recently used, down to SIZE.")
+@opt.flag("--all", "everything", help="Remove all vectors, except those being written.")
+@opt.flag("--dry-run", help="Show how much would be removed; remove nothing.")
 def cache_prune(label: str | None, size: int | None, everything: bool, dry_run: bool) -> None:
-    """Remove the vectors of a model, or of all until a size is left."""
+    """Remove cached vectors: of one model, the least recently used, or all."""
     from qwen3nb.vectors.cache import list_caches, prune, prune_to
 
     if sum((label is not None, size is not None, everything)) != 1:
@@ -127,12 +126,14 @@ def _size(count: float) -> str:
 @opt.option(
     "--shards",
     least=1,
-    help="Write a folder of so many parts, at most one per 4,096 texts.  "
+    help="Write a folder with this number of parts, at most one per 4,096 texts.  "
     "[default with --ray: one per 65,536 texts, at least four per worker]",
 )
 @opt.RAY
 @opt.option(
-    "--threads", least=1, help="Of a worker without a GPU, with --ray.  [default: at most 4]"
+    "--threads",
+    least=1,
+    help="Threads of a worker without a GPU, with --ray.  [default: at most 4]",
 )
 @opt.ENCODER
 @opt.PROMPTS
@@ -151,11 +152,11 @@ def encode(
 
     Memory use does not grow with the file, and cached vectors are not computed again.
 
-    With --shards or --ray, --out is a folder of .npy files with a manifest. The same command
-    resumes: finished parts are kept (and vectors not cached besides). With --ray, a worker per
-    GPU, or per four cores without any, encodes parts: those of a cluster or, without an
-    address, of this machine; --input and --out must be on a disk that all nodes share. The
-    vectors are the same as those of one file.
+    With --shards or --ray, --out is a folder of .npy files with a manifest. Running the command
+    again resumes it: finished parts are kept (their vectors are not cached as well). With --ray,
+    one worker per GPU, or per four cores if there is none, encodes parts, on a cluster or, without
+    an address, on this machine; --input and --out must be on a disk that all nodes share. The
+    vectors equal those written to a single file.
 
     \b
     qwen3nb encode --model encoder --input texts.jsonl --out vectors.npy
@@ -197,5 +198,5 @@ def _print_shards(done: EncodedShards) -> None:
     vectors = done.vectors
     click.echo(
         f"{done.folder}: {vectors.texts:,} x {vectors.dimension} float32, in "
-        f"{len(vectors.shards)} parts, of which {done.kept} were there before"
+        f"{len(vectors.shards)} parts, {done.kept} of them from an earlier run"
     )

@@ -27,10 +27,10 @@ from qwen3nb.utils.terminal import say
 @opt.PROMPTS
 @opt.option(
     "--label",
-    help="Name in the results.  [default: that of an export of the same weights that it replaces, "
+    help="Name in the results.  [default: the name of a replaced export with equal weights, "
     "else the last parts of the path]",
 )
-@opt.flag("--onnx", help="Write onnx/model.onnx too, verified like the rest.")
+@opt.flag("--onnx", help="Also write onnx/model.onnx, verified like the rest.")
 @opt.FACTS
 @opt.LICENSE
 @opt.HUB_ID
@@ -46,7 +46,7 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
     """
     from qwen3nb.checkpoints.folder import open_checkpoint
 
-    open_checkpoint(checkpoint)  # refused before torch is loaded, for seconds
+    open_checkpoint(checkpoint)  # fails before torch is loaded, which takes seconds
     from qwen3nb.models.kinds.prompts import parse_prompts
     from qwen3nb.report.card.card import extract as run
 
@@ -56,8 +56,8 @@ def extract(checkpoint: Path, output: Path, verbose: bool, prompts: str, **optio
         say(f"warning: {warning}", fg="yellow", err=True)
     lines = [
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
-        f"{'length 1' if options['normalize'] else 'kept'}; differs from its source by at most "
-        f"{done.max_difference:.1e}"
+        f"{'normalized' if options['normalize'] else 'not normalized'}; differs from its source "
+        f"by at most {done.max_difference:.1e}"
     ]
     if graph := done.verification.graph:
         lines.append(f"ONNX graph: by at most {graph['max_difference']:.1e} of the largest state")
@@ -84,7 +84,7 @@ def average(folder: Path, output: Path, higher_is_better: bool, **which: Any) ->
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
     from qwen3nb.checkpoints.folder import list_checkpoints
 
-    list_checkpoints(folder)  # refused before what is left out
+    list_checkpoints(folder)  # fails before the missing option is reported
     if (which["last"] is None) == (which["best"] is None):
         raise click.UsageError("give either --last N or --best N")
 

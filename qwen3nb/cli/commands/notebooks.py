@@ -1,9 +1,9 @@
 """Commands that run a notebook, with its parameters as options.
 
 A parameter ``max_length: int = 0  # tokens …`` becomes the option ``--max-length INTEGER``
-with that comment as its help; a bool becomes a pair ``--x/--no-x``. A notebook is read only
-when its command is invoked, so `qwen3nb --help` reads none. Outside a study, help is that of the
-notebooks which a new study would have.
+with that comment as its help; a bool becomes a pair ``--x/--no-x``. A notebook is read only when
+its command is invoked, never by `qwen3nb --help`. Outside a study, the help describes the notebooks
+of a new study.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _PAGE = opt.option(
     "--page",
     metavar="NAME",
     default="",
-    help="Name of the page; by default it says what distinguishes the run.",
+    help="Name of the page.  [default: made from the parameters that identify the run]",
 )
-_WIDEST = 100  # columns of a sentence, at most
+_WIDEST = 100  # columns
 
 
 class NotebookCommand(Command):
@@ -58,7 +58,7 @@ class NotebookCommand(Command):
         self.notebook = notebook
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The options of the notebook, then those of the command."""
+        """Return the options of the notebook, then those of the command."""
         from qwen3nb.execution.parameters import read_parameters
 
         own = super().get_params(ctx)
@@ -82,7 +82,7 @@ class NotebookCommand(Command):
 
 
 def _notebook(name: Path | str) -> Path:
-    """Return a notebook of the study; outside any, the one that a new study would have."""
+    """Return a notebook of the study; outside a study, the one of a new study."""
     try:
         return paths.find_notebook(name)
     except paths.NoStudyError as error:
@@ -107,7 +107,7 @@ def _type(parameter: Parameter) -> Any:
 
 
 def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
-    """The notebook parameters given on the command line, without defaults."""
+    """Return the notebook parameters given on the command line, without defaults."""
     ctx = click.get_current_context()
     default = click.core.ParameterSource.DEFAULT
     return {
@@ -118,7 +118,7 @@ def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name: str = "") -> None:
-    """Run a notebook and print how its page ends; then raise what failed, if something did."""
+    """Run a notebook, print the end of its page, and raise the error if the run failed."""
     from qwen3nb.execution.notebook import NotebookError, run_notebook
 
     started = datetime.now(UTC).replace(microsecond=0)
@@ -131,11 +131,11 @@ def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name:
 
 
 def _print_page(page: Path, *, since: datetime) -> None:
-    """Print the scores and the conclusions of a page, whether it was reused, and where it is.
+    """Print the scores and conclusions of a page, whether it was reused, and its path.
 
     Args:
-        page: the page of a run.
-        since: when the command started; a page that was finished before is reused.
+        page: a finished page.
+        since: start of the command; a page finished earlier was reused.
     """
     from qwen3nb.report.evaluation.run_trace import read_conclusions, read_finished, read_trace
 
@@ -155,7 +155,7 @@ def _print_page(page: Path, *, since: datetime) -> None:
     if whole:
         click.echo(f"reused: nothing has changed since {finished[:16].replace('T', ' ')} UTC")
     elif trace is not None and trace.reused:
-        click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were there")
+        click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were stored")
     click.echo(page)
     if finished:
         click.echo("`qwen3nb book` shows it as a page of the book")
@@ -164,7 +164,7 @@ def _print_page(page: Path, *, since: datetime) -> None:
 @click.command("eval", cls=NotebookCommand, notebook="eval", writes=True)
 @opt.flag(
     "--dry-run",
-    help="Look for data and weights, measure speed and needs, and run no task; exits with 1 if "
+    help="Check data and weights, measure speed and memory, but run no task; exits with 1 if "
     "anything is missing or does not fit.",
 )
 @opt.option(
@@ -186,8 +186,8 @@ def evaluate(dry_run: bool, config: Path | None, fresh: bool, **parameters: Any)
     qwen3nb eval --model bm25 --data beir/scifact --no-cache
     qwen3nb eval --model encoder --tasks PyDocsSampleRetrieval --prompts 3
 
-    Before the first task, every run looks for all data and weights, and refuses what the
-    memory or the disk cannot hold.
+    Before the first task, every run checks that all data and weights are available and that memory
+    and disk suffice.
     """
     from qwen3nb.execution.parameters import read_config
     from qwen3nb.models.kinds.prompts import names_prompt_set
@@ -225,7 +225,7 @@ class _NotebookGroup(CommandGroup):
             notebook = _notebook(name)
             title = notebook_title(notebook)
         except click.ClickException:
-            if ctx.resilient_parsing:  # a shell completes
+            if ctx.resilient_parsing:  # completion in a shell
                 return None
             raise
         own = opt.options(_PARAMETER, _PAGE, _FRESH, opt.CACHE_LIMIT, opt.PASS_ENV)
@@ -284,7 +284,7 @@ def _run_given(
 @opt.option(
     "--gpus-each",
     type=click.FloatRange(min=0, min_open=True),
-    help="GPUs of a run on a cluster that has any; 0.5 lets two share one.  [default: 1]",
+    help="GPUs per run on a cluster with GPUs; 0.5 lets two runs share one.  [default: 1]",
 )
 @opt.flag("--no-book", help="Do not build the book afterwards.")
 @opt.flag("--dry-run", help="List the runs and run nothing.")
@@ -328,7 +328,7 @@ def sweep(file: Path | None, **flags: Any) -> None:
 
 
 def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
-    """Return the plan of the file, overridden by the flags, of which some are parameters."""
+    """Return the plan in the file, overridden by the flags, some of which are parameters."""
     from qwen3nb.execution.sweep import SweepPlan, read_plan
 
     lists = {name: flags[name] for name in ("models", "tiers", "notebooks") if flags[name]}

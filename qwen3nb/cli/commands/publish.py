@@ -1,4 +1,4 @@
-"""Commands that write what others read: a paper, its tables, a report, a card, a release."""
+"""Commands that publish results: a paper, its tables, a report, a model card, a release."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHOICE = opt.options(
     "--style",
     choices=["plain", "acl", "neurips"],
     default="plain",
-    help="Widths and font: ACL's two columns, NeurIPS' one, or those of an article.",
+    help="Widths and fonts: two columns of ACL, one of NeurIPS, or a plain article.",
 )
 @opt.out_option(default="paper", type=opt.FOLDER, help="Output folder.")
 @_CHOICE
@@ -136,8 +136,8 @@ def card(
 ) -> None:
     """Write a model card from the export's provenance, its training files and the results.
 
-    Facts that are missing there are marked as not given. It goes where the model goes: the hub
-    reads licence, language, base model and scores from it.
+    Missing facts are marked as not given. Keep the card with the model: the hub reads licence,
+    language, base model and scores from it.
 
     \b
     qwen3nb card --model encoder
@@ -157,21 +157,21 @@ def card(
 @click.command(cls=Command, writes=True)
 @click.argument("name")
 def freeze(name: str) -> None:
-    """Keep the study as it is now under releases/NAME: records, pages, versions, a citation.
+    """Freeze the study as it is now in releases/NAME: records, pages, versions, a citation.
 
     \b
     qwen3nb freeze v1
     qwen3nb diff v1
 
-    A release has the records with the files beside them, MTEB's results, the executed notebooks,
-    the book as it was built last, CITATION.cff, and release.json with the versions of all
-    libraries, the revisions of all data and the SHA-256 of every file. It is written whole or not
-    at all, is never replaced, and needs records that hold (`qwen3nb verify --checksums`). To cite
+    A release contains the records and the files next to them, MTEB's results, the executed
+    notebooks, the book as last built, CITATION.cff, and release.json with the versions of all
+    libraries, the revisions of all data and the SHA-256 of every file. It is written completely or
+    not at all, never replaced, and requires records that pass `qwen3nb verify --checksums`. To cite
     it, archive the folder.
     """
     from qwen3nb.records.releases import freeze as keep
 
     folder = keep(name)
     facts = read_json(folder / "release.json")
-    book = "" if (folder / "html").is_dir() else "; no book, which `qwen3nb book` builds"
+    book = "" if (folder / "html").is_dir() else "; without a book (`qwen3nb book` builds one)"
     click.echo(f"{folder}: {facts['records']} records in {len(facts['files'])} files{book}")

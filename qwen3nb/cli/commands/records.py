@@ -46,14 +46,14 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
     qwen3nb results --tier smoke
     qwen3nb results --to scores.parquet
 
-    The file has a row per model, task, split, subset, query and metric. What reads Parquet or
-    CSV takes the scores on from there.
+    The file has a row per model, task, split, subset, query and metric. Any program that reads
+    Parquet or CSV can continue from there.
     """
     records = readable_records(folder).filter(
         model=which["models"] or None, task=which["tasks"] or None, tier=which["tier"]
     )
     if to is not None:
-        click.echo(f"{records.write_scores(to)}: the scores of {len(records)} records")
+        click.echo(f"{records.write_scores(to)}: scores of {len(records)} records")
     elif as_json:
         opt.print_json(json.loads(records.to_frame().to_json(orient="records")))
     else:
@@ -65,23 +65,23 @@ def results(to: Path | None, folder: Path | None, as_json: bool, **which: Any) -
 
 @click.command(cls=Command, study=paths.results, unless=["files"])
 @click.argument("files", nargs=-1, type=opt.FILE)
-@opt.flag("--checksums", help="Compare the records' checksums only.")
+@opt.flag("--checksums", help="Only compare checksums.")
 @opt.JSON
 def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
-    """Check that the numbers of records follow from what they hold, and report what does not.
+    """Check that the numbers of records follow from their own scores, and report those that do not.
 
     FILES are records or folders of records; by default all records in results/. A record is
-    compared with its checksum, with the list of all records ever written (checksums.jsonl), its
-    aggregates and intervals with the scores of its queries, these with the run and the qrels if
-    they are kept (--runs), main score and data with MTEB's own result, and all_results.json with
-    the records.
+    compared with its checksum and with the list of all records ever written (checksums.jsonl); its
+    aggregates and intervals with the scores of its queries; these with run and qrels if they were
+    kept (--runs); main score and data with MTEB's own result; and all_results.json with the
+    records.
 
-    Nothing is signed. Beyond it, if someone recomputes every checksum, in the list too: numbers
-    of documents and queries, counts, group, categories, run id, texts encoded, versions, cost,
-    clock; other metrics' scores, and scores exchanged
-    between queries, without a run; the means in all_results.json; all of
-    a record that MTEB did not make, or if MTEB's result is rewritten or removed as well. Nor is
-    seen: scores wrong from the start, or a record and its lines in the list removed together.
+    Nothing is signed. If someone recomputes every checksum, including the list, these changes are
+    not detected: numbers of documents and queries, counts, group, categories, run id, texts
+    encoded, versions, cost, times; without a run, scores of other metrics and scores swapped
+    between queries; the means in all_results.json; anything in a record that has no MTEB result, or
+    whose MTEB result is rewritten or removed as well. Scores that were wrong from the start are not
+    detected either, nor is a record removed together with its lines in the list.
 
     \b
     qwen3nb verify
@@ -109,14 +109,14 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
             for message in messages:
                 click.echo(f"{file}: {message}", err=True)
         hold = sum(file not in problems for file in records)
-        none = "no records yet; `qwen3nb eval` makes some"
-        click.echo(f"{hold} of {len(records)} records hold" if records else none)
+        none = "no records yet; `qwen3nb eval` writes some"
+        click.echo(f"{hold} of {len(records)} records are consistent" if records else none)
     if problems:
         sys.exit(1)
 
 
 def _records(path: Path | None) -> list[Path]:
-    """The record, or those in a folder; a folder that is named must have some."""
+    """Return the record, or those in a folder; a folder that is named must contain some."""
     from qwen3nb.records.store import result_files
     from qwen3nb.records.verification import removed_records
 
@@ -125,7 +125,7 @@ def _records(path: Path | None) -> list[Path]:
         if path is None or files:
             return files
         raise click.UsageError(
-            f"{path} has no records; expected a folder such as results/, with "
+            f"{path} contains no records; expected a folder such as results/ with "
             "MODEL/seed_N/TASK.json in it"
         )
     if not path.exists():
@@ -146,7 +146,7 @@ def _records(path: Path | None) -> list[Path]:
 @opt.RULE
 @opt.option("--most", least=0, default=5, help="Queries listed per model.")
 @opt.out_option(
-    "out", multiple=True, help="Write the report: .md or .json by its name; repeatable."
+    "out", multiple=True, help="Write the report as .md or .json, by its name; repeatable."
 )
 @opt.JSON
 @opt.flag("--gate", help=f"Exit with {REGRESSION} on a regression.")
@@ -163,9 +163,9 @@ def compare(
     qwen3nb compare --baseline encoder --json
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
-    candidate is better or worse by the first metric if the corrected p-value is below alpha and
-    the interval leaves out 0. It is taken, or fails the gate, if the difference is larger than
-    the threshold, too; so does a newest run that is worse than the one before.
+    candidate is better or worse by the first metric if the corrected p-value is below alpha and the
+    interval excludes 0. If the difference also exceeds the threshold, the candidate is recommended
+    or fails the gate; so does a newest run that is worse than the one before.
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.report.render.console import print_table
@@ -195,18 +195,18 @@ def compare(
 @click.argument("second", default="results")
 @opt.JSON
 def diff(first: str, second: str, as_json: bool) -> None:
-    """Say what changed from one release to another, or to the records of now.
+    """Show what changed from one release to another, or to the current records.
 
     \b
     qwen3nb diff v1
     qwen3nb diff v1 v2 --json
 
     FIRST and SECOND are releases that `qwen3nb freeze` made, by name or path, folders of records,
-    or `results`, the study's records of now. Records are listed that were added (+), removed (-)
-    and changed (~); where scores differ, the difference SECOND − FIRST with its 95 % interval and
-    paired permutation test, corrected by Holm's method over all of them; then the libraries and
-    data that differ. Exits with 0 if no record differs, 1 if one does, 2 on an error, as a
-    release that is not as it was frozen.
+    or `results`, the study's current records. Added (+), removed (-) and changed (~) records are
+    listed; where scores differ, the difference SECOND − FIRST with its 95 % interval and a paired
+    permutation test, Holm-corrected over all of them; then the libraries and data that differ.
+    Exits with 0 if no record differs, 1 if one does, 2 on an error, such as a release that was
+    modified.
     """
     from qwen3nb.analysis.comparison.changes import diff as changes_between
     from qwen3nb.records.releases import ReleaseError
@@ -242,7 +242,7 @@ def diff(first: str, second: str, as_json: bool) -> None:
     choices=["evidence", "point"],
     is_flag=False,
     flag_value="evidence",
-    help="Exit by the verdict; by evidence, if not said.",
+    help="Exit with the code of the verdict.",
 )
 @_TESTS
 @opt.READ_LIMIT
@@ -263,7 +263,7 @@ def analyze(
     qwen3nb analyze --outputs outputs --task-steps --out reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
-    steps; if none has these, with those of the same steps on the task.
+    steps; if there are none, with those of the same steps on the task.
     Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
     """

@@ -47,7 +47,7 @@ _ON_WHAT = opt.options(
         "--tier",
         choices=TIERS,
         callback=lambda context, option, value: value or "",
-        help="Instead of data sets. fast: SciFact, NFCorpus, FiQA2018; full: the BEIR sets with "
+        help="Tier to evaluate. fast: SciFact, NFCorpus, FiQA2018; full: the BEIR sets with "
         "MS MARCO dev.",
     ),
     opt.LIMIT,
@@ -100,14 +100,14 @@ def rerank(pairs: Path, output: Path, **values: Any) -> None:
     "--first",
     multiple=True,
     default=("bm25",),
-    help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
+    help="First stage: bm25, given, a TREC run or an encoder; several are fused by rank.",
 )
 @opt.PROMPTS
 @_DEPTH
 @opt.out_option("output", help="Folder of the records.  [default: results/]")
 @opt.seed_option("Seed, stored in the record.")
 @opt.FRESH
-@opt.flag("--runs", help="Keep the qrels, too, beside each run (TREC format).")
+@opt.flag("--runs", help="Also keep the qrels next to each run (TREC format).")
 def rerank_suite(
     data: tuple[str, ...], tier: str, first: tuple[str, ...], prompts: str, **values: Any
 ) -> None:
@@ -138,7 +138,7 @@ def _need_one(data: tuple[str, ...], tier: str) -> None:
 def _show(
     evaluation: Callable[[], EvaluationRun], lines: Callable[[EvaluationRun], Iterable[str]]
 ) -> None:
-    """Print what was finished, then raise what failed."""
+    """Print what was finished, then raise an error if a part failed."""
     from qwen3nb.evaluation.run import EvaluationError
 
     try:
@@ -169,7 +169,7 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 @click.command(cls=Command, writes=True)
 @click.argument("outputs", type=opt.FILE, required=False)
 @opt.option(
-    "--adapter", "checkpoint", type=opt.FILE, help="The same as OUTPUTS: one adapter, for example."
+    "--adapter", "checkpoint", type=opt.FILE, help="The same as OUTPUTS, such as one adapter."
 )
 @opt.option(
     "--config",

@@ -28,7 +28,7 @@ def new(folder: Path, title: str, author: str) -> None:
     study = create_study(folder, title=title, author=author)
     click.echo(f"{study}\n")
     if outer := next(filter(paths.is_study, study.parents), None):
-        click.echo(f"It lies inside the study {outer}, whose book does not show its runs.\n")
+        click.echo(f"It is inside the study {outer}, whose book does not show its runs.\n")
     click.echo("Next:")
     click.echo(f"  cd {shlex.quote(str(folder))}")
     click.echo("  qwen3nb eval --model bm25 --tier smoke         # a first record")
@@ -41,7 +41,7 @@ def new(folder: Path, title: str, author: str) -> None:
 )
 @opt.PASS_ENV
 def demo(at_once: int) -> None:
-    """Train toy models, extract and evaluate them beside baselines, and build the book.
+    """Train toy models, extract and evaluate them next to baselines, and build the book.
 
     Steps already finished with the same inputs are reused.
 
@@ -55,13 +55,13 @@ def demo(at_once: int) -> None:
 
 @click.command(cls=Command, writes=True, study=paths.book)
 @opt.TIER
-@opt.flag("--lessons", help="Run the lessons, and the page that tests the statistics, too.")
+@opt.flag("--lessons", help="Also run the lessons and the page that tests the statistics.")
 @opt.PASS_ENV
 def book(tier: str | None, lessons: bool) -> None:
     """Build the book from the current results, in strict mode, and check it.
 
-    Pages without data are left out. `jupyter-book build book` brings the pages up to date
-    likewise, but checks less.
+    Pages without data are left out. `jupyter-book build book` also updates the pages, but checks
+    less.
 
     \b
     qwen3nb book

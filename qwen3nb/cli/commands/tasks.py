@@ -71,7 +71,7 @@ def fetch(
         click.echo(reason, err=True)
     if untried := [id_ for id_, reason in failures.items() if not reason]:
         click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
-    done = f"{len(required) - len(failures)} of {len(required)} are in {mirror}"
+    done = f"{len(required) - len(failures)} of {len(required)} in {mirror}"
     opt.answer({"needed": required, "failures": failures}, done, as_json=as_json)
     if failures:
         sys.exit(1)
@@ -82,11 +82,11 @@ def fetch(
 @opt.TASKS
 @opt.MIRROR
 def reproduce(models: Sequence[str], tasks: str) -> None:
-    """Compare our scores with published ones, as far as the data are available.
+    """Compare our scores with published ones, where the data are available.
 
-    OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL, and
-    if no score could be computed; of others, those that could not are listed and do not count.
-    All data are looked for first; what is missing is listed once, with the command that fetches it.
+    OK: within the score's tolerance; OKish: within five times the tolerance. Exits with 1 on a
+    FAIL, or if no score could be computed; single scores that could not are listed and do not
+    count. Missing data are listed first, with the command that fetches them.
 
     \b
     qwen3nb reproduce --model all-MiniLM-L6-v2 --mirror /data/mirror
@@ -118,7 +118,7 @@ def reproduce(models: Sequence[str], tasks: str) -> None:
 @click.command("tasks", cls=Command)
 @opt.option("--tier", choices=TIERS)
 @opt.option("--types", default="", help="MTEB task types, such as STS, separated by commas.")
-@opt.option("--languages", default="", help="Codes of languages, such as eng, likewise.")
+@opt.option("--languages", default="", help="Language codes, such as eng, separated by commas.")
 @opt.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
 @opt.model_option("cost", help="Estimate the encoding time of this model.")
 @opt.JSON
