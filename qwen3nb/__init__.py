@@ -1,8 +1,8 @@
 """qwen3nb: from a Qwen3 training checkpoint to a book whose every number can be traced.
 
-The names below are the public ones, with namespaces: `tables`, `figures` and `conclusions` show
-what `studies` and results hold; `stats` and `datasets`; `paths` of everything on disk. Each is
-loaded when it is first used, so that importing the package costs next to nothing.
+The names below are public. Namespaces: `tables`, `figures` and `conclusions` present results and
+the output of `studies`; `stats`; `datasets`; `paths` of everything on disk. Each is loaded on first
+use, which keeps `import qwen3nb` fast.
 """
 
 from qwen3nb.utils.imports import lazy_names

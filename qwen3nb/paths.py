@@ -4,7 +4,7 @@ A *study* is a folder with `_config.yml`, `book/_toc.yml` and `notebooks/`, as `
 makes it; a clone of the repository is one too. `root` is the nearest study, from the working
 directory upwards, so a notebook opened in JupyterLab (working directory `notebooks/`) and a
 command run at the top agree. Outside a study, relative paths start from the working directory,
-the cache is the user's, and what reads or writes results, models or pages raises `NoStudyError`.
+the cache is the user's, and reading or writing results, models or pages raises `NoStudyError`.
 
     QWEN3NB_HOME     the root itself
     QWEN3NB_RESULTS  results/   result records, MTEB's own files
@@ -45,11 +45,11 @@ __all__ = [
 
 
 class NoStudyError(FileNotFoundError):
-    """There is no study to read results from or write them to; says how to make one."""
+    """No study to read results from or write them to; the message says how to create one."""
 
 
 def is_study(folder: Path) -> bool:
-    """Return whether ``folder`` is a study, by the three entries that every study has."""
+    """Return whether ``folder`` is a study: has the three entries that every study has."""
     return (
         (folder / "_config.yml").is_file()
         and (folder / "book" / "_toc.yml").is_file()
@@ -66,7 +66,7 @@ def find_root() -> Path | None:
 
 
 def study_of(notebook: Path) -> Path | None:
-    """Return the study in whose ``notebooks/`` or a folder of it a notebook lies, or None."""
+    """Return the study whose ``notebooks/`` contains a notebook, at any depth, or None."""
     folder = notebook.resolve().parent
     studies = (each.parent for each in (folder, folder.parent) if each.name == "notebooks")
     return next(filter(is_study, studies), None)
@@ -74,9 +74,9 @@ def study_of(notebook: Path) -> Path | None:
 
 @contextmanager
 def within(study: Path | None) -> Iterator[None]:
-    """Let ``study`` be the root in a block, here and in the processes that it starts.
+    """Make ``study`` the root within a block, also for processes started there.
 
-    None, or a root that ``QWEN3NB_HOME`` names, leaves the root as it is.
+    With None, or if ``QWEN3NB_HOME`` is set, the root stays as it is.
     """
     if study is None or os.environ.get("QWEN3NB_HOME") or study == find_root():
         yield
@@ -108,7 +108,7 @@ def _in_study(name: str) -> Path:
     if (study := find_root()) is None:
         raise NoStudyError(
             f"{Path.cwd()} is in no study (a folder with _config.yml, book/ and notebooks/): "
-            "`qwen3nb new my-study` makes one; go there, or set QWEN3NB_HOME to its path"
+            "create one with `qwen3nb new my-study` and go there, or set QWEN3NB_HOME to its path"
         )
     return study / name
 
@@ -189,5 +189,5 @@ def find_notebook(notebook: Path | str) -> Path:
         named = notebooks() / f"{name}.ipynb"
         if named.is_file():
             return named
-    names = ", ".join(notebook_names()) or "none; `qwen3nb new my-study` makes a study with them"
+    names = ", ".join(notebook_names()) or "none; create a study with `qwen3nb new my-study`"
     raise FileNotFoundError(f"no notebook {str(notebook)!r}; in {notebooks()}: {names}")

@@ -1,9 +1,9 @@
-"""The tiers and benchmarks: named sets of tasks, by their keys.
+"""Tiers and benchmarks: named sets of tasks, by their keys.
 
-`smoke` and `pydocs` run without downloads; `fast` and `full` need the hub, or data that was
-downloaded before. The key of a task is its name, followed by its subsets and splits if only some
-of them are evaluated: ``STS17-en-en`` is the English subset of ``STS17``. Importing this module
-loads no library.
+`smoke` and `pydocs` run without downloads; `fast` and `full` need the hub, or data downloaded
+before. The key of a task is its name, followed by its subsets and splits if only some of them are
+evaluated: ``STS17-en-en`` is the English subset of ``STS17``. Importing this module loads no
+library.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ def _keys(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# A task that consists of others, and its parts. Its score is the mean of all its parts.
+# Tasks that consist of other tasks; the score is the mean over the parts.
 GROUPS: dict[str, tuple[str, ...]] = {
     "CQADupstackRetrieval": tuple(
         f"CQADupstack{forum}Retrieval"
@@ -151,7 +151,7 @@ _SEARCHES = frozenset(
 
 
 def is_search(key: str) -> bool:
-    """Return whether a task of a tier is retrieval or reranking, which needs no vectors."""
+    """Return whether a task of a tier is retrieval or reranking, which work without vectors."""
     return key in _SEARCHES or (
         key.startswith("PyDocs") and key.endswith(("Retrieval", "Reranking"))
     )

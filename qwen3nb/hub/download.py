@@ -1,7 +1,7 @@
-"""Download whole repositories, or nothing: into the hub's cache, or into a folder.
+"""Download complete repositories into the hub's cache or a folder.
 
-huggingface_hub compares sizes. Large files, which the hub names by their SHA-256, are compared with
-it before they are first used.
+huggingface_hub compares sizes. Large files, which the hub identifies by SHA-256, are also compared
+with it before their first use.
 """
 
 import re
@@ -24,7 +24,7 @@ def cached_snapshot(
 ) -> Path:
     """Download what is not in the hub's cache yet, and return the folder of the snapshot.
 
-    Without a pinned revision, the cache has to do while the hub cannot be used.
+    Without a pinned revision, the cached snapshot is used while the hub is unreachable.
 
     Args:
         id_: id of the repository.
@@ -33,7 +33,7 @@ def cached_snapshot(
         files: patterns of file names; None for all.
 
     Raises:
-        HubError: the hub cannot be used, or has no such repository, or sent what it must not.
+        HubError: the hub is unreachable, has no such repository, or sent an invalid answer.
     """
     from huggingface_hub import snapshot_download
 
@@ -44,11 +44,11 @@ def cached_snapshot(
     with hub_session():
         try:
             folder = snapshot()
-            if _check_cached(folder):  # and removed: once more
+            if _check_cached(folder):  # damaged files were removed: try again
                 folder = snapshot()
                 _refuse(_check_cached(folder))
             if not any(file.is_file() for file in folder.rglob("*")):
-                # Forget the listing that said so.
+                # Discard the empty listing.
                 listed = folder.parent.parent / "trees" / f"{folder.name}.json"
                 listed.unlink(missing_ok=True)
                 raise HubError("the hub lists no file that is used; check the name")
@@ -67,13 +67,13 @@ def cached_snapshot(
 def download_into(
     folder: Path, id_: str, *, kind: str, revision: str | None, files: list[str] | None = None
 ) -> set[str]:
-    """Download the files of a repository into ``folder``, which may have some of them already.
+    """Download the files of a repository into ``folder``, except those already there.
 
     Returns:
-        The files that are there now, all of them whole.
+        The names of the files, all of them complete.
 
     Raises:
-        HubError: see `cached_snapshot`. The files that came are kept, each of them whole.
+        HubError: see `cached_snapshot`. Completed files are kept.
     """
     from huggingface_hub import snapshot_download
 
@@ -94,9 +94,9 @@ def download_into(
 
 
 def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the commit of a revision, and its files, as huggingface_hub's ``RepoFile``.
+    """Return the commit of a revision, and its files as huggingface_hub's ``RepoFile``.
 
-    To be called in a session; the errors are those of the hub's libraries.
+    Call it in a session; errors are those of the hub's libraries.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
@@ -111,16 +111,16 @@ def listing(id_: str, *, kind: str, revision: str | None) -> tuple[str, dict[str
 
 
 def _check_cached(folder: Path) -> list[Path]:
-    """Return and remove the files of a snapshot in the hub's cache that are not what it lists.
+    """Remove and return the files of a cached snapshot whose content does not match.
 
-    The cache names a large content by its SHA-256. Each file is read once in its life there.
+    The cache names large files by their SHA-256. Each file is read once.
     """
     links = [file for file in sorted(folder.rglob("*")) if file.is_symlink()]
     return _remove_damaged({file: (None, file.readlink().name) for file in links})
 
 
 def _remove_damaged(expected: dict[Path, tuple[int | None, str]]) -> list[Path]:
-    """Return and remove the files that have another size or SHA-256, where these are known."""
+    """Remove and return the files of a wrong size or SHA-256, where these are known."""
     damaged = []
     for file, (size, digest) in expected.items():
         whole = size is None or (file.is_file() and file.stat().st_size == size)

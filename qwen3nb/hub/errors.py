@@ -1,6 +1,6 @@
-"""Errors of the hub, in one line: the cause and what to do.
+"""One-line errors of the hub: the cause and what to do.
 
-Nothing that a server wrote is repeated, nor the query of an address: both may hold tokens.
+Text sent by a server and queries of addresses are not repeated: both may contain tokens.
 """
 
 import os
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from qwen3nb.utils.secrets import WITHHELD, known_secrets
 
 NOT_A_HUB = (
-    "what answers is not a hub, perhaps a proxy or a network's login page; log in to the "
+    "the answer is not from a hub but perhaps from a proxy or a login page; log in to the "
     "network, then check HF_ENDPOINT and the proxy"
 )
 _BY_STATUS = {
@@ -28,9 +28,9 @@ _BY_CLASS = {
     "FileMetadataError": NOT_A_HUB,
     "JSONDecodeError": NOT_A_HUB,
     "RecursionError": NOT_A_HUB,
-    "TooManyRedirects": "its addresses redirect in a circle; check HF_ENDPOINT and the proxy",
+    "TooManyRedirects": "its addresses redirect in a loop; check HF_ENDPOINT and the proxy",
     "OfflineModeIsEnabled": "HF_HUB_OFFLINE is set; unset it to use the hub",
-    "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
+    "IncompleteSnapshotError": "the hub's cache has only a part of it; try again with a network",
     "LocalEntryNotFoundError": "it is not in the hub's cache, and the hub cannot be used",
 }
 _OTHER_SIZE = "a file is not what the hub lists (another size); it was removed; try again"
@@ -38,14 +38,14 @@ _OTHER_SIZE = "a file is not what the hub lists (another size); it was removed; 
 _SYSTEM = {
     ssl.SSLError: "gives no secure connection (TLS); check HF_ENDPOINT, the proxy, SSL_CERT_FILE "
     "and this machine's clock",
-    socket.gaierror: "has a name that is not known; check the network and HF_ENDPOINT",
+    socket.gaierror: "has an unknown host name; check the network and HF_ENDPOINT",
     ConnectionRefusedError: "refuses connections; check the network and HF_ENDPOINT",
 }
 _ADDRESS = re.compile(r"https?://[^\s'\"]*")
 
 
 class HubError(ValueError):
-    """The hub cannot be used, or sent what must not be used; one line says why and what to do.
+    """The hub is unreachable or sent an invalid answer; one line with the cause and what to do.
 
     Attributes:
         lasting: whether other requests would fail for the same reason, such as no network.
@@ -88,7 +88,7 @@ def hub_reason(error: BaseException) -> str:
 def hub_error(error: BaseException) -> HubError:
     """Return an error of the hub or of its libraries as a `HubError`.
 
-    What the libraries stumble over in an answer did not come from a hub.
+    An answer that the libraries cannot read is taken as one not sent by a hub.
     """
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
         return HubError(NOT_A_HUB)
@@ -123,7 +123,7 @@ def _transport_reason(error: BaseException) -> str:
 
 def status_reason(status: int) -> str:
     """Return what an HTTP status means here, and what to do."""
-    reason = _BY_STATUS.get(status, f"it answers with status {status}; try again later")
+    reason = _BY_STATUS.get(status, f"it returned status {status}; try again later")
     name = os.environ.get(WITHHELD, "")
     if name and status in (401, 403):
         reason += f". This notebook does not see {name}: run it with `--pass-env {name}`"
@@ -134,7 +134,7 @@ def server_name(address: str) -> str:
     """Return scheme, host and port of an address, without user, password, path and query.
 
     Raises:
-        HubError: it is not an address.
+        HubError: not an address.
     """
     try:
         parts = urlsplit(address)
@@ -149,7 +149,7 @@ def server_name(address: str) -> str:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those it came of, each once."""
+    """Yield an error and its causes, each once."""
     left, seen = [error], set[int]()
     while left:
         each = left.pop()

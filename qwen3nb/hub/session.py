@@ -1,8 +1,8 @@
-"""Sessions with the hub: a time in which its libraries use a guarded client.
+"""Sessions with the hub, in which its libraries use a guarded HTTP client.
 
-huggingface_hub continues downloads that were cut, and stores files. The guard adds one limit of
-time over all tries of a request, the check for a page in place of an answer, and errors in one
-line: the library's own retries wait for minutes, or for as long as a server asks for.
+huggingface_hub resumes downloads and stores files. The guard adds one time limit over all attempts
+of a request, a check for HTML pages in place of answers, and one-line errors: the library's own
+retries wait for minutes, or as long as a server requests.
 """
 
 import functools
@@ -27,18 +27,18 @@ from qwen3nb.hub.errors import (
 _VARIABLE, _SECONDS = "QWEN3NB_HUB_TIMEOUT", 8.0
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _TRIES = 4
-_FORGET = 60.0  # seconds after which a hub that could not be used is tried again
-_REMEMBERED = 30.0  # seconds for which the answer to a probe holds
+_FORGET = 60.0  # seconds before an unreachable hub is tried again
+_REMEMBERED = 30.0  # seconds for which the result of a probe is reused
 
 
 @contextmanager
 def hub_session() -> Iterator[None]:
     """Guard all requests of the hub's libraries within the block.
 
-    A session within a session is part of it: a hub that could not be used is not asked again
-    for a minute. The libraries' messages about their own retries are not shown, because these
-    have the addresses. Downloads go over HTTP, whose silence is noticed, not through xet.
-    A request raises a `HubError` if ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
+    Nested sessions are one session: an unreachable hub is not tried again for a minute. The
+    libraries' messages about their own retries are hidden, because they contain addresses.
+    Downloads use HTTP, where a stalled transfer is noticed, not xet. A request raises a `HubError`
+    if ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
     """
     from huggingface_hub import constants, set_client_factory
     from huggingface_hub.utils import _http as shared
@@ -62,7 +62,7 @@ def hub_session() -> Iterator[None]:
 
 
 class _HubGuard:
-    """Make the clients of a session, whose hub is remembered if it cannot be used."""
+    """Creates the clients of a session, and remembers an unreachable hub."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -91,7 +91,7 @@ class _HubGuard:
     def _answer(
         self, send: Callable[..., Any], request: Any, *, stream: bool = False, **options: Any
     ) -> Any:
-        """Return the checked answer to the last try of a request; only reading is repeated."""
+        """Return the checked answer to the last attempt of a request; only reads are repeated."""
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
 
         end, reads = time.monotonic() + self._limit, request.method in ("GET", "HEAD")
@@ -125,7 +125,7 @@ class _HubGuard:
 
 
 def silence_limit() -> float:
-    """Return the seconds that the hub may be silent in all, retries included; by default 8.
+    """Return the seconds that the hub may stay silent, retries included; by default 8.
 
     Raises:
         HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.
@@ -141,10 +141,10 @@ def silence_limit() -> float:
 
 
 def _checked(answer: Any) -> Any:
-    """Return an answer if a hub may have sent it.
+    """Return an answer that a hub may have sent.
 
     Raises:
-        HubError: it is a page, or a listing with a name that leads out of the folder.
+        HubError: an HTML page, or a listing with a file name that leaves the folder.
     """
     path, success = answer.url.path, answer.status_code < 300
     page = answer.headers.get("content-type", "").lower().startswith("text/html")
@@ -170,9 +170,9 @@ def hub_reachable() -> bool:
 
 
 def hub_problem() -> str:
-    """Return why the hub cannot be used, as one line; empty if it can.
+    """Return why the hub cannot be used, in one line; empty if it can.
 
-    One request is made, at most every half minute; with ``HF_HUB_OFFLINE`` set, none.
+    Makes one request, at most every half minute; none if ``HF_HUB_OFFLINE`` is set.
     """
     from huggingface_hub import constants
 
@@ -184,7 +184,7 @@ def hub_problem() -> str:
 
 @functools.lru_cache(maxsize=1)
 def _probe(endpoint: str, *, moment: int) -> str:
-    """Ask ``endpoint``; ``moment`` only tells one question from the next."""
+    """Request ``endpoint``; ``moment`` only serves as a key of the cache."""
     from huggingface_hub import get_session
 
     try:

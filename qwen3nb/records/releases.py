@@ -68,7 +68,7 @@ def freeze(name: str) -> Path:
                 text = "\n".join(lines[:_MOST]).replace(str(work / "results"), str(source))
                 raise ReleaseError(f"not frozen, since `qwen3nb verify` fails:\n{text}")
             if not records:
-                raise ReleaseError(f"no records in {source}; `qwen3nb eval` makes some")
+                raise ReleaseError(f"no records in {source}; `qwen3nb eval` writes some")
             for folder, own in ((paths.book_runs(), ""), (paths.book() / "guide", "guide")):
                 _copy(folder, work / "pages" / own, only=(".ipynb",))
             _copy(paths.root() / "_build" / "html", work / "html")

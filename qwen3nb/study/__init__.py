@@ -1,1 +1,1 @@
-"""A study of one's own: a folder with notebooks, a book, a sweep and example queries."""
+"""Studies: folders with notebooks, a book, a sweep and example queries."""

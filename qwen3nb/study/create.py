@@ -1,8 +1,8 @@
 """Create a study: a folder in which every command works.
 
-The notebooks, the book's sources and ``_config.yml`` are those of this release. They belong to
-the study from then on: change them. What only a study has (its README, Makefile, sweep and
-``.gitignore``) is in ``files/`` beside this module.
+The notebooks, the book's sources and ``_config.yml`` are copied from this release, to be changed
+freely. Files that only a study has (README, Makefile, sweep, ``.gitignore``) are in ``files/`` next
+to this module.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _MADE_BY_RUNS = shutil.ignore_patterns("runs", "guide", ".*", "__pycache__")
 
 
 class StudyError(ValueError):
-    """A study cannot be created here; the message says why."""
+    """A study cannot be created here."""
 
 
 def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
     """Create a study and return its folder.
 
     Args:
-        folder: where; it must not exist, or be empty.
+        folder: the new folder; it must not exist, or be empty.
         title: title of the book; by default from the name of the folder.
         author: authors of the book, separated by commas.
 
@@ -50,7 +50,7 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
             ignore=shutil.ignore_patterns(".*", "ruff.toml", "__pycache__"),
         )
         shutil.copytree(template / "book", work / "book", ignore=_MADE_BY_RUNS)
-        # Not the lessons that runs have published there.
+        # Without lessons published there by runs.
         pages = shutil.ignore_patterns("*.ipynb", ".*")
         shutil.copytree(template / "book" / "guide", work / "book" / "guide", ignore=pages)
         config = (template / "_config.yml").read_text(encoding="utf-8")

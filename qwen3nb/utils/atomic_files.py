@@ -1,14 +1,14 @@
 """Write files atomically, and compute digests of their content.
 
-Every record, page and model goes through `write_text` or `new_folder`: it is written under
-a temporary name in the same folder, flushed to disk, then renamed. A crash leaves the old
-content or the new, never a part of it. What a killed writer leaves is removed by the next one
-that writes the same name; see `sweep_leftovers`. Errors name the file itself, and what to do.
+Every record, page and model is written by `write_text` or `new_folder`: under a temporary name in
+the same folder, flushed to disk, then renamed. A crash leaves either the old or the new content,
+never a part. Leftovers of a killed writer are removed by the next writer of the same name; see
+`sweep_leftovers`. Errors name the final file, and what to do.
 
-Processes that write the same results take turns. A lock (`flock`, by way of filelock) ends with its
-process however that dies, so none is ever stale. Processes on several machines take turns if their
-file system passes locks on, as NFS does from version 4. Where a file cannot be locked or created,
-there are no turns: every file is still replaced whole, and the last writer wins.
+Processes that write the same results take turns. A lock (`flock`, by filelock) ends with its
+process, however that dies, so locks are never stale. Processes on several machines take turns if
+their file system shares locks, as NFS does from version 4. Where a file cannot be locked or
+created, there are no turns: files are still replaced atomically, and the last writer wins.
 """
 
 import errno
@@ -45,10 +45,10 @@ _TO_DO = {
 
 @contextmanager
 def named(path: Path, *, instead_of: Path | None = None) -> Iterator[None]:
-    """Let an error of the block that names no file name ``path``.
+    """Make file errors in the block name ``path`` if they name no file.
 
-    One that names ``instead_of``, a temporary file or folder, or a file below it, names ``path``
-    or the file below that.
+    Errors that name ``instead_of`` (a temporary file or folder) or a file below it, name ``path``
+    or the file below that instead.
     """
     try:
         yield
@@ -80,8 +80,8 @@ def explained(error: OSError) -> str:
 def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     """Open a binary file that is renamed to ``path`` when the block succeeds.
 
-    Its folder is created if needed. If the block raises, ``path`` is left as it was. Without
-    ``replace``, so it is too if there is a file by then: of several writers, the first wins.
+    Its folder is created if needed. If the block raises, ``path`` is unchanged. Without
+    ``replace``, an existing file is kept: of several writers, the first wins.
 
     Raises:
         OSError: the file cannot be written; names ``path``.
@@ -97,7 +97,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
             file.flush()
             with named(path, instead_of=work):
                 os.fsync(handle)
-                if os.name == "nt":  # which renames no open file
+                if os.name == "nt":  # Windows renames no open file
                     file.close()
                 work.chmod(0o644)
                 if replace:
@@ -105,14 +105,14 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
                 else:
                     _rename_once(work, path)
     except BaseException:
-        with suppress(OSError):  # it is swept later
+        with suppress(OSError):  # removed later as a leftover
             work.unlink()
         raise
     sync_folder(path.parent)
 
 
 class _NamedOutput(io.FileIO):
-    """The raw file, whose errors name the final one."""
+    """A raw file whose errors name the final path."""
 
     def __init__(self, handle: int, path: Path) -> None:
         super().__init__(handle, "w")
@@ -126,8 +126,8 @@ class _NamedOutput(io.FileIO):
 def sweep_leftovers(path: Path) -> None:
     """Remove temporary files and folders of ``path`` whose writers are dead.
 
-    Their names have the machine and the process. What another machine or container left is removed
-    a week after its last change. What cannot be removed stays; nothing reads it.
+    Their names contain machine and process. Leftovers of other machines or containers are removed a
+    week after their last change. Those that cannot be removed stay; nothing reads them.
     """
     with suppress(OSError):
         for name in os.listdir(path.parent):  # noqa: PTH208 - many names, few of them matter
@@ -145,7 +145,7 @@ def _beside(path: Path) -> Path:
 
 
 def _writer_lives(work: Path) -> bool | None:
-    """Return whether the process of a temporary file lives; None if that cannot be known here."""
+    """Return whether the process of a temporary file lives; None if unknown here."""
     machine, _, rest = work.name.split(".")[-2].partition("-")
     pid = rest.partition("-")[0]
     if machine != _machine() or not pid.isdecimal():
@@ -156,7 +156,7 @@ def _writer_lives(work: Path) -> bool | None:
 
 
 def _machine() -> str:
-    """Return digits for this machine and its numbering of processes, which a container has anew."""
+    """Return digits that identify this machine and PID namespace; containers have their own."""
     space = Path("/proc/self/ns/pid")
     name = f"{platform.node()} {space.readlink() if space.exists() else ''}"
     return hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -223,10 +223,9 @@ def may_replace(target: Path, *, mark: str) -> bool:
 def new_folder(target: Path) -> Iterator[Path]:
     """Create a folder that is renamed to ``target`` when the block succeeds.
 
-    An existing ``target`` is replaced only then: the two change names in one step, so that one
-    of them has the name at any time. Where the system cannot do that (Windows, and some network
-    file systems), a kill between two renames leaves none. If the block raises, ``target`` is left
-    as it was, and the new folder is removed.
+    An existing ``target`` is exchanged with the new folder in one step. Where the system cannot do
+    that (Windows, some network file systems), a kill between two renames leaves no folder. If the
+    block raises, ``target`` is unchanged, and the new folder is removed.
 
     Raises:
         OSError: a file cannot be written; names it as if it were in ``target`` already.
@@ -242,12 +241,12 @@ def new_folder(target: Path) -> Iterator[Path]:
             work.chmod(0o755)
             _put(work, target)
         sync_folder(target.parent)
-    finally:  # what failed, or by now the old folder; if it stays, it is swept later
+    finally:  # the failed or the old folder; if it stays, it is removed later
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _put(work: Path, target: Path) -> None:
-    """Give ``work`` the name ``target``; what had it before is then at ``work``, or removed."""
+    """Rename ``work`` to ``target``; a previous ``target`` is then at ``work``, or removed."""
     if not target.exists():
         work.rename(target)
     elif not _exchange(work, target):
@@ -262,7 +261,7 @@ def _put(work: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change names in one step; return False where that cannot be done."""
+    """Exchange the names of two folders atomically; return False where this is not possible."""
     import ctypes
 
     system = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
@@ -276,7 +275,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _sync_tree(folder: Path) -> None:
-    """Flush all files below ``folder``, and the names in all folders."""
+    """Flush all files and directory entries below ``folder``."""
     for parent, _, names in os.walk(folder):
         for name in names:
             with Path(parent, name).open("rb") as file, named(Path(parent, name)):
@@ -323,7 +322,7 @@ _SECONDS = 0.1  # between two tries
 
 
 def lock(handle: int) -> bool | None:
-    """Lock an open file or folder and return whether that worked; None if it has no locks."""
+    """Lock an open file or folder and return whether that worked; None if locks are unsupported."""
     try:
         return lock_descriptor(handle, blocking=False)
     except OSError:
@@ -338,16 +337,16 @@ def turn(
     waiting: Callable[[], object] = lambda: None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Keep others from what this thread does with ``path``, for the length of a block.
+    """Hold an exclusive lock on what this thread does with ``path`` during a block.
 
-    Waits for a process that has its turn, even a paused one. A turn inside a turn for the same
-    must differ in ``what``.
+    Waits for the process that holds it, even a paused one. A nested turn for the same path must
+    differ in ``what``.
 
     Args:
         path: a file or folder, which need not exist; the lock is a file next to it.
-        what: what is done, for the lock's name.
-        waiting: called once if it is another's turn.
-        give_up: asked while waiting; if it says so, the block runs out of turn.
+        what: the purpose, part of the lock's name.
+        waiting: called once if the lock is held by another process.
+        give_up: called while waiting; if it returns True, the block runs without the lock.
     """
     file = path.with_name(f".{path.name}.{what}.lock")
     held = FileLock(file, thread_local=False, fallback_to_soft=False)
@@ -369,5 +368,5 @@ def turn(
         yield
     finally:
         if held.is_locked:
-            file.unlink(missing_ok=True)  # who opens it now, sees that it is gone
+            file.unlink(missing_ok=True)  # whoever opens it now notices that it is gone
             held.release()

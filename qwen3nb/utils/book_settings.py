@@ -1,4 +1,4 @@
-"""The facts of a book in ``_config.yml``: title, authors, year, address, licence, baseline."""
+"""Settings of a book in ``_config.yml``: title, authors, year, address, licence, baseline."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from qwen3nb import paths
 
 @dataclass(frozen=True)
 class BookSettings:
-    """A book's own facts; empty if its configuration does not state them."""
+    """Settings of a book; empty if its configuration does not state them."""
 
     title: str = ""  # title of the book
     author: str = ""  # its authors, as written there

@@ -1,4 +1,4 @@
-"""Which code this is: the release, the digest of the package's files, the commit of a study."""
+"""Identify the code: the release, a digest of the package's files, the commit of a study."""
 
 import subprocess
 from functools import cache
@@ -23,7 +23,7 @@ def code_digest() -> str:
     return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
 
 
-@cache  # its metadata are parsed whole: ten packages of a record took a tenth of a second
+@cache  # parsing the metadata of ten packages takes a tenth of a second
 def installed_version(package: str) -> str:
     """Return the installed version of a distribution, or ``not installed``."""
     try:
@@ -38,9 +38,9 @@ __version__ = installed_version("qwen3nb")
 def git_commit(folder: Path) -> str:
     """Return the abbreviated commit of the checkout at ``folder``, empty if there is none.
 
-    Changes of tracked files that are not committed are marked: ``0123456789ab-modified``.
+    Uncommitted changes of tracked files are marked: ``0123456789ab-modified``.
     """
-    # Only the folder's own repository: one further up says nothing about it.
+    # Only the folder's own repository, not one in a parent folder.
     if not (folder / ".git").exists():
         return ""
     commit = _git(folder, "rev-parse", f"--short={_LENGTH}", "HEAD")
@@ -49,9 +49,9 @@ def git_commit(folder: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]  # S607: whichever git the reader uses
+    command = ["git", "-C", str(folder), *arguments]  # S607: the git on the user's path
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):  # no git here
+    except (OSError, subprocess.TimeoutExpired):  # git is missing or too slow
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
-# A number below 1 with two decimals or more; no version, name, size or duration.
+# A number below 1 with two decimals or more, not a version, name, size or duration.
 _BELOW_ONE = re.compile(r"(?<![\w.,-])0(?=\.\d{2,}(?!\.?\w)(?! (?:%|m?s|[KMG]i?B)\b))")
 _PERCENT = re.compile(r"(?<=\d) (?=%)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
@@ -19,7 +19,7 @@ _SIZE = re.compile(r"(?P<number>[0-9]+(\.[0-9]+)?) ?(?P<unit>[KMGT]?)B?", re.IGN
 
 
 def inert_text(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet would read as a formula, but no number.
+    """Put an apostrophe before text that a spreadsheet would read as a formula, except numbers.
 
     >>> inert_text("=1+1"), inert_text("-0.5"), inert_text("a=1")
     ("'=1+1", '-0.5', 'a=1')
@@ -37,7 +37,7 @@ def json_text(value: Any) -> str:
 
 
 def typeset(text: str) -> str:
-    """Return text as pages print it: minus signs, and no zero before the point of a share.
+    """Return text as typeset on pages: minus signs, and no leading zero of shares.
 
     A per cent sign stays on the line of its number.
 
@@ -58,7 +58,7 @@ def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> 
 
 
 def p_value_text(value: float | None, *, relation: bool = False) -> str:
-    """A p-value with four decimals, a bound where it is small, or a dash where there is none.
+    """Format a p-value with four decimals, as a bound if it is small, or as a dash if None.
 
     Args:
         value: the p-value.
@@ -75,7 +75,7 @@ def p_value_text(value: float | None, *, relation: bool = False) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """A duration in milliseconds or seconds, or a dash for None.
+    """Format a duration in milliseconds or seconds, or a dash for None.
 
     >>> duration_text(0.00031), duration_text(0.0052), duration_text(0.31), duration_text(12.34)
     ('0.31 ms', '5.2 ms', '310 ms', '12.3 s')
@@ -104,7 +104,7 @@ def interval_text(
     digits: int = 3,
     absent: str = "–",
 ) -> str:
-    """Ends of an interval, or ``absent`` where there is none.
+    """Format the ends of an interval, or return ``absent`` for None.
 
     >>> interval_text((-0.1, 0.25))
     '[-0.100, +0.250]'
@@ -123,7 +123,7 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def option_words(name: str, value: Any) -> list[str]:
-    """Return the words that give a command a parameter.
+    """Return the command-line arguments that set a parameter.
 
     >>> option_words("max_length", 0), option_words("cache", False), option_words("prefix", "-")
     (['--max-length', '0'], ['--no-cache'], ['--prefix=-'])
@@ -151,8 +151,8 @@ def parse_size(text: str) -> int:
     return int(float(match["number"]) * _UNITS[match["unit"].upper()])
 
 
-# What Markdown and MyST read anywhere, and what they read at the start of a line only:
-# lists, block breaks, targets, fences, comments. A number keeps its sign.
+# Syntax of Markdown and MyST anywhere, and at the start of a line only: lists, block breaks,
+# targets, fences, comments. A number keeps its sign.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~]|(?<=\])\()")
 _SPECIAL_FIRST = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[(:%=]|[-+](?!\d)))")
 
@@ -181,7 +181,7 @@ def code(text: str) -> str:
 def markdown_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cell: Callable[[Any], str] = escaped
 ) -> str:
-    """A Markdown table.
+    """Return a Markdown table.
 
     Args:
         columns: names in the head; escaped here.

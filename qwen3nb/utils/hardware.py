@@ -28,7 +28,7 @@ def available_memory() -> int:
 
 
 def free_disk(folder: Path) -> int:
-    """Return the free bytes of the disk that holds ``folder``, or would hold it."""
+    """Return the free bytes of the disk of ``folder``, which need not exist."""
     nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
     return shutil.disk_usage(nearest).free
 
@@ -74,7 +74,7 @@ def vendor() -> str:
 
 
 def _first_core() -> dict[str, str]:
-    """Return what Linux knows about the first core; elsewhere nothing."""
+    """Return the fields of the first core in /proc/cpuinfo; empty except on Linux."""
     info = Path("/proc/cpuinfo")
     first = info.read_text(encoding="utf-8").partition("\n\n")[0] if info.is_file() else ""
     lines = (line.partition(":") for line in first.splitlines())

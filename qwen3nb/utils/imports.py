@@ -1,8 +1,8 @@
 """Import late: public names on first use, and large libraries without the garbage collector.
 
 MTEB, sentence-transformers and what they import leave 700,000 objects that live as long as the
-process. The collector visits them while they are imported, in each later full pass, and again when
-the process ends: as much time as the imports themselves.
+process. The collector visits them during the import, in each later full pass, and when the process
+ends, which takes as much time as the imports themselves.
 """
 
 import difflib
@@ -50,17 +50,16 @@ def lazy_names(
 
 
 def load_library(name: str) -> ModuleType:
-    """Import and return a module, and spare the collector the objects that it leaves.
+    """Import and return a module without garbage collection of the objects it creates.
 
-    If PyTorch was not there before, what is there afterwards is never visited again
-    (`gc.freeze`). Later it might be a model, whose parts refer to each other; then the collector
-    only rests during the import.
+    If PyTorch was not loaded before, all objects are then frozen (`gc.freeze`). Later, they might
+    include models, with reference cycles; then collection only pauses during the import.
     """
     if name in sys.modules:
         return sys.modules[name]
     first, enabled = "torch" not in sys.modules, gc.isenabled()
     if first:
-        gc.collect()  # garbage that is frozen would stay
+        gc.collect()  # frozen garbage would stay
     gc.disable()
     try:
         module = importlib.import_module(name)

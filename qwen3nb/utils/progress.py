@@ -1,7 +1,7 @@
 """Progress bars: widgets in a notebook that is open in JupyterLab, text everywhere else.
 
-On a terminal bars go to standard error, and to a file or a pipe a line every ten seconds. In a
-kernel this would look like an error, so they are widgets, unless the notebook is run by a command,
+Text goes to standard error; to a file or a pipe, one line every ten seconds. In a kernel, text on
+standard error looks like an error, so bars are widgets, unless the notebook is run by a command,
 which shows the kernel's text on its terminal.
 """
 
@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-TEXT = "QWEN3NB_TEXT_PROGRESS"  # of a kernel whose bars are text: seconds between two updates
+TEXT = "QWEN3NB_TEXT_PROGRESS"  # in a kernel with bars as text: seconds between updates
 
 if TYPE_CHECKING or os.environ.get(TEXT):
     from tqdm import tqdm as _tqdm
@@ -19,8 +19,8 @@ else:
 _SHOWN, _KEPT = 0.1, 10.0
 
 
-class tqdm(_tqdm):  # noqa: N801 - the name that everybody knows
-    """A bar of tqdm that fills no log."""
+class tqdm(_tqdm):  # noqa: N801 - the usual name
+    """A bar of tqdm, updated rarely in logs."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         """Start a bar; see tqdm."""
@@ -28,7 +28,7 @@ class tqdm(_tqdm):  # noqa: N801 - the name that everybody knows
 
 
 def seconds_between() -> float:
-    """Return the seconds between two updates of a bar, which are many where nobody looks on."""
+    """Return the seconds between two updates of a bar: many if the output is a log."""
     if given := os.environ.get(TEXT):
         return float(given)
     return _SHOWN if sys.stderr.isatty() or "ipykernel" in sys.modules else _KEPT

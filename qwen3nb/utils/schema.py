@@ -1,7 +1,7 @@
-"""Bounded types for what files hold, and pydantic's errors as one line with the field's name.
+"""Bounded types for values in files, and pydantic's errors in one line with the field's name.
 
-A file may be damaged, or written by another program. A value that passes these types can be shown,
-sorted, compared and looked up as a path.
+A file may be damaged, or written by another program. A value that passes these types can safely be
+shown, sorted, compared and used as a path.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _LARGEST_NUMBER = 1e15
 _DEEPEST = 32  # levels of free JSON
 _LONGEST = 200  # characters of a message
 
-# pydantic speaks of Python's types, a file has those of JSON.
+# pydantic's messages name Python types; files have those of JSON.
 _WORDS = {
     "Input should be": "expected",
     "a valid tuple": "a list",
@@ -38,7 +38,7 @@ FileName = Annotated[
 ]
 Names = tuple[Name, ...]
 Count = Annotated[int, Strict(), Field(ge=0, le=_LARGEST)]
-# A number keeps the type that it is written with.
+# A number keeps its type in the file.
 Number = (
     Annotated[float, Strict(), Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)]
     | Annotated[int, Strict(), Field(ge=-_LARGEST_NUMBER, le=_LARGEST_NUMBER)]
@@ -63,18 +63,18 @@ Moment = Annotated[Text, AfterValidator(_moment)]
 
 
 def choice(*names: str) -> AfterValidator:
-    """Return the check, for an annotation, of a text that is one of ``names``."""
+    """Return an annotation that checks that a text is one of ``names``."""
     return AfterValidator(lambda text: one_of("value", text, names))
 
 
 class WrittenAs:
-    """Marks a field that keeps its value as it is written, if that is valid as another type."""
+    """Annotation of a field that keeps its raw value if that is valid as another type."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Return the schema of the other type, whose result is not used."""
+        """Return a schema that validates as the other type and discards the result."""
 
         def check(value: Any, validate: Any) -> Any:
             validate(value)
@@ -85,7 +85,7 @@ class WrittenAs:
 
 
 def bounded_json(value: Any) -> Any:
-    """Return free JSON, such as settings, if its depth, texts and numbers are bounded.
+    """Return a JSON value, such as settings, after checking depth, texts and numbers.
 
     Raises:
         ValueError: nested too deeply, text that is not valid Unicode, or a number above 2^63.
@@ -107,7 +107,7 @@ def bounded_json(value: Any) -> Any:
 
 
 def shortened(value: object) -> str:
-    """Return the start of a value's repr, whatever its size."""
+    """Return a value's repr, shortened."""
     short = Repr()
     short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, 60, 40, 60
     return short.repr(value)
@@ -118,8 +118,8 @@ def field_problem(error: ValidationError, value: Any, *, within: Iterable[str] =
 
     Args:
         error: the error.
-        value: what was validated, which tells fields from pydantic's names of its types.
-        within: the fields that ``value`` is in.
+        value: the validated value; distinguishes fields from pydantic's names of types.
+        within: the fields that contain ``value``.
     """
     first = error.errors(include_url=False, include_context=False)[0]
     path = [*within]

@@ -1,8 +1,8 @@
 """Keep tokens and passwords out of kernels, outputs, pages and uploads.
 
-There is one list of what is a secret: variables of the environment by their names (`_NAMED`), and
-texts by their form (`_FORMS`), wherever they stand. The values of such variables are searched for
-in every encoding in which a page or a log may show them.
+Secrets are recognised by the names of environment variables (`_NAMED`), and by the form of a text
+(`_FORMS`), wherever it occurs. The values of such variables are searched for in every encoding in
+which a page or a log may show them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from urllib.parse import quote
 
 from qwen3nb.utils.atomic_files import write_text
 
-PASSED = "QWEN3NB_PASS_ENV"  # names that kernels get all the same, comma-separated
-WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that it lacks
+PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
+WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that was withheld
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 REMOVED = "[removed]"
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
-_ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # and so do these
+_ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # as do these
 
 # Long words betray a secret anywhere in a name, short ones only where they are words.
 _NAMED = re.compile(
@@ -41,7 +41,7 @@ _HARMLESS = re.compile(
     r"^QWEN3NB_|^TOKENIZERS_|^HF_TOKEN_PATH$|^HF_HUB_DISABLE_|_AUTH_SOCK$|PUBLIC_?KEY"
     r"|(?:^|_)(?:MAX|NUM|MIN|N)_(?:\w+_)?TOKENS?$"
 )
-# What the hub's client needs for a download: its token, and the way out of a network.
+# For downloads, the hub's client needs its token and the proxy.
 _FOR_DOWNLOADS = re.compile(rf"{'|'.join(HUB_TOKENS)}|(?:HTTPS?|ALL|FTP)_PROXY")
 
 # Secrets with a form of their own: how they begin, and the rest; of those with a group, the group
@@ -83,7 +83,7 @@ _FORMS = (
 )
 
 
-# What else pages, forms and LaTeX write for a character.
+# Other spellings of a character in HTML, forms and LaTeX.
 _ALSO = {
     " ": {r"\s+", r"\+"},
     "\n": {r"\r?\n\s*", "n"},
@@ -94,11 +94,11 @@ _ALSO = {
 
 
 class SecretError(ValueError):
-    """Something to be published holds a secret; the message says where, never what it is."""
+    """Something to be published contains a secret; the message says where, never its value."""
 
 
 class SecretPattern(NamedTuple):
-    """What to search a text for."""
+    """One pattern to search texts for."""
 
     kind: str  # what it is, such as ``the value of HF_TOKEN``
     literal: str  # a part of every match, which is searched for first
@@ -107,17 +107,17 @@ class SecretPattern(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """What to search texts for."""
+    """The patterns to search texts for."""
 
     wanted: tuple[SecretPattern, ...]  # values of the environment, then forms
 
     @property
     def values(self) -> Secrets:
-        """Those of the environment alone: the text of data may have the form of any secret."""
+        """Only the values of the environment: texts in data may look like any secret."""
         return Secrets(tuple(each for each in self.wanted if each not in _forms()))
 
     def kinds(self, text: str) -> list[str]:
-        """Return which kinds of secrets a text holds."""
+        """Return the kinds of secrets in a text."""
         hits = (each.kind for each in self.wanted if _finds(each, text))
         return list(dict.fromkeys(hits))
 
@@ -137,7 +137,7 @@ class Secrets:
                 own = self.kinds(part)
                 kinds.update(dict.fromkeys(own))
                 return self.without(part) if own else part
-            if isinstance(part, dict):  # also a notebook's nodes, which stay what they are
+            if isinstance(part, dict):  # also a notebook's nodes, which keep their class
                 for key in list(part):
                     part[cleaned(key)] = cleaned(part.pop(key))
                 return part
@@ -146,7 +146,7 @@ class Secrets:
         return cleaned(value), list(kinds)
 
     def refuse(self, text: str, *, where: str) -> None:
-        """Raise if a text holds a secret.
+        """Raise an error if a text contains a secret.
 
         Raises:
             SecretError: names the place and the kind.
@@ -169,10 +169,7 @@ def _removed(match: re.Match[str]) -> str:
 
 
 def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
-    """Return the secrets of an environment, by default this process's, and those with a form.
-
-    The hub's stored token counts as one of them.
-    """
+    """Return patterns of the environment's secrets, the hub's stored token and known forms."""
     environ = os.environ if environ is None else environ
     wanted: list[SecretPattern] = []
     for name, value in environ.items():
@@ -191,23 +188,23 @@ def _forms() -> tuple[SecretPattern, ...]:
 
 
 def _word(start: str) -> str:
-    """Return a pattern of how a word begins, also behind a line break as JSON writes it."""
+    """Return a pattern of the start of a word, also after a line break escaped in JSON."""
     own = re.escape(start)
     return rf"{own}(?:(?<![A-Za-z0-9]{own})|(?<=\\[nrt]{own}))" if start[0].isalnum() else own
 
 
 def write_public(path: Path, text: str) -> Path:
-    """Write a text that others may read, as `write_text`, unless it holds a secret.
+    """Write a text for publication, as `write_text`, unless it contains a secret.
 
     Raises:
-        SecretError: it does; nothing was written.
+        SecretError: the text contains a secret; nothing was written.
     """
     known_secrets().refuse(text, where=str(path))
     return write_text(path, text)
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a variable of this name holds a secret.
+    """Return whether the value of a variable with this name is a secret.
 
     >>> is_secret_name("GH_PAT"), is_secret_name("TOKENIZERS_PARALLELISM"), is_secret_name("PWD")
     (True, False, False)
@@ -219,11 +216,10 @@ def is_secret_name(name: str) -> bool:
 def kernel_environment(
     *, download: bool = False, environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the environment of a kernel: this process's without its secrets.
+    """Return the environment of a kernel: this process's, without secrets.
 
     Args:
-        download: whether the kernel may download: it then gets the hub's token, and a proxy's
-            password.
+        download: whether to include the hub's token and a proxy's password, for downloads.
         environ: the variables to choose from; by default this process's.
     """
     environ = os.environ if environ is None else environ
@@ -248,7 +244,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _stored_token(environ: Mapping[str, str]) -> str:
-    """Return the token that ``hf auth login`` has stored; empty without one."""
+    """Return the token stored by ``hf auth login``; empty if there is none."""
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = environ.get("HF_HOME") or f"{cache}/huggingface"
     try:
@@ -259,7 +255,7 @@ def _stored_token(environ: Mapping[str, str]) -> str:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """Yield a value, its long lines, and what in it has the form of a secret."""
+    """Yield a value, its long lines, and its parts in the form of a secret."""
     text = value.strip()
     yield text
     if "\n" in text:
@@ -270,7 +266,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _encodings(kind: str, value: str) -> Iterator[SecretPattern]:
-    """Yield what finds a value or a telling part of it, plain or encoded; the longest first."""
+    """Yield patterns for a value or parts of it, plain or encoded; the longest first."""
     telling = {
         text for text in _parts(value) if len(text) >= _SHORTEST and text.lower() not in _ORDINARY
     }
@@ -290,7 +286,7 @@ def _longest(text: str) -> str:
 
 
 def _written(text: str) -> str:
-    """Return a pattern of a text as it is, or escaped for JSON, HTML, URLs, Markdown or LaTeX."""
+    """Return a pattern of a text, plain or escaped for JSON, HTML, URLs, Markdown or LaTeX."""
     broken = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "\0", text)  # where a table may break a word
     return "".join("(?:<wbr>)?" if char == "\0" else _character(char) for char in broken)
 
@@ -318,5 +314,5 @@ def _base64(data: bytes) -> Iterator[str]:
     """Yield bytes in base64, wherever they begin in a group of three."""
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + data).rstrip(b"=").decode()
-        end = len(whole) - ((before + len(data)) % 3 != 0)  # its last bits are of what follows
+        end = len(whole) - ((before + len(data)) % 3 != 0)  # last bits: of the next byte
         yield whole[(8 * before + 5) // 6 : end]

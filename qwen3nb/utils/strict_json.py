@@ -1,4 +1,4 @@
-"""Parse JSON that other programs wrote: one meaning, or an error."""
+"""Parse JSON of other programs strictly: ambiguous documents are errors."""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def first_duplicate(names: Iterable[str]) -> str | None:
-    """Return the first name that is there a second time, or None."""
+    """Return the first name that occurs twice, or None."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -49,7 +49,7 @@ def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-# Made once: `json.loads` makes a decoder for every call with options, which takes as long as
-# parsing a short document.
+# Created once: `json.loads` creates a decoder per call with options, which takes as long as parsing
+# a short document.
 _STRICT = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refused)
 _LAX = json.JSONDecoder(object_pairs_hook=_without_duplicates)

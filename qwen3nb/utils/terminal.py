@@ -1,8 +1,8 @@
-"""Output to the terminal: text, never control characters or someone's secrets.
+"""Output to the terminal, without foreign control characters and without secrets.
 
-Names of tensors, labels, file names, settings and messages of other programs may hold escape
+Names of tensors, labels, file names, settings and messages of other programs may contain escape
 sequences that move the cursor, rewrite lines or fill the clipboard. They are shown as text, such as
-``\\x1b``. Colours and progress bars are this program's own, and stay.
+``\\x1b``. Colours and progress bars of this program are kept.
 """
 
 import re
@@ -16,8 +16,8 @@ import click
 
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
-# Controls of ASCII and of its extension, line separators, what reorders or hides text, and halves
-# of surrogate pairs. Line breaks and tabs stay.
+# ASCII and C1 controls, line separators, characters that reorder or hide text, and lone surrogates.
+# Line breaks and tabs stay.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -28,12 +28,12 @@ _BAR = re.compile(r"[^\r\n]*(?:\d%\||\d(?:it|s|B)/|\d+/\d+ \[|\[\d\d:\d\d|\?it/s
 
 
 def uncoloured(text: str) -> str:
-    """Return text without colours, which only decorate what a library prints."""
+    """Return text without colours."""
     return _COLOUR.sub("", text)
 
 
 def visible(text: str) -> str:
-    r"""Return text with its control characters written out, but for line breaks and tabs.
+    r"""Return text with control characters escaped, except line breaks and tabs.
 
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
@@ -42,10 +42,9 @@ def visible(text: str) -> str:
 
 
 def visible_progress(text: str) -> str:
-    """Return the output of a program with its control characters written out.
+    """Return the output of a program with control characters escaped.
 
-    Returns of the carriage stay before progress bars, and so do moves between nested bars, since
-    a later one replaces what they show.
+    Carriage returns before progress bars, and cursor moves between nested bars, are kept.
     """
     parts = re.split(r"(\r\n|\r|(?:\n|\x1b\[A)+)", text)
     for index, part in enumerate(parts):
@@ -55,9 +54,9 @@ def visible_progress(text: str) -> str:
 
 
 class GuardedStream:
-    """A stream of text that writes out control characters and removes secrets.
+    """A text stream that escapes control characters and removes secrets.
 
-    Moves of progress bars stay. It has no ``buffer``: bytes would pass unseen.
+    Cursor moves of progress bars are kept. It has no ``buffer``: bytes would pass unchecked.
 
     Attributes:
         coloured: the same stream for text with colours of this program's own.
@@ -96,20 +95,20 @@ def guarded_streams() -> Iterator[None]:
 
 @contextmanager
 def traceback_here() -> Iterator[None]:
-    """Print the traceback of an unexpected error within the block, and exit with 1 behind it."""
+    """Print the traceback of an unexpected error in the block, then exit with 1."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - a mistake of this program, shown whole
+    except Exception as error:  # noqa: BLE001 - a bug of this program, shown in full
         traceback.print_exception(error)
         sys.exit(1)
 
 
 def coloured(stream: Any) -> Any:
-    """Return a stream for text that has colours and whose control characters are written out."""
+    """Return a stream for coloured text whose control characters are escaped."""
     return stream.coloured if isinstance(stream, GuardedStream) else stream
 
 
 def say(text: object, *, err: bool = False, **style: Any) -> None:
-    """Print text in a style of `click.style`, with its control characters written out."""
+    """Print text in a style of `click.style`, with control characters escaped."""
     stream = coloured(sys.stderr if err else sys.stdout)
     click.secho(visible(str(text)), file=stream, **style)

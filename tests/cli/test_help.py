@@ -205,7 +205,7 @@ def test_outside_a_study_a_command_refuses_with_the_way_out(cli, outside, line):
     done = cli(*line.split())
     assert done.exit_code == 1
     assert done.stderr.startswith(f"Error: {outside} is in no study")
-    assert "`qwen3nb new my-study` makes one" in done.stderr
+    assert "create one with `qwen3nb new my-study`" in done.stderr
     assert (done.stdout, len(done.stderr.splitlines())) == ("", 1)
     assert list(outside.iterdir()) == []
     assert not (outside.parent / "user").exists()

@@ -48,7 +48,7 @@ def encode(cli, tmp_path, monkeypatch):
 
 def test_a_folder_of_parts_is_written_resumed_and_verified(encode, cli, tmp_path):
     folder = tmp_path / "v"
-    assert f"{folder}: 7 x 8 float32, in 3 parts, of which 0 were" in encode("--shards", 3).output
+    assert f"{folder}: 7 x 8 float32, in 3 parts, 0 of them from" in encode("--shards", 3).output
     (folder / "part-000001.npy").unlink()
     (folder / "manifest.json").unlink()
     again = encode("--shards", 3).output
@@ -164,7 +164,7 @@ def answer(cli):
 
 
 def test_verify_says_which_file_does_not_hold(answer, cli, home):
-    assert cli("verify").stdout == "no records yet; `qwen3nb eval` makes some\n"
+    assert cli("verify").stdout == "no records yet; `qwen3nb eval` writes some\n"
     file = make("m").save()
     empty = cli("verify", file.parent)
     assert (empty.exit_code, "seed_0 contains no records; expected" in empty.output) == (2, True)

@@ -75,7 +75,7 @@ def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
     ("endpoint", "word"),
     [
         ("http://user:password1@127.0.0.1:9", "refuses connections"),
-        ("http://no-such-hub.invalid", "name that is not known"),
+        ("http://no-such-hub.invalid", "unknown host name"),
         ("ftp://127.0.0.1", "HF_ENDPOINT"),
         (None, "TLS"),
     ],

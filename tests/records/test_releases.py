@@ -77,7 +77,7 @@ def test_what_does_not_hold_is_not_frozen(study):
 
 
 def test_there_is_nothing_to_freeze(checkout):
-    with pytest.raises(ReleaseError, match="`qwen3nb eval` makes some"):
+    with pytest.raises(ReleaseError, match="`qwen3nb eval` writes some"):
         freeze("v1")
 
 

@@ -526,7 +526,7 @@ def leaderboard_conclusion(comparison: Comparison, *, task: str) -> Conclusion:
     best = find_best(comparison, task=task)
     if best is None:
         return Conclusion(
-            "No results yet on whole tasks: `qwen3nb eval` makes some. A run with `--limit` has a "
+            "No results yet on whole tasks: `qwen3nb eval` writes some. A run with `--limit` has a "
             "page of its own."
         )
     alpha = comparison.procedure.alpha

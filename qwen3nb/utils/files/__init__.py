@@ -1,1 +1,1 @@
-"""Files: locks, errors that name them, digests that are remembered."""
+"""A journal of finished work, and stored digests of files."""

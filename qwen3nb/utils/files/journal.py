@@ -1,14 +1,14 @@
-"""Journal finished work, one line per piece, so that a crash loses one piece at most.
+"""A journal of finished work, one line per item: a crash loses at most one item.
 
-Each line is preceded by a line break, has a checksum, is written with one system call and
-flushed to disk before the next piece begins. A line that was truncated by a crash, or
-garbled by a second writer, fails its checksum, and its piece is repeated.
+Each line is preceded by a line break, has a checksum, is written with one system call and flushed
+to disk before the next item. A line that was truncated by a crash, or garbled by a second writer,
+fails its checksum, and its item is repeated.
 
-Digests of large files are remembered in one, so that they are read once. A file counts as unchanged
-as long as its path, inode, size and times are: the time of the last change of its inode (ctime)
-cannot be set by a program. What changed within the resolution of file systems' clocks before it was
-read is not remembered, as another change might have the same time. A memory that cannot be written,
-or an entry that is damaged, costs another reading.
+One journal stores digests of large files, which are then read only once. A file counts as unchanged
+if path, inode, size and times are equal; its ctime cannot be set by a program. A file that changed
+within the resolution of the file system's clock before it was read is not stored, as another change
+might have the same time. If the journal cannot be written or an entry is damaged, the file is read
+again.
 """
 
 import json
@@ -40,7 +40,7 @@ class Journal:
                 self._values[key] = value
 
     def keys(self) -> Set[str]:
-        """Return the keys of all whole lines."""
+        """Return the keys of all valid lines."""
         return self._values.keys()
 
     def get(self, key: str) -> Any | None:
@@ -55,14 +55,14 @@ class Journal:
 
 @contextmanager
 def noted(file: Path, key: str) -> Iterator[None]:
-    """Note in a journal that a block does something: False before, and True behind it."""
+    """Record in a journal that a block starts (False) and finishes (True)."""
     append(file, key, False)
     yield
     append(file, key, True)
 
 
 def append(file: Path, key: str, value: Any) -> None:
-    """Add to a journal that is not read."""
+    """Append to a journal without reading it."""
     data = json.dumps([key, value], sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -85,14 +85,14 @@ def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind
     Args:
         files: the files.
         compute: computes the digest.
-        kind: of the digest, where files have another one besides.
+        kind: distinguishes several digests of the same files.
     """
     key = _key(files, kind)
     if (known := known_digests(key).get(key)) is not None:
         return known
     old = all(time.time_ns() - file.stat().st_ctime_ns > _TICK for file in files)
     digest = compute()
-    if old and _key(files, kind) == key:  # else they were replaced while they were read
+    if old and _key(files, kind) == key:  # otherwise replaced while being read
         remember_digests({key: digest})
     return digest
 
