@@ -148,30 +148,26 @@ def python_text(*names: str) -> str:
     """Return the signatures and docstrings of public names, or of all names of a namespace."""
     parts = []
     for name in names:
-        if not _homes(qwen3nb)[name].endswith("."):
+        if not find_spec(f"qwen3nb.{name}"):
             parts.append(_declaration(qwen3nb, name, shown=f"q.{name}"))
             continue
         namespace = importlib.import_module(f"qwen3nb.{name}")
-        own = [each for each in namespace.__all__ if each not in qwen3nb.__all__]
+        own = [each for each in namespace.__all__ if each not in dir(qwen3nb)]
         parts += [_declaration(namespace, each, shown=f"q.{name}.{each}") for each in own]
     return "```{eval-rst}\n" + "\n".join(parts) + "```\n"
 
 
-def _homes(namespace: ModuleType) -> dict[str, str]:
-    """Return the defining module of each name of a lazy namespace."""
-    get = getattr(namespace, "__getattr__", None)
-    return inspect.getclosurevars(get).nonlocals["home_of"] if get else {}
-
-
 def _declaration(namespace: ModuleType, name: str, *, shown: str) -> str:
-    node, source = _definition(_homes(namespace).get(name, namespace.__name__), name)
+    node, source = _definition(namespace.__name__, name)
     return _described(node, source.splitlines(), shown=shown)
 
 
 def _definition(module: str, name: str) -> tuple[ast.stmt, str]:
     """Return the definition of a name, and the text of its file."""
     spec = find_spec(module)
-    source = Path(str(spec and spec.origin)).read_text(encoding="utf-8")
+    file = Path(str(spec and spec.origin))
+    stub = file.with_suffix(".pyi")  # of names that are loaded on first use
+    source = (stub if stub.exists() else file).read_text(encoding="utf-8")
     for node in reversed(ast.parse(source).body):  # the last one is not an overload
         if getattr(node, "name", "") == name:
             return node, source

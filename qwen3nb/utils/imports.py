@@ -5,29 +5,32 @@ process. The collector visits them during the import, in each later full pass, a
 ends, which takes as much time as the imports themselves.
 """
 
+import ast
 import difflib
 import gc
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 
 def lazy_names(
-    module: str, homes: Mapping[str, Sequence[str] | str]
+    module: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return a module's ``__getattr__``, ``__dir__`` and ``__all__`` for names loaded on first use.
 
     Args:
         module: name of the module.
-        homes: its names, a sequence or one text, by the module that defines them; under a key
-            that ends in a dot, the names are modules of that package.
+        file: its ``__file__``. The stub next to it imports the names, so that type checkers and
+            editors know what is loaded at run time.
     """
     home_of = {
-        name: home
-        for home, names in homes.items()
-        for name in (names.split() if isinstance(names, str) else names)
+        alias.name: str(line.module)
+        for line in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
     }
 
     def get(name: str) -> Any:
@@ -36,8 +39,8 @@ def lazy_names(
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
         home = home_of[name]
-        if home.endswith("."):
-            value = importlib.import_module(home + name)
+        if home == module:  # a module of this package
+            value: Any = importlib.import_module(f"{home}.{name}")
         else:
             value = getattr(importlib.import_module(home), name)
         setattr(sys.modules[module], name, value)

@@ -1,0 +1,47 @@
+from qwen3nb.book.status import failed_runs_table as failed_runs_table
+from qwen3nb.book.status import runs_table as runs_table
+from qwen3nb.book.status import verification_table as verification_table
+from qwen3nb.report.comparison.compare import baseline_tables as baseline_tables
+from qwen3nb.report.comparison.compare import compared_tables as compared_tables
+from qwen3nb.report.comparison.compare import differences_table as differences_table
+from qwen3nb.report.comparison.compare import power_table as power_table
+from qwen3nb.report.evaluation.by_hand import query_table as query_table
+from qwen3nb.report.evaluation.scores import failures_table as failures_table
+from qwen3nb.report.evaluation.scores import scores_table as scores_table
+from qwen3nb.report.leaderboard.board import cost_table as cost_table
+from qwen3nb.report.leaderboard.board import headline_table as headline_table
+from qwen3nb.report.leaderboard.board import rank_table as rank_table
+from qwen3nb.report.leaderboard.board import task_tables as task_tables
+from qwen3nb.report.leaderboard.one_model import checks_table as checks_table
+from qwen3nb.report.leaderboard.one_model import model_and_run_table as model_and_run_table
+from qwen3nb.report.leaderboard.one_model import parts_table as parts_table
+from qwen3nb.report.leaderboard.one_model import provenance_table as provenance_table
+from qwen3nb.report.leaderboard.one_model import suite_table as suite_table
+from qwen3nb.report.leaderboard.published import expected_table as expected_table
+from qwen3nb.report.leaderboard.published import reproduction_table as reproduction_table
+from qwen3nb.report.leaderboard.published import sts_and_msmarco_table as sts_and_msmarco_table
+from qwen3nb.report.studies.ablation import ablation_table as ablation_table
+from qwen3nb.report.studies.ablation import effects_table as effects_table
+from qwen3nb.report.studies.ann import ann_table as ann_table
+from qwen3nb.report.studies.ann import compression_table as compression_table
+from qwen3nb.report.studies.calibration import calibration_table as calibration_table
+from qwen3nb.report.studies.calibration import family_table as family_table
+from qwen3nb.report.studies.datasets import pydocs_table as pydocs_table
+from qwen3nb.report.studies.datasets import tier_table as tier_table
+from qwen3nb.report.studies.extraction import checkpoints_table as checkpoints_table
+from qwen3nb.report.studies.extraction import extraction_table as extraction_table
+from qwen3nb.report.studies.probes import probes_table as probes_table
+from qwen3nb.report.studies.prompts import prompt_pairs_table as prompt_pairs_table
+from qwen3nb.report.studies.prompts import prompt_place_table as prompt_place_table
+from qwen3nb.report.studies.prompts import prompt_variance_table as prompt_variance_table
+from qwen3nb.report.studies.reranking import cases_table as cases_table
+from qwen3nb.report.studies.reranking import rerank_table as rerank_table
+from qwen3nb.report.studies.speed import precision_table as precision_table
+from qwen3nb.report.studies.speed import speed_table as speed_table
+from qwen3nb.report.training.interference import (
+    configuration_differences_table as configuration_differences_table,
+)
+from qwen3nb.report.training.interference import configurations_table as configurations_table
+from qwen3nb.report.training.interference import interference_table as interference_table
+from qwen3nb.report.training.interference import refusals_table as refusals_table
+from qwen3nb.report.training.trainings import gains_table as gains_table
