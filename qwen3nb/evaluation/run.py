@@ -256,7 +256,7 @@ class Work:
         )
 
     def counts(self) -> dict[str, int]:
-        """Texts cut, empty or with special tokens since the start, if any.
+        """Texts cut, empty or with special tokens, and a server's tokens since the start, if any.
 
         Only encoded texts are seen to be cut: long ones from the cache are counted as such.
         """
@@ -266,6 +266,7 @@ class Work:
             "long texts from the cache, not checked for cuts": done["unchecked"],
             "empty texts": done["empty"],
             "texts with a special token of the tokenizer": done["special"],
+            "tokens that the server counted": done["tokens"],
         }
         return {text: int(count) for text, count in named.items() if count}
 

@@ -56,7 +56,8 @@ def load_encoder(
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
             sentence-transformers model, a causal language model, a LoRA adapter,
             another encoder-decoder such as T5Gemma 2, whose encoder is used), a name from
-            ``registry.toml``, a hub id, or ``random``.
+            ``registry.toml``, a hub id, ``api:URL#MODEL`` for one behind an OpenAI-compatible
+            endpoint, or ``random``.
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
             language model has none, so it must be given.
         max_length: tokens after which a text is truncated; None or 0 for the model's own.

@@ -34,6 +34,7 @@ class Stats:
     # texts with a special token of the tokenizer, such as ``<|endoftext|>``, which is read as that
     # token; duplicates included
     special: int = 0
+    tokens: int = 0  # tokens that a server counted, which it may charge for
 
 
 class EncoderError(ValueError):

@@ -22,6 +22,7 @@ from qwen3nb.utils.atomic_files import write_text
 
 PASSED = "QWEN3NB_PASS_ENV"  # variables that kernels get anyway, comma-separated
 WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that was withheld
+API_KEY = "QWEN3NB_API_KEY"  # of a server's model, `qwen3nb.models.kinds.api`; kernels get it
 HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 REMOVED = "[removed]"
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
@@ -38,7 +39,7 @@ _NAMED = re.compile(
 )
 # Settings, counts, paths and public halves of keys.
 _HARMLESS = re.compile(
-    r"^QWEN3NB_|^TOKENIZERS_|^HF_TOKEN_PATH$|^HF_HUB_DISABLE_|_AUTH_SOCK$|PUBLIC_?KEY"
+    r"^QWEN3NB_(?!API_KEY$)|^TOKENIZERS_|^HF_TOKEN_PATH$|^HF_HUB_DISABLE_|_AUTH_SOCK$|PUBLIC_?KEY"
     r"|(?:^|_)(?:MAX|NUM|MIN|N)_(?:\w+_)?TOKENS?$"
 )
 # For downloads, the hub's client needs its token and the proxy.
@@ -227,7 +228,7 @@ def kernel_environment(
     return {
         name: value
         for name, value in environ.items()
-        if name in passed
+        if name in (API_KEY, *passed)
         or (download and _FOR_DOWNLOADS.fullmatch(name.upper()))
         or not _is_secret(name, value)
     }

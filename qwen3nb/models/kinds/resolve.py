@@ -1,7 +1,8 @@
 """Resolve a model spec to its source, without loading the model.
 
 A *spec* is a folder, a name from ``registry.toml`` or from the study's own ``models.toml``, the id
-of a model on the Hugging Face hub, ``random`` or ``bm25``.
+of a model on the Hugging Face hub, ``api:URL#MODEL`` for a model behind an OpenAI-compatible
+endpoint (see `qwen3nb.models.kinds.api`), ``random`` or ``bm25``.
 
 Prompts, pooling and maximum length: what the user gives applies before what the registry
 says, and that before what the model's folder stores. Prompts are replaced as a whole. A
@@ -23,6 +24,7 @@ from qwen3nb.checkpoints.folder import ModelFolder, list_checkpoints
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.declared import check_dense, static_files
+from qwen3nb.models.kinds.api import API
 from qwen3nb.models.kinds.lora import ADAPTER, CONFIG, adapter_config
 from qwen3nb.models.kinds.prompts import named_prompts, stored_prompts
 from qwen3nb.models.kinds.sentence import SENTENCE, STATIC
@@ -88,7 +90,8 @@ RANDOM, BM25_KIND, FUSION_KIND, ON_HUB = _Random(), _BM25(), _Fusion(), _OnHub()
 # In the order in which a spec or a folder is compared with them. A new kind is a class like those
 # of `qwen3nb.models.kinds.resolve` and a name here.
 KINDS: tuple[Kind, ...] = (
-    *(BM25_KIND, RANDOM, RERANKER, STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
+    *(BM25_KIND, RANDOM, API, RERANKER),
+    *(STATIC, SEQ2SEQ, ENCODER, SENTENCE, ENCODER_DECODER, DECODER),
 )
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DEMO = "demo"
@@ -139,7 +142,8 @@ def find_source(spec: str, *, base: str | Path | None = None) -> Source:
     near = near or difflib.get_close_matches(spec, names, n=1)
     raise SpecError(
         f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, nor a hub id "
-        "(organisation/name)." + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
+        "(organisation/name), nor api:URL#MODEL."
+        + (f" Did you mean {' or '.join(map(repr, near))}?" if near else "")
     )
 
 

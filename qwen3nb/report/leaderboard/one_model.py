@@ -195,9 +195,11 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
     cached = sum(result.cost.cached for result in results)
     command = "" if "first" in last.config else command_again(last, whole=True)
     again = {"make it again": Cell(command, code=True)} if command else {}
+    stated = str(settings.get("fingerprint", "")).partition(",")[0]  # "none" without one
     facts = {
         "model": model.label,
         "identity (SHA-256)": model.identity,
+        **({"content": f"cannot be verified; version by its user: {stated}"} if stated else {}),
         "spec": model.spec,
         "parameters": f"{model.parameters:,}" if model.parameters else "",
         **{key: str(settings[key]) for key in _USES if key in settings},

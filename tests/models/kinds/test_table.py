@@ -3,10 +3,10 @@
 import hashlib
 import re
 
-import httpx
 import numpy as np
 import pytest
 from helpers import REPOSITORY
+from huggingface_hub.utils import httpx
 
 from qwen3nb.models.kinds import resolve
 from qwen3nb.models.kinds.resolve import find_source
@@ -30,34 +30,34 @@ class Answer:
 
 
 @pytest.fixture
-def api(monkeypatch):
+def lab(monkeypatch):
     """The kind whose text CONTRIBUTING shows."""
     guide = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```python\n(\"\"\"Embeddings of an HTTP API.*?)```", guide, re.DOTALL)
+    (text,) = re.findall(r"```python\n(\"\"\"Embeddings of the lab.*?)```", guide, re.DOTALL)
     monkeypatch.setattr(httpx, "post", Answer)
-    module = {"__name__": "api"}
+    module = {"__name__": "lab"}
     exec(text, module)  # noqa: S102 - our own text
-    monkeypatch.setattr(resolve, "KINDS", (*resolve.KINDS, module["Api"]()))
+    monkeypatch.setattr(resolve, "KINDS", (*resolve.KINDS, module["Lab"]()))
 
 
-@pytest.mark.usefixtures("api")
+@pytest.mark.usefixtures("lab")
 def test_an_encoder_by_an_api_is_one_class_and_one_line():
-    encoder = load_encoder("api:large", label="mine", dimensions=4)
-    assert (encoder.label, encoder.source.kind.name, encoder.dimension) == ("mine-4d", "api", 4)
+    encoder = load_encoder("lab:large", label="mine", dimensions=4)
+    assert (encoder.label, encoder.source.kind.name, encoder.dimension) == ("mine-4d", "lab", 4)
     texts = ["a text", "another"]
     vectors = encoder.encode(texts)
     assert vectors.shape == (2, 4)
-    np.testing.assert_array_equal(load_encoder("api:large", dimensions=4).encode(texts), vectors)
+    np.testing.assert_array_equal(load_encoder("lab:large", dimensions=4).encode(texts), vectors)
     assert encoder.stats.encoded == 2
-    other = load_encoder("api:small", dimensions=4)
+    other = load_encoder("lab:small", dimensions=4)
     assert not np.array_equal(other.encode(texts), vectors)
     assert other.identity != encoder.identity
-    content = {"kind": "api", "spec": "api:large", "revision": None}
+    content = {"kind": "lab", "spec": "lab:large", "revision": None}
     assert encoder.settings["model"] == content
-    assert load_model("bm25+api:large").parts[1].settings["model"] == content
+    assert load_model("bm25+lab:large").parts[1].settings["model"] == content
 
 
 def test_without_its_line_it_is_no_model():
-    with pytest.raises(SpecError, match="no model 'api:large'"):
-        find_source("api:large")
+    with pytest.raises(SpecError, match="no model 'lab:large'"):
+        find_source("lab:large")
     assert len({kind.name for kind in resolve.KINDS}) == len(resolve.KINDS)

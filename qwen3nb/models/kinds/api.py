@@ -1,0 +1,330 @@
+"""A model behind an OpenAI-compatible endpoint, ``api:URL#MODEL`` or ``api:URL#MODEL@VERSION``.
+
+vLLM, text-embeddings-inference, llama.cpp's server and OpenAI speak it: a request has ``model``,
+``input`` (a list of texts) and ``encoding_format``; an answer has ``data``, each with ``index``
+and ``embedding`` (numbers, or little-endian float32 in base64), and ``usage``, in tokens.
+
+What runs behind an address cannot be verified. Without a version it is therefore another model in
+every run: neither its vectors nor its records are used again. With one, both are; change it when
+the server's model or its options change.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+
+import numpy as np
+
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.kinds.source import Kind, Settings, Source, safe_label
+from qwen3nb.models.types import EncoderError, SpecError, Vectors
+from qwen3nb.utils.secrets import API_KEY, known_secrets
+
+_OPENAI = "OPENAI_API_KEY"  # sent to OpenAI only
+_FORM = "api:URL#MODEL or api:URL#MODEL@VERSION, such as api:http://localhost:8000/v1#my-model"
+_SECONDS = 120.0  # without an answer, after which a request is sent again
+_TRIES = 5
+_PATIENCE = 120.0  # longest wait that a server may ask for, in seconds
+_RETRIED = (408, 429, 500, 502, 503, 504)
+_REFUSED = (400, 413, 422)  # too many texts, too long a text, or an empty one
+
+
+class ApiError(SpecError, EncoderError):
+    """A server that cannot be used, or an answer that must not be; never holds a key."""
+
+
+class _RefusedError(ApiError):
+    """A server does not take these texts: too many, too long, or empty."""
+
+
+class Endpoint(NamedTuple):
+    """What a spec names."""
+
+    url: str  # without a slash at its end; ``/embeddings`` follows
+    model: str  # as the server calls it
+    version: str  # stated by the user; empty for none
+
+    @classmethod
+    def parse(cls, spec: str) -> Endpoint:
+        """Read a spec.
+
+        Raises:
+            SpecError: it is not of the form, or its address holds what may be a secret, which is
+                not repeated.
+        """
+        try:
+            parts = urlsplit(spec.removeprefix("api:"))
+            port = parts.port
+        except ValueError:
+            raise SpecError(f"expected {_FORM}; this is not an address") from None
+        if parts.query or "@" in parts.netloc:
+            raise SpecError(
+                "api: an address with a user, a password or a query may hold a secret, and specs "
+                f"are in records and on pages; give the key in {API_KEY}, and the plain address"
+            )
+        model, at, version = unquote(parts.fragment).rpartition("@")
+        model, version = (model, version) if at else (version, "")
+        host = parts.hostname or ""
+        if parts.scheme not in ("http", "https") or not host or not model.strip():
+            raise SpecError(f"expected {_FORM}; got {spec!r:.200}")
+        host = f"[{host}]" if ":" in host else host
+        path = parts.path.rstrip("/").removesuffix("/embeddings") or "/v1"
+        return cls(f"{parts.scheme}://{host}{f':{port}' if port else ''}{path}", model, version)
+
+    @property
+    def spec(self) -> str:
+        """The spec, the same for all spellings of an address."""
+        version = f"@{self.version}" if self.version or "@" in self.model else ""
+        return f"api:{self.url}#{quote(self.model + version, safe='/:@')}"
+
+    @property
+    def local(self) -> bool:
+        """Whether the server is on this machine, where no proxy is."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+
+class ApiEncoder(Encoder):
+    """Vectors as a server sends them, for texts with our prompts.
+
+    `stats.tokens` counts the tokens that the server states in ``usage``. A server that refuses a
+    batch gets smaller ones. A blank text that it refuses has the vector zero.
+    """
+
+    device = "server"
+
+    def __init__(self, source: Source, given: Settings) -> None:
+        """Ask the server for a first vector.
+
+        Raises:
+            SpecError: options that are for models that run here.
+            ApiError: the server cannot be used.
+        """
+        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+        idle = ("pooling", "max_length", "prefix", "append_eos")
+        if wrong := [name for name in idle if getattr(given, name)]:
+            raise SpecError(
+                f"{source.label}: {' and '.join(wrong)} cannot be set for a model behind a server, "
+                "which decides about them; set prompts here, and the others where it is started"
+            )
+        self.endpoint = endpoint = Endpoint.parse(source.spec)
+        host = urlsplit(endpoint.url).hostname or ""
+        openai = endpoint.url.startswith("https:") and host.endswith(".openai.com")
+        key = os.environ.get(API_KEY) or (os.environ.get(_OPENAI) if openai else None)
+        self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(_SECONDS, connect=10),
+            trust_env=not endpoint.local,
+        )
+        self._tries, self._format, self._tokens = 1, "base64", 0  # until it has answered once
+        try:
+            first = self._request(["a text"])
+        except _RefusedError:  # as some servers do that send numbers only
+            self._format = "float"
+            first = self._request(["a text"])
+        self._tries, self.width = _TRIES, first.shape[1]
+        served = abs(float(np.linalg.norm(first)) - 1) < 1e-3
+        self.normalize = served if given.normalize is None else given.normalize
+        super().__init__(
+            source,
+            given if endpoint.version else replace(given, cache=False),
+            settings={
+                "fingerprint": source.revision,
+                "dimension": self.width,
+                "normalize": self.normalize,
+                "similarity": "dot" if given.normalize is False else "cosine",
+            },
+        )
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = np.zeros((len(texts), self.width), dtype=np.float32)
+        filled = [index for index, text in enumerate(texts) if text.strip()]
+        blank = [[index] for index, text in enumerate(texts) if not text.strip()]
+        size = self.batch_size
+        while filled:
+            batch = filled[:size]
+            try:
+                vectors[batch] = self._request([texts[index] for index in batch])
+            except _RefusedError as error:
+                if len(batch) == 1:
+                    raise ApiError(
+                        f"{error}. The text has {len(texts[batch[0]]):,} characters: "
+                        f"{texts[batch[0]]!r:.60}. If it is too long, let the server cut texts: "
+                        "TEI has --auto-truncate"
+                    ) from None
+                size = len(batch) // 2
+                continue
+            filled = filled[size:]
+        for each in blank:
+            try:
+                vectors[each] = self._request([texts[each[0]]])
+            except _RefusedError:
+                continue  # zero, as for any text without a token
+        self.stats.tokens += self._tokens
+        self._tokens = 0
+        if self.normalize:
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors /= np.where(lengths > 0, lengths, 1)
+        return vectors
+
+    def _request(self, texts: list[str]) -> Vectors:
+        """Return the vectors (N, D) of a batch of texts, as sent.
+
+        Raises:
+            ApiError: see `_answer`; or the answer is not a vector for each text, all of one width.
+        """
+        body = {"model": self.endpoint.model, "input": texts, "encoding_format": self._format}
+        answer = self._answer(body)
+        try:
+            content = answer.json()
+            rows = sorted(content["data"], key=lambda row: row["index"])
+            order = [row["index"] for row in rows]
+            vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
+            usage = content.get("usage") or {}
+            self._tokens += int(usage.get("total_tokens") or usage.get("prompt_tokens") or 0)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ApiError(
+                f"{self._url}: expected JSON with data, each with index and embedding (numbers or "
+                f"base64), got {_clean(answer.text)[:80]!r}; is this an OpenAI-compatible server?"
+            ) from None
+        width = getattr(self, "width", vectors.shape[-1])
+        if order != list(range(len(texts))) or vectors.shape != (len(texts), width) or not width:
+            raise ApiError(
+                f"{self._url}: expected indices 0 to {len(texts) - 1} and vectors "
+                f"({len(texts)}, {width}); got indices {order!s:.60} and {vectors.shape}"
+            )
+        return vectors
+
+    def _answer(self, body: dict[str, Any]) -> Any:
+        """Return the answer to a request, which is repeated while the server is busy or silent.
+
+        Raises:
+            _RefusedError: it does not take these texts.
+            ApiError: it cannot be used; says why and what to do.
+        """
+        from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+        for number in range(1, _TRIES + 1):
+            wait = 0.5 * 2**number
+            try:
+                answer = self._client.post(self._url, json=body)
+            except httpx.TransportError as error:
+                silent = isinstance(error, httpx.TimeoutException)
+                reason = (
+                    f"no answer for {_SECONDS:.0f} s; try a smaller batch_size"
+                    if silent
+                    else f"no connection ({_clean(str(error))}); is the server running?"
+                )
+                if number >= self._tries:
+                    break
+            else:
+                if answer.status_code == 200:
+                    return answer
+                text = _message(answer)
+                reason = f"status {answer.status_code}" + (f", {text!r}" if text else "")
+                if answer.status_code in _REFUSED or "too large" in text:
+                    raise _RefusedError(
+                        f"{self._url}: {len(body['input'])} texts are refused ({reason})"
+                    )
+                if answer.status_code not in _RETRIED:
+                    raise ApiError(f"{self._url}: {self._lasting(answer.status_code, reason)}")
+                wait = _retry_after(answer.headers.get("retry-after", ""), wait)
+                if wait > _PATIENCE:
+                    reason += f"; it asks to wait {wait:,.0f} s"
+                    break
+            if number < _TRIES:
+                time.sleep(wait)
+        raise ApiError(f"{self._url}: {reason}")
+
+    @property
+    def _url(self) -> str:
+        return f"{self.endpoint.url}/embeddings"
+
+    def _lasting(self, status: int, reason: str) -> str:
+        """Return why a request that will not succeed failed, and what to do."""
+        if status in (401, 403):
+            return (
+                f"it needs a key (status {status}): set {API_KEY}. {_OPENAI} is sent to OpenAI only"
+                f", and by a notebook only with `--pass-env {_OPENAI}`"
+            )
+        if status != 404:
+            return reason
+        try:
+            rows = self._client.get(f"{self.endpoint.url}/models").json()["data"]
+            served = ", ".join(_clean(str(row["id"])) for row in rows[:20])
+        except Exception:  # noqa: BLE001 - a list that not every server has; the 404 is the error
+            return f"{reason}; expected the address that has /embeddings, which often ends in /v1"
+        return f"it has no model {self.endpoint.model!r}; it has {served} ({reason})"
+
+
+def _vector(given: Any) -> Any:
+    """Return the numbers of a vector, sent as such or as float32 in base64."""
+    if isinstance(given, str):
+        return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4")
+    return given
+
+
+def _message(answer: Any) -> str:
+    """Return what a server says of an error, in one line; empty for nothing that can be read."""
+    try:
+        body = answer.json()
+    except ValueError:
+        return ""
+    for name in ("error", "message", "detail"):
+        body = body.get(name, body) if isinstance(body, dict) else body
+    return _clean(str(body))
+
+
+def _clean(text: str) -> str:
+    """Return what a server or library wrote as one line without secrets."""
+    line = " ".join(known_secrets().without(text).split())
+    return "".join(each for each in line if each.isprintable())[:200]
+
+
+def _retry_after(header: str, wait: float) -> float:
+    """Return the seconds that a header asks to wait, as a number or a date; else ``wait``."""
+    if header.isascii() and header.isdecimal():
+        return float(header[:9])
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return wait
+
+
+class Api(Kind):
+    """A model behind an OpenAI-compatible endpoint."""
+
+    name = "api"
+    library = ""
+    of_others = True
+
+    def named(self, spec: str) -> Source | None:
+        """Return the source of an endpoint, known by its version, or by the run without one."""
+        if not spec.startswith("api:") or "+" in spec:
+            return None
+        endpoint = Endpoint.parse(spec)
+        version = f"-{endpoint.version}" if endpoint.version else ""
+        stated = endpoint.version or f"none, run {uuid.uuid4().hex}"
+        label = safe_label(f"api-{endpoint.model}{version}")
+        return Source(endpoint.spec, self, label, revision=stated)
+
+    def load(self, source: Source, settings: Settings) -> Any:
+        """Return the encoder, which has asked the server once."""
+        return ApiEncoder(source, settings)
+
+
+API = Api()
