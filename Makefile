@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-EXTRAS := cpu,demo,ray,test,dev
+EXTRAS := book,cpu,demo,ray,test,dev
 STAMP  := $(VENV)/.installed
 
 # Else every program would compile what it imports of the package anew.

@@ -6,6 +6,7 @@ by way of `qwen3nb.book.sphinx_ext`.
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -212,6 +213,15 @@ def _why_not(job: Job, page: Mapping[str, Any]) -> str:
     return ""
 
 
+def require_jupyter_book() -> None:
+    """Raise BookError if Jupyter Book is not installed; called before anything runs for long."""
+    if importlib.util.find_spec("jupyter_book") is None:
+        raise BookError(
+            "the book needs Jupyter Book 1: pip install 'qwen3nb[book]'; "
+            "`qwen3nb sweep --no-book` does without"
+        )
+
+
 def build_book(
     *, tier: str = "", model: Path | None = None, lessons: bool = False, at_once: int = 0
 ) -> Path:
@@ -234,6 +244,7 @@ def build_book(
             has; or a page failed, or the book is built, but a lesson failed.
         NotebookError: the page of all runs failed.
     """
+    require_jupyter_book()
     failures = refresh_pages(tier=tier, model=model, lessons=lessons, at_once=at_once)
     if failed := [each for each in failures if not each.notebook.startswith("guide/")]:
         raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")

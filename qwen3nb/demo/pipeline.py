@@ -61,8 +61,9 @@ def run_demo(*, at_once: int = 0) -> Path:
         DemoError: a notebook failed.
         BookError: the book did not build.
     """
-    from qwen3nb.book.build import build_book
+    from qwen3nb.book.build import build_book, require_jupyter_book
 
+    require_jupyter_book()
     started = time.perf_counter()
     demo = paths.runs() / "demo"
     _say("training an encoder-decoder, a language model and adapters, all toys; extracting")

@@ -43,6 +43,18 @@ MESSAGE = (
 )
 
 
+@pytest.mark.parametrize("command", ["book", "demo", "sweep --model bm25"])
+def test_without_jupyter_book_nothing_runs_for_a_book_that_cannot_be_built(
+    command, cli, checkout, monkeypatch
+):
+    monkeypatch.setattr(build.importlib.util, "find_spec", {}.get)
+    refused = cli(*command.split())
+    assert refused.exit_code == 1
+    assert "pip install 'qwen3nb[book]'" in refused.output
+    assert not paths.results().exists()
+    assert not paths.runs().exists()
+
+
 @pytest.mark.integration
 def test_a_bare_build_shows_what_there_is_from_wherever_it_is_started(
     checkout, tmp_path, monkeypatch

@@ -348,6 +348,10 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
     """Run the jobs, build the book from the finished ones, and return how many failed."""
     from qwen3nb.execution.sweep import sweep as run_all
 
+    if plan.book:
+        from qwen3nb.book.build import build_book, require_jupyter_book
+
+        require_jupyter_book()
     outcomes = run_all(
         jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
     )
@@ -355,7 +359,5 @@ def _sweep(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> int:
     listed = ", ".join(f"{counts[status]} {status}" for status in ("done", "reused", "failed"))
     click.echo(f"{len(outcomes)} runs: {listed}")
     if plan.book:
-        from qwen3nb.book.build import build_book
-
         click.echo(f"Open {build_book(tier=(plan.tiers or ('smoke',))[0])}")
     return counts["failed"]
