@@ -164,6 +164,13 @@ def unicode_text(text: str) -> bool:
     return True
 
 
+def json_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each JSON line; see `numbered_lines`."""
+    for number, line in numbered_lines(file, most=most):
+        if line.strip():
+            yield number, json_object(line, where=f"{file}:{number}")
+
+
 def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield the number and the named fields of each JSON line, checked for their types.
 
@@ -171,11 +178,8 @@ def numbered_json_rows(file: Path, fields: Fields) -> Iterator[tuple[int, tuple[
         DataError: a line is not JSON, or a field is missing, of another type, or no valid
             Unicode.
     """
-    for number, line in numbered_lines(file):
-        if not line.strip():
-            continue
+    for number, row in json_rows(file):
         where = f"{file}:{number}"
-        row = json_object(line, where=where)
         for name, kind in fields.items():
             value = row.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):

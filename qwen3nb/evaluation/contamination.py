@@ -1,13 +1,13 @@
 """Was the test in the training data? Texts of tasks looked up in training files.
 
-Texts are compared as words: Unicode NFKC, lower case, everything but letters and digits a space,
-and a character of Chinese, Japanese or Thai a word of its own. A text of a task was found
+Texts are compared as words: runs of letters and digits in lower case after Unicode NFKC, and each
+character of Chinese, Japanese or Thai a word of its own. A text of a task was found
 
     exact       if a training text (a line, or a string of a row) has exactly its words
     contained   if it has 3 to 12 words, is not a document, and a training text has them in a row
     13-gram     if a training text has 13 of its words in a row
 
-as in Brown et al. 2020 (GPT-3), appendix C. Words and sequences of words are 64-bit hashes, so a
+as in Brown et al. 2020 (GPT-3), appendix C. Sequences of words are compared as 64-bit hashes, so a
 chance match has a probability of about 1 in 10¹¹ for ten million sequences on either side.
 
 Training files and corpora are streamed. What is kept are the hashes of the tasks, at most
@@ -17,23 +17,21 @@ ends in zeros), and all of the queries.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas.util import hash_array
 
 from qwen3nb.datasets.mirror import load_here
-from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.rows import DataError, csv_rows, json_rows, numbered_lines
 from qwen3nb.evaluation.mteb.per_query import task_slices
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import SEARCH_TYPES
@@ -41,372 +39,268 @@ from qwen3nb.metrics.aggregate import REPORTED, aggregate, numbered
 from qwen3nb.models.search.mteb_rows import joined_document, joined_query
 from qwen3nb.records.record import Result
 from qwen3nb.utils.progress import tqdm
+from qwen3nb.utils.strict_json import parse_json
 
 GRAM = 13  # words of a sequence that counts as found
 FEWEST = 3  # words of a shorter text that does: any text may have one or two
-MOST_HASHES = 1 << 25  # of sequences of the tasks; 33 million take about 0.7 GB
+MOST_HASHES = 1 << 25  # of sequences of documents; 33 million take about 0.7 GB
 KINDS = ("exact", "contained", f"{GRAM}-gram")
 _BATCH = 1 << 21  # characters that are hashed at once
 _EXAMPLES = 3  # of a task
+_JSON = 256 << 20  # bytes of a JSON document, which is not streamed
 _NEVER = np.iinfo(np.int64).max  # the row of what was not found
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # bases of polynomials modulo 2^64, and what is mixed in
-_WHOLE = np.uint64(0xD1B54A32D192ED03)
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # base of polynomials modulo 2^64
+_ALONE = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[^\W_{_ALONE}]+|[{_ALONE}]")
+_SPACES = {code: " " for code in range(128) if not chr(code).isalnum()}
 Hashes = NDArray[np.uint64]
-Texts = Callable[[], Iterable[tuple[str, str]]]  # pairs of an id and a text, any number of times
+
+
+class Texts(NamedTuple):
+    """The queries or the documents of one task."""
+
+    task: str  # its key, as in records
+    what: str  # ``queries``, which are the rows of a task without a search, or ``documents``
+    read: Callable[[], Iterable[tuple[str, str]]]  # ids, as in records, and texts
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers of words of the sequences that are looked up; 0 for whole texts."""
+        return (0, GRAM) if self.what == "documents" else (0, *range(FEWEST, GRAM + 1))
 
 
 @dataclass(frozen=True)
 class Found:
     """A text of a task that is in the training data."""
 
-    id: str  # of the query, row or document
+    id: str
     text: str
     how: str  # one of `KINDS`
-    share: float  # of its sequences of 13 words; 1 for exact and contained
-    where: str  # training file and row of the first match
+    where: str  # training file and line of the first match
 
 
 @dataclass(frozen=True)
 class Contamination:
-    """What of one task is in the training data."""
-
-    task: str  # key of the task, as in records
-    queries: int  # number of queries, or of rows of a task without a search
-    documents: int  # number of documents; 0 of such a task
-    found: Mapping[str, int]  # queries found, by the first of `KINDS` that holds
-    found_documents: Mapping[str, int]
-    hits: frozenset[str] = frozenset()  # ids of the queries found
-    examples: tuple[Found, ...] = ()
-    sampled: int = 1  # of so many sequences of documents, one was looked up
-
-    def __str__(self) -> str:
-        def shares(count: int, found: Mapping[str, int]) -> str:
-            kinds = ", ".join(f"{found[kind]:,} {kind}" for kind in KINDS if found[kind])
-            total = sum(found.values())
-            return (
-                f"{total:,} of {count:,} ({total / max(1, count):.1%}){': ' * bool(kinds)}{kinds}"
-            )
-
-        lines = [f"{self.task}: queries {shares(self.queries, self.found)}"]
-        if self.documents:
-            part = f"; one of {self.sampled} sequences looked up" if self.sampled > 1 else ""
-            lines.append(f"  documents {shares(self.documents, self.found_documents)}{part}")
-        lines += [f"  {each.how:9} {each.text:.70}  ← {each.where}" for each in self.examples]
-        return "\n".join(lines)
-
-
-class Source(NamedTuple):
-    """The texts of one task."""
+    """Which queries or documents of a task are in the training data."""
 
     task: str
-    queries: Texts
-    documents: Texts
+    texts: str  # ``queries`` or ``documents``
+    number: int  # how many there are
+    found: Mapping[str, int]  # number of those found, by the first of `KINDS` that holds
+    hits: tuple[str, ...]  # their ids
+    examples: tuple[Found, ...]
+    sampled: int  # of so many sequences of 13 words, one was looked up
 
 
-def task_source(task: Any) -> Source:
-    """Return the texts of an MTEB task, by the ids that records have.
+def task_texts(task: Any) -> list[Texts]:
+    """Return the texts of an MTEB task.
 
     Raises:
         MirrorError: its data are not at hand; nothing is downloaded.
     """
     load_here(task)
+    key = task_key(task)
     if task.metadata.type not in SEARCH_TYPES:
-        return Source(task_key(task), lambda: _rows(task), lambda: ())
+
+        def rows() -> Iterator[tuple[str, str]]:
+            for part in task_slices(task):
+                ids = numbered(range(len(part.data)))
+                for name, row in zip(ids, part.data, strict=True):
+                    yield from ((part.prefix + name, text) for text in _strings(row))
+
+        return [Texts(key, "queries", rows)]
     task.convert_v1_dataset_format_to_v2(num_proc=None)
-    slices = task_slices(task)
 
-    def texts(table: str, joined: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
-        for part in slices:
-            yield from ((f"{part.prefix}{row['id']}", joined(row)) for row in part.data[table])
+    def read(table: str, joined: Callable[[Any], str]) -> Iterator[tuple[str, str]]:
+        for part in task_slices(task):
+            yield from ((part.prefix + row["id"], joined(row)) for row in part.data[table])
 
-    return Source(
-        task_key(task),
-        lambda: texts("queries", joined_query),
-        lambda: texts("corpus", joined_document),
-    )
+    return [
+        Texts(key, "queries", lambda: read("queries", joined_query)),
+        Texts(key, "documents", lambda: read("corpus", joined_document)),
+    ]
 
 
-def _rows(task: Any) -> Iterator[tuple[str, str]]:
-    """The texts of a task's rows, a row's several ones under one id."""
-    for part in task_slices(task):
-        names = [n for n, value in part.data.features.items() if "string" in str(value)]
-        ids = numbered(range(len(part.data)))
-        for name, row in zip(ids, part.data.select_columns(names), strict=True):
-            for text in _strings(row):
-                yield f"{part.prefix}{name}", text
-
-
-def without(results: Iterable[Result], found: Iterable[Contamination]) -> list[Result]:
-    """Return the records, those of the tasks that were looked up on the other queries alone.
-
-    A clustering is scored in draws, not rows: its records stay as they are.
-    """
-    hits = {each.task: each.hits for each in found}
-    clean = []
-    for record in results:
-        if (gone := hits.get(record.task.key)) and record.task.unit != "draws":
-            columns = {
-                column: {query: value for query, value in values.items() if query not in gone}
-                for column, values in record.per_query.items()
-            }
-            metrics = {
-                name: each
-                if each.how == REPORTED
-                else aggregate(columns, how=each.how, columns=each.columns, parts=each.parts)
-                for name, each in record.metrics.items()
-            }
-            record = replace(record, per_query=columns, metrics=metrics)
-        clean.append(record)
-    return clean
+def without(record: Result, queries: Collection[str]) -> Result:
+    """Return a record of the other queries alone; one of draws, as of a clustering, as it is."""
+    if record.task.unit == "draws":
+        return record
+    columns = {
+        column: {query: value for query, value in values.items() if query not in queries}
+        for column, values in record.per_query.items()
+    }
+    metrics = {
+        name: each
+        if each.how == REPORTED
+        else aggregate(columns, how=each.how, columns=each.columns, parts=each.parts)
+        for name, each in record.metrics.items()
+    }
+    return replace(record, per_query=columns, metrics=metrics)
 
 
 # Look-up.
 
 
-class _Known:
-    """Hashes of the tasks, and where each was first seen in the training data."""
+class _Index:
+    """Hashes of the tasks, and where each was first seen in the training data.
 
-    def __init__(self, hashes: Sequence[Hashes]) -> None:
-        self.hashes = np.unique(np.concatenate([np.empty(0, dtype=np.uint64), *hashes]))
-        self.first = np.full(len(self.hashes), _NEVER, dtype=np.int64)  # number of the training row
-        bits = min(28, max(16, len(self.hashes).bit_length() + 4))
+    ``lengths`` are the numbers of words of the sequences that are looked up.
+    """
+
+    def __init__(self, hashes: Sequence[Hashes], lengths: set[int], sampled: int) -> None:
+        self.lengths, self.sampled = lengths, sampled
+        self._hashes = np.unique(np.concatenate(hashes))
+        self._first = np.full(len(self._hashes), _NEVER, dtype=np.int64)  # number of the line
+        bits = min(28, max(16, len(self._hashes).bit_length() + 4))
         self._shift = np.uint64(64 - bits)
         self._there = np.zeros(1 << bits, dtype=bool)  # by the first bits of a hash
-        self._there[self.hashes >> self._shift] = True
+        self._there[self._hashes >> self._shift] = True
 
-    def _index(self, hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Return where hashes would be, and whether they are there."""
-        index = np.searchsorted(self.hashes, hashes)
-        index[index == len(self.hashes)] = 0
-        return index, self.hashes[index] == hashes if len(self.hashes) else index < 0
+    def _known(self, hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which of ``hashes`` are there, and at which place."""
+        which = np.flatnonzero(self._there[hashes >> self._shift])
+        place = np.searchsorted(self._hashes[:-1], hashes[which])
+        there = self._hashes[place] == hashes[which]
+        return which[there], place[there]
 
-    def see(self, hashes: Hashes, rows: NDArray[np.int64]) -> None:
-        """Note those of ``hashes`` that are known, of training rows with these numbers."""
-        maybe = np.flatnonzero(self._there[hashes >> self._shift])
-        index, hit = self._index(hashes[maybe])
-        np.minimum.at(self.first, index[hit], rows[maybe[hit]])
+    def see(self, hashes: Hashes, lines: NDArray[np.int64]) -> None:
+        """Note those of ``hashes`` that are there, of training data in lines of these numbers."""
+        which, place = self._known(hashes)
+        np.minimum.at(self._first, place, lines[which])
 
     def where(self, hashes: Hashes) -> NDArray[np.int64]:
-        """Return the first training row of each hash, or `_NEVER`."""
-        index, hit = self._index(hashes)
-        rows = np.full(len(hashes), _NEVER, dtype=np.int64)
-        rows[hit] = self.first[index[hit]]
-        return rows
+        """Return the first line of each hash, or `_NEVER`."""
+        which, place = self._known(hashes)
+        lines = np.full(len(hashes), _NEVER, dtype=np.int64)
+        lines[which] = self._first[place]
+        return lines
 
 
-class _Index(NamedTuple):
-    """What is looked for."""
-
-    grams: _Known  # sequences of 13 words, and whole texts
-    phrases: Mapping[int, _Known]  # short queries, by their number of words
-    sampled: int  # of so many sequences of documents, one is in ``grams``
-
-
-def look_up(
-    files: Sequence[Path], sources: Sequence[Source], *, most: int = MOST_HASHES, show: bool = True
-) -> list[Contamination]:
-    """Look the queries and documents of tasks up in every string of training files.
-
-    Args:
-        files: as of `training_files`.
-        sources: as of `task_source`.
-        most: hashes of the tasks that are kept; see above.
-        show: whether to show a bar of the bytes of training data that were read.
+def look_up(files: Sequence[Path], sources: Sequence[Texts]) -> list[Contamination]:
+    """Look texts of tasks up in every string of training files, as of `training_files`.
 
     Raises:
         DataError: a file that cannot be read.
     """
-    index = _index(sources, most)
-    starts: list[int] = []  # number of the first row of each file
-    count = 0
-    size = sum(file.stat().st_size for file in files)
-    with tqdm(total=size, unit="B", unit_scale=True, desc="training data", disable=not show) as bar:
+    index = _index(sources)
+    starts: list[int] = []  # number of lines before each file
+    last = 0
+    with tqdm(unit="B", unit_scale=True, desc="training data") as bar:
         for file in files:
-            starts.append(count)
-            for rows, texts in _batches(training_texts(file)):
-                _see(index, texts, np.array(rows) + starts[-1])
-                count = rows[-1] + starts[-1]
-            bar.update(file.stat().st_size)
+            starts.append(last)
+            for lines, texts in _batches(training_texts(file)):
+                numbers = np.array(lines) + starts[-1]
+                last = int(numbers[-1])
+                for _, hashes, text in _sequences(texts, index.lengths):
+                    index.see(hashes, numbers[text])
+                bar.update(sum(map(len, texts)))
 
-    def place(row: int) -> str:
-        at = bisect_left(starts, row) - 1
-        return f"{files[at].name}:{row - starts[at]}"
+    def place(line: int) -> str:
+        at = bisect_left(starts, line) - 1
+        return f"{files[at].name}:{line - starts[at]}"
 
-    return [_found(source, index, place) for source in sources]
+    return [_seen(source, index, place) for source in sources]
 
 
-def _index(sources: Sequence[Source], most: int) -> _Index:
+def _index(sources: Iterable[Texts]) -> _Index:
     """Hash the texts of all tasks."""
     kept: list[Hashes] = []
-    phrases: dict[int, list[Hashes]] = {}
-    documents: list[Hashes] = []
-    sampled = 1
+    grams: list[Hashes] = []  # of documents
+    lengths, sampled = {0, GRAM}, 1
     for source in sources:
-        for _, texts in _batches(source.queries()):
-            words = _words(texts)
-            kept += [words.whole(), words.grams()[0]]
-            for length in {*words.lengths.tolist()} & {*range(FEWEST, GRAM)}:
-                phrases.setdefault(length, []).append(words.contained(length)[0])
-        for _, texts in _batches(source.documents()):
-            words = _words(texts)
-            kept.append(words.whole())
-            grams = words.grams()[0]
-            documents.append(grams[_in_sample(grams, sampled)])
-            if sum(map(len, documents)) > most:
-                documents = [np.unique(np.concatenate(documents))]
-                while len(documents[0]) > most // 2:
+        for _, texts in _batches(source.read()):
+            for length, hashes, _ in _looked_for(source, texts, sampled):
+                of_documents = length and source.what == "documents"
+                (grams if of_documents else kept).append(hashes)
+                lengths |= {length} if len(hashes) else set()
+            while sum(map(len, grams)) > MOST_HASHES:
+                grams = [np.unique(np.concatenate(grams))]
+                if len(grams[0]) > MOST_HASHES // 2:
                     sampled *= 2
-                    documents = [documents[0][_in_sample(documents[0], sampled)]]
-    documents = [each[_in_sample(each, sampled)] for each in documents]
-    known = {length: _Known(hashes) for length, hashes in phrases.items()}
-    return _Index(_Known([*kept, *documents]), known, sampled)
-
-
-def _see(index: _Index, texts: Sequence[str], rows: NDArray[np.int64]) -> None:
-    """Look up a batch of training texts, of rows with these numbers."""
-    words = _words(texts)
-    index.grams.see(words.whole(), rows[words.lengths > 0])
-    for length, known in (*index.phrases.items(), (GRAM, index.grams)):
-        hashes, text = words.grams(length)
-        known.see(hashes, rows[text])
+                    grams = [grams[0][_in_sample(grams[0], sampled)]]
+    return _Index([*kept, *grams], lengths, sampled)
 
 
 def _in_sample(hashes: Hashes, sampled: int) -> Any:
     return (hashes & np.uint64(sampled - 1)) == 0
 
 
-def _found(source: Source, index: _Index, place: Callable[[int], str]) -> Contamination:
+def _looked_for(
+    source: Texts, texts: Sequence[str], sampled: int
+) -> Iterator[tuple[int, Hashes, NDArray[np.int64]]]:
+    """Yield those of `_sequences` by which texts of a task are found.
+
+    They are the sequences of 13 words, of documents a sample, and whole texts of fewer words.
+    """
+    for length, hashes, text in _sequences(texts, source.lengths):
+        if length < GRAM:
+            kept = np.bincount(text)[text] == 1
+        else:
+            kept = _in_sample(hashes, sampled if source.what == "documents" else 1)
+        yield length, hashes[kept], text[kept]
+
+
+def _seen(source: Texts, index: _Index, place: Callable[[int], str]) -> Contamination:
     """Look at the texts of a task once more: which of them were seen?"""
-    queries, found = _seen(source.queries(), index._replace(sampled=1), place)
-    documents, others = _seen(source.documents(), index._replace(phrases={}), place)
-    counts, other_counts = (
-        {kind: sum(each.how == kind for each in own.values()) for kind in KINDS}
-        for own in (found, others)
-    )
-    examples = sorted(found.values(), key=lambda each: (-each.share, each.id))[:_EXAMPLES]
-    return Contamination(
-        source.task,
-        queries,
-        documents,
-        counts,
-        other_counts,
-        frozenset(found),
-        tuple(examples),
-        index.sampled,
-    )
-
-
-def _seen(
-    every: Iterable[tuple[str, str]], index: _Index, place: Callable[[int], str]
-) -> tuple[int, dict[str, Found]]:
-    """Return the number of ids of these texts, and what of them was seen."""
     ids: set[str] = set()
     found: dict[str, Found] = {}
-    for names, texts in _batches(every):
+    for names, texts in _batches(source.read()):
         ids.update(names)
-        words = _words(texts)
-        rows = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)  # first that has it
-        rows[0, words.lengths > 0] = index.grams.where(words.whole())
-        for length, known in index.phrases.items():
-            hashes, text = words.contained(length)
-            rows[1, text] = known.where(hashes)
-        hashes, text = words.grams()
-        looked = _in_sample(hashes, index.sampled)
-        seen, text = index.grams.where(hashes[looked]), text[looked]
-        np.minimum.at(rows[2], text, seen)
-        hits, counted = (np.bincount(each) for each in (text[seen < _NEVER], text))
-        for i in np.flatnonzero((rows < _NEVER).any(axis=0)).tolist():
-            kind = int(np.argmax(rows[:, i] < _NEVER))
-            share = float(hits[i] / counted[i]) if kind == 2 else 1.0
-            new = Found(names[i], texts[i], KINDS[kind], share, place(int(rows[kind, i])))
-            old = found.setdefault(names[i], new)
-            found[names[i]] = min(old, new, key=lambda each: KINDS.index(each.how))
-    return len(ids), found
+        first = np.full((len(KINDS), len(texts)), _NEVER, dtype=np.int64)
+        for length, hashes, text in _looked_for(source, texts, index.sampled):
+            np.minimum.at(first[(length > 0) + (length == GRAM)], text, index.where(hashes))
+        for i in np.flatnonzero((first < _NEVER).any(axis=0)).tolist():
+            kind = int(np.argmax(first[:, i] < _NEVER))
+            new = Found(names[i], texts[i], KINDS[kind], place(int(first[kind, i])))
+            found[new.id] = min(found.get(new.id, new), new, key=_rank)
+    return Contamination(
+        task=source.task,
+        texts=source.what,
+        number=len(ids),
+        found={kind: sum(each.how == kind for each in found.values()) for kind in KINDS},
+        hits=tuple(sorted(found)),
+        examples=tuple(sorted(found.values(), key=_rank)[:_EXAMPLES]),
+        sampled=index.sampled if source.what == "documents" else 1,
+    )
+
+
+def _rank(found: Found) -> int:
+    return KINDS.index(found.how)
 
 
 # Words as hashes.
 
 
-@dataclass(frozen=True)
-class _Words:
-    """The words of a batch of texts, as hashes."""
-
-    text: NDArray[np.int64]  # number of each word's text
-    lengths: NDArray[np.int64]  # words of each text
-    sums: Hashes  # of the words' hashes times powers, (words + 1,)
-
-    def whole(self) -> Hashes:
-        """A hash of all words of each text that has any."""
-        return self._of(np.flatnonzero(self.lengths)) ^ _WHOLE
-
-    def contained(self, length: int) -> tuple[Hashes, NDArray[np.intp]]:
-        """The sequence of each text that has ``length`` words, and the text's number."""
-        texts = np.flatnonzero(self.lengths == length)
-        return self._of(texts), texts
-
-    def _of(self, texts: NDArray[np.int64]) -> Hashes:
-        end = np.cumsum(self.lengths)[texts]
-        start = end - self.lengths[texts]
-        return (self.sums[end] - self.sums[start]) * _powers(len(self.sums))[1][start]
-
-    def grams(self, length: int = GRAM) -> tuple[Hashes, NDArray[np.int64]]:
-        """A hash of each sequence of ``length`` words within a text, and the text's number."""
-        count = max(0, len(self.text) - length + 1)
-        hashes = self.sums[length:] - self.sums[:count]
-        hashes *= _powers(len(self.sums))[1][:count]
-        within = self.text[:count] == self.text[length - 1 :]
-        return hashes[within], self.text[:count][within]
+def _words(text: str) -> list[str]:
+    if text.isascii():
+        return text.lower().translate(_SPACES).split()  # faster
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-_OTHERS = re.compile(r"[^\w\0]|_")  # of text that is not ASCII
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-_ASCII = bytes(
-    ord(chr(code).lower()) if chr(code).isalnum() or code == 0 or code >= 128 else 32
-    for code in range(128)
-) + bytes(range(128, 256))
+def _sequences(
+    texts: Sequence[str], lengths: Collection[int]
+) -> Iterator[tuple[int, Hashes, NDArray[np.int64]]]:
+    """Hash the sequences of words within texts.
+
+    Yields a number of words, one of ``lengths`` from 2 to 13, the hash of each sequence of so many,
+    and the number of its text; first 0, the hash of each whole text that has words, and its number.
+    """
+    words = [_words(text) for text in texts]
+    counts = np.array([len(each) for each in words])
+    some = np.flatnonzero(counts)
+    yield 0, _hashed([" ".join(words[i]) for i in some]), some
+    every = sums = _hashed([*chain(*words)])
+    text = np.repeat(np.arange(len(texts)), counts)
+    for length in range(2, GRAM + 1):
+        sums = sums[:-1] * _ODD + every[length - 1 :]
+        if length in lengths:
+            own = text[: len(sums)]
+            within = own == text[length - 1 :]
+            yield length, sums[within], own[within]
 
 
-def _words(texts: Sequence[str]) -> _Words:
-    joined = "\0".join(text.replace("\0", " ") for text in texts)
-    if not joined.isascii():
-        joined = _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", joined).casefold())
-        joined = _OTHERS.sub(" ", joined)
-    data = np.frombuffer(joined.encode("utf-8", "replace").translate(_ASCII), dtype=np.uint8)
-    letter = np.concatenate([[False], data > 32, [False]])
-    edges = np.flatnonzero(letter[1:] != letter[:-1])
-    start, end = edges[::2], edges[1::2]
-    sums = _sums(data)
-    hashes = _mixed((sums[end] - sums[start]) * _powers(len(sums))[1][start])
-    text = np.cumsum(data == 0)[start]
-    return _Words(text, np.bincount(text, minlength=len(texts)), _sums(hashes))
-
-
-def _sums(values: NDArray[Any]) -> Hashes:
-    """Return the sums (n + 1,) of the first values (n,), each times a power."""
-    sums = np.zeros(len(values) + 1, dtype=np.uint64)
-    np.cumsum(values * _powers(len(sums))[0][: len(values)], out=sums[1:])
-    return sums
-
-
-def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """Return at least ``count`` powers of an odd number modulo 2^64, and of its inverse."""
-    return _powers_of_two(1 << max(16, (count - 1).bit_length()))
-
-
-@lru_cache(maxsize=2)
-def _powers_of_two(count: int) -> tuple[Hashes, Hashes]:
-    every: list[Hashes] = [
-        np.cumprod(np.r_[np.uint64(1), np.full(count - 1, base, np.uint64)], dtype=np.uint64)
-        for base in (_ODD, np.uint64(pow(int(_ODD), -1, 1 << 64)))
-    ]
-    return every[0], every[1]
-
-
-def _mixed(hashes: Hashes) -> Hashes:
-    """Spread the bits of hashes (the finaliser of splitmix64)."""
-    hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return hashes ^ (hashes >> np.uint64(31))
+def _hashed(texts: list[str]) -> Hashes:
+    return hash_array(np.array(texts, dtype=object), categorize=False)
 
 
 # Training files.
@@ -419,37 +313,32 @@ def training_files(given: Iterable[Path | str]) -> list[Path]:
         DataError: none, or one that does not exist or is of a type that cannot be read.
     """
     files: list[Path] = []
-    for each in map(Path, given):
-        if not each.exists():
-            raise DataError(f"{each}: no such file or folder of training data")
-        own = sorted(each.rglob("*")) if each.is_dir() else [each]
-        files += [file for file in own if file.is_file() and (each == file or _type(file))]
-    if not files:
-        raise DataError(f"no training files given; expected files of type {', '.join(_READERS)}")
-    for file in files:
-        if not _type(file):
-            raise DataError(f"{file}: unknown type; expected one of {', '.join(_READERS)}, or .gz")
+    for path in map(Path, given):
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder of training data")
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        own = [file for file in inside if file.is_file() and _type(file)]
+        if not own:
+            types = ", ".join(_READERS)
+            raise DataError(f"{path}: expected training data in files of type {types}, or .gz")
+        files += own
     return files
 
 
 def training_texts(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the texts of a training file with the number of their row, from 1 on.
+    """Yield the texts of a training file with the number of their line, or row, from 1 on.
 
     Raises:
-        DataError: it cannot be read; names file and row.
+        DataError: it cannot be read; names the file, and the line of a text file.
     """
-    row = 0
-    try:
-        for row, value in enumerate(_READERS[_type(file)](file), start=1):
-            for text in _strings(value):
-                yield row, text
-    except (OSError, ValueError, csv.Error, EOFError) as error:
-        raise DataError(f"{file}:{row + 1}: cannot be read ({error})") from None
+    for number, value in _READERS[_type(file)](file):
+        for text in _strings(value):
+            yield number, text
 
 
 def _type(file: Path) -> str:
-    suffix = file.with_suffix("").suffix if file.suffix == ".gz" else file.suffix
-    return suffix.lower() if suffix.lower() in _READERS else ""
+    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
+    return suffix if suffix in _READERS else ""
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -460,43 +349,37 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def _lines(file: Path) -> Iterator[str]:
-    kind: Any = gzip.open if file.suffix == ".gz" else open
-    with kind(file, "rt", encoding="utf-8", errors="replace", newline="\n") as stream:
-        for line in stream:
-            yield line.removesuffix("\n")
+def _document(file: Path) -> Iterator[tuple[int, Any]]:
+    text = "".join(line for _, line in numbered_lines(file, most=_JSON))
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        lines = "; name a file with an object per line .jsonl"
+        raise DataError(f"{file}: not JSON ({error}){lines}") from None
+    return enumerate(value if isinstance(value, list) else [value], start=1)
 
 
-def _document(file: Path) -> Iterator[Any]:
-    value = json.loads("\n".join(_lines(file)))
-    return iter(value if isinstance(value, list) else [value])
-
-
-def _separated(delimiter: str) -> Callable[[Path], Iterator[list[str]]]:
-    return lambda file: csv.reader(_lines(file), delimiter=delimiter)
-
-
-def _arrow(file: Path) -> Iterator[Any]:
-    import pyarrow as pa
+def _parquet(file: Path) -> Iterator[tuple[int, Any]]:
     import pyarrow.parquet as pq
 
-    if file.suffix == ".parquet":
-        batches: Iterable[Any] = pq.ParquetFile(file).iter_batches(batch_size=1024)
-    else:  # as the library datasets writes it: a stream
-        batches = pa.ipc.open_stream(pa.memory_map(str(file)))
-    for batch in batches:
-        yield from batch.to_pylist()
+    row = 0
+    try:
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=1024):
+            for value in batch.to_pylist():
+                row += 1
+                yield row, value
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: cannot be read after row {row} ({error})") from None
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Any]]] = {
-    ".jsonl": lambda file: (json.loads(line) for line in _lines(file) if line.strip()),
+_READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
+    ".jsonl": json_rows,
     ".json": _document,
-    ".csv": _separated(","),
-    ".tsv": _separated("\t"),
-    ".parquet": _arrow,
-    ".arrow": _arrow,
-    ".txt": _lines,
-    ".md": _lines,
+    ".csv": csv_rows,
+    ".tsv": lambda file: ((n, line.split("\t")) for n, line in numbered_lines(file)),
+    ".parquet": _parquet,
+    ".txt": numbered_lines,
+    ".md": numbered_lines,
 }
 
 

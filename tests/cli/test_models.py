@@ -247,15 +247,15 @@ def test_contamination_says_what_was_found_and_what_the_scores_are_without(answe
         make(label, dict(zip((first, second), scores, strict=True))).save()
     task = "PyDocsSampleRetrieval"
     document = answer("contamination", "--train", train, "--tasks", task, code=3)
-    (found,) = document["tasks"]
-    assert (found["task"], found["queries"], found["hits"]) == (task, 200, [first])
+    found, _ = document["texts"]
+    assert (found["task"], found["number"], found["hits"]) == (task, 200, [first])
     assert found["examples"][0]["where"] == "train.jsonl:1"
     scores = {row["model"]: row["without found queries"]["value"] for row in document["scores"]}
     assert scores == {"m": 0.25, "n": 0.5}
     shown = cli("contamination", "--train", train, "--tasks", task)
     assert shown.exit_code == 3
     assert queries[first][:50] in shown.stdout
-    train.write_text('"another text"')
+    train.write_text('{"text": "another text"}')
     assert answer("contamination", "--train", train, "--tasks", task)["scores"] == []
 
 
@@ -266,11 +266,11 @@ def test_plan_says_what_each_task_needs_and_writes_the_plan(answer, cli, home):
     options = ("--model", "m", "--baseline", "n", "--tasks", "T,U")
     document = answer("plan", *options, "--margin", "0.05", code=3)
     task, unknown = document["tasks"]
-    assert (task["there"], unknown["spread"]) == (40, None)
+    assert (task["there"], unknown["deviation"]) == (40, None)
     assert document["plan"]["queries"] == {"T": task["needed"]}
     assert 'baseline = "n"' in (home / "plan.toml").read_text()
     shown = cli("plan", *options, "--margin", "1")
-    assert (shown.exit_code, "no records of two models" in shown.stdout) == (0, True)
+    assert (shown.exit_code, "not known" in shown.stdout) == (0, True)
 
 
 def test_a_command_uses_the_prompts_of_the_folder_unless_told_otherwise(cli, checkpoint, tmp_path):

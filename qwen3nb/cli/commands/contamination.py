@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.contamination import Contamination
 
 FOUND = 3  # exit code if a query was found
-_VALUES = ("score", "without found queries", "to baseline", "to baseline, without found queries")
+_SCORES = (
+    "task",
+    "model",
+    "score",
+    "without found queries",
+    "to baseline",
+    "to baseline, without found queries",
+)
 
 
 @click.command(cls=Command)
@@ -28,13 +35,14 @@ _VALUES = ("score", "without found queries", "to baseline", "to baseline, withou
     required=True,
     type=opt.FILE,
     metavar="FILE",
-    help="Training file, or a folder of them: JSON Lines, JSON, CSV, Parquet, Arrow or text, "
+    help="Training file, or a folder of them: JSON Lines, JSON, CSV, TSV, Parquet or text, "
     "also with .gz; repeatable.",
 )
 @opt.option("--tier", choices=TIERS, default="smoke", help="Tier whose texts are searched for.")
 @opt.TASKS
 @opt.RESULTS
 @opt.MIRROR
+@opt.READ_LIMIT
 @opt.JSON
 def contamination(
     train: Sequence[Path], tier: str, tasks: str, results: Path | None, as_json: bool
@@ -54,55 +62,67 @@ def contamination(
     qwen3nb contamination --train data/pairs.jsonl --tier smoke
     qwen3nb contamination --train corpus/ --tasks SciFact,NFCorpus --mirror /data/mirror
     """
-    from qwen3nb.evaluation.contamination import look_up, task_source, training_files
+    from qwen3nb.evaluation.contamination import look_up, task_texts, training_files
     from qwen3nb.evaluation.mteb.select import choose_tasks
 
-    files = training_files(train)
-    found = look_up(files, list(map(task_source, choose_tasks(tier=tier, tasks=tasks))))
-    rows = [row for each in found if each.hits for row in _scores(each, results)]
+    files, chosen = training_files(train), choose_tasks(tier=tier, tasks=tasks)
+    found = look_up(files, [texts for task in chosen for texts in task_texts(task)])
+    queries = [each for each in found if each.texts == "queries" and each.hits]
+    scores = [row for each in queries for row in _scores(each, results)]
     if as_json:
-        opt.print_json(
-            {
-                "tasks": [asdict(each) | {"hits": sorted(each.hits)} for each in found],
-                "scores": [
-                    {"task": task, "model": model} | dict(zip(_VALUES, values, strict=True))
-                    for (model, task), *values in rows
-                ],
-            }
-        )
+        rows = [dict(zip(_SCORES, row, strict=True)) for row in scores]
+        opt.print_json({"texts": list(map(asdict, found)), "scores": rows})
     else:
-        from qwen3nb.report.render.console import print_table
-        from qwen3nb.report.render.table import Table
-
-        click.echo("\n".join(map(str, found)))
-        if rows:
-            shown = [
-                (*row[:3], *(each and (each.difference, str(each)) for each in row[3:]))
-                for row in rows
-            ]
-            print_table(Table.of(shown, ("model\ntask", *_VALUES)))
-    if any(each.hits for each in found):
+        _print(found, scores)
+    if queries:
         sys.exit(FOUND)
 
 
-def _scores(found: Contamination, folder: Path | None) -> list[tuple[Any, ...]]:
-    """Return each model's score on a task and its difference from the baseline, as in `_VALUES`."""
+def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
+    """Return each model's score on a task and its difference from the baseline, as in `_SCORES`."""
     from qwen3nb.analysis.comparison.compare import compare
     from qwen3nb.evaluation.contamination import without
     from qwen3nb.records.store import latest, load_results
 
-    records = [each for each in latest(load_results(folder)) if each.task.key == found.task]
-    clean = without(records, [found])
-    both = [compare(each) if len(records) > 1 else None for each in (records, clean)]
+    every = [each for each in latest(load_results(results)) if each.task.key == found.task]
+    clean = [without(each, found.hits) for each in every]
+    both = compare(every), compare(clean)
     return [
         (
-            (before.model.label, found.task),
+            found.task,
+            before.model.label,
             before.main,
             after.main,
-            *(
-                each and each.difference(each.name(before), each.baseline, task=found.task)
-                for each in both
-            ),
+            *(each.difference(each.name(before), each.baseline, task=found.task) for each in both),
         )
-        for before, after in zip(records, clean, strict=True)
+        for before, after in zip(every, clean, strict=True)
     ]
+
+
+def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) -> None:
+    from qwen3nb.evaluation.contamination import KINDS
+    from qwen3nb.report.render.console import print_table
+    from qwen3nb.report.render.table import Table
+
+    counts = [
+        (
+            each.task,
+            each.texts,
+            each.number,
+            f"{len(each.hits) / max(1, each.number):.1%}",
+            *each.found.values(),
+        )
+        for each in found
+    ]
+    sampled = max(each.sampled for each in found)
+    note = f"One of {sampled} sequences of documents was looked up." * (sampled > 1)
+    print_table(Table.of(counts, ("task", "texts", "number", "found", *KINDS), note=note))
+    for texts in found:
+        for each in texts.examples:
+            click.echo(f"{each.how} in {each.where}: {texts.task}, {each.id}: {each.text:.60}")
+    if scores:
+        rows = [
+            (*row[:4], *(each and (each.difference, str(each)) for each in row[4:]))
+            for row in scores
+        ]
+        print_table(Table.of(rows, _SCORES))

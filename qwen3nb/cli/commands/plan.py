@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,9 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @opt.option(
     "--deviation",
     type=_DEVIATION,
-    help="Standard deviation of the difference between queries.  [default: of earlier records]",
+    default=0.0,
+    show_default="of earlier records",
+    help="Standard deviation of the difference between queries.",
 )
 @opt.option("--seeds", least=1, default=1)
 @opt.option("--seed-deviation", type=_DEVIATION, default=0.0, help="The same between seeds.")
@@ -43,12 +44,8 @@ _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 @opt.out_option(help="File of the plan.  [default: plan.toml of the study]")
 @opt.JSON
 def plan(
-    models: Sequence[str],
     tier: str,
     tasks: str,
-    deviation: float | None,
-    seed_deviation: float,
-    prompt_deviation: float,
     results: Path | None,
     out: Path | None,
     as_json: bool,
@@ -64,48 +61,34 @@ def plan(
     qwen3nb plan --model encoder --baseline bm25 --margin 0.02 --tier smoke
     qwen3nb plan --model a,b --baseline bm25 --margin 0.02 --seeds 5 --seed-deviation 0.01
     """
-    from qwen3nb.analysis.comparison import plan as planning
+    from qwen3nb.analysis.comparison.plan import Plan, make_plan, plan_file, write_plan
     from qwen3nb.evaluation.mteb.select import split_names
     from qwen3nb.records.store import load_results
+    from qwen3nb.report.render.console import print_table
+    from qwen3nb.report.render.table import Table
 
-    stated = planning.Spread(
-        queries=deviation or 0.0, seeds=seed_deviation, prompts=prompt_deviation
-    )
-    wanted = planning.Plan(
-        models=tuple(models), tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields
-    )
-    made, planned = planning.make_plan(load_results(results), wanted, stated=stated)
-    file = planning.write_plan(made, out or planning.plan_file())
+    wanted = Plan(tasks=tuple(split_names(tasks)) or TIERS[tier].task_keys, **fields)
+    made, planned = make_plan(load_results(results), wanted)
+    file = write_plan(made, out or plan_file())
     if as_json:
-        opt.print_json(
-            {"file": str(file), "plan": asdict(made), "tasks": list(map(asdict, planned))}
-        )
+        opt.print_json({"file": str(file), "plan": asdict(made), "tasks": planned})
     else:
-        from qwen3nb.report.render.console import print_table
-        from qwen3nb.report.render.table import Table
-
         rows = [
-            (
-                each.task,
-                each.spread.queries if each.spread else "no records of two models",
-                each.there or None,
-                each.needed or (each.needed_seeds and f"none: {each.needed_seeds} seeds or more"),
-                each.detectable,
-            )
+            {
+                "task": each.task,
+                "deviation": "not known" if each.deviation is None else each.deviation,
+                "queries there": each.there or None,
+                f"needed for {made.margin:g}": each.needed
+                or (each.needed_seeds and f"none: {each.needed_seeds} seeds or more"),
+                "shown by those there": each.detectable,
+            }
             for each in planned
         ]
-        heads = (
-            "task",
-            "spread",
-            "queries there",
-            f"needed for {made.margin:g}",
-            "shown by those there",
-        )
         note = (
             f"Pairs on a task: {made.family}, tested together at {made.alpha:g}; "
             f"power {made.power:g}; seeds: {made.seeds}; prompts: {made.prompts}. "
             f"The plan is in {file}"
         )
-        print_table(Table.of(rows, heads, note=note))
+        print_table(Table.of(rows, note=note))
     if not all(each.enough for each in planned):
         sys.exit(TOO_FEW)

@@ -23,10 +23,9 @@ from qwen3nb.datasets.rows import (
     DataError,
     checked_id,
     given_rows,
-    json_object,
+    json_rows,
     listed,
     named_rows,
-    numbered_lines,
     printable,
     stated_number,
     unicode_text,
@@ -192,9 +191,7 @@ def _rows(file: Path, columns: Sequence[str], table: str | None) -> Iterator[tup
         for number, values in enumerate(read(file, table, columns), start=1):
             yield f"{file}: row {number}", dict(zip(columns, values, strict=True))
     elif suffix in (".jsonl", ".ndjson"):
-        lines = ((n, line) for n, line in numbered_lines(file, most=MOST) if line.strip())
-        objects = ((n, json_object(line, where=f"{file}:{n}")) for n, line in lines)
-        yield from _json_rows(file, objects, columns)
+        yield from _json_rows(file, json_rows(file, most=MOST), columns)
     elif suffix == ".csv":  # an empty cell is null
         for number, cells in named_rows(file, columns, most=MOST):
             pairs = zip(columns, cells, strict=True)

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.plan import (
     Plan,
-    PlanError,
-    Spread,
     deviations,
     make_plan,
     plan_words,
     read_plan,
     write_plan,
 )
+from qwen3nb.datasets.rows import DataError
 
 PLAN = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.02)
 
@@ -27,16 +26,17 @@ PLAN = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.02)
 def test_the_number_of_queries_is_that_of_statsmodels():
     solve = pytest.importorskip("statsmodels.stats.power").TTestPower().solve_power
     needed = solve(effect_size=0.02 / 0.3, power=0.8, alpha=0.05)
-    assert PLAN.needed(Spread(queries=0.3)) == int(np.ceil(needed)) == 1768
+    assert PLAN.needed(0.3) == int(np.ceil(needed)) == 1768
     family = Plan(baseline="b", models=("a", "c", "d"), tasks=("T",), margin=0.02)
     needed = solve(effect_size=0.02 / 0.3, power=0.8, alpha=0.05 / 6)
-    assert family.needed(Spread(queries=0.3)) == int(np.ceil(needed))
+    assert family.needed(0.3) == int(np.ceil(needed))
 
 
 def test_the_planned_power_is_reached_in_simulation():
-    plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, seeds=6)
-    spread = Spread(queries=0.3, seeds=0.03)
-    n, generator, significant = plan.needed(spread), np.random.default_rng(1), 0
+    plan = Plan(
+        baseline="b", models=("a",), tasks=("T",), margin=0.05, seeds=6, seed_deviation=0.03
+    )
+    n, generator, significant = plan.needed(0.3), np.random.default_rng(1), 0
     for _ in range(400):
         scores = 0.05 + generator.normal(0, 0.3, (n, 1)) + generator.normal(0, 0.03, (1, 6))
         # Variance of the mean from the two margins, degrees of freedom by Satterthwaite.
@@ -53,37 +53,44 @@ def test_the_planned_power_is_reached_in_simulation():
 @settings(max_examples=12, deadline=None)
 @given(st.floats(0.05, 0.5), st.floats(0.01, 0.1), st.integers(2, 12))
 def test_fewer_queries_are_too_few_and_more_seeds_need_no_more(deviation, margin, seeds):
-    spread = Spread(queries=deviation, seeds=margin / 8)
-    plan = Plan(baseline="b", models=("a",), tasks=("T",), margin=margin, seeds=seeds)
-    needed = plan.needed(spread)
+    plan = replace(PLAN, margin=margin, seeds=seeds, seed_deviation=margin / 8)
+    needed = plan.needed(deviation)
     if needed is None:
-        assert plan.needed_seeds(spread) > seeds
+        assert plan.needed_seeds(deviation) > seeds
         return
-    assert plan.reached(margin, spread, needed) >= 0.8
-    assert needed == 2 or plan.reached(margin, spread, needed - 1) < 0.8
-    assert plan.needed(spread, seeds=seeds + 1) <= needed
-    assert plan.detectable(spread, needed) <= np.ceil(1000 * margin) / 1000
+    assert plan.reached(margin, deviation, needed) >= 0.8
+    assert needed == 2 or plan.reached(margin, deviation, needed - 1) < 0.8
+    assert plan.needed(deviation, seeds=seeds + 1) <= needed
+    assert plan.detectable(deviation, needed) <= np.ceil(1000 * margin) / 1000
 
 
 def test_one_seed_cannot_show_what_varies_between_seeds():
-    assert PLAN.needed(Spread(queries=0.3, seeds=0.001)) is None
-    assert PLAN.needed_seeds(Spread(queries=0.3, seeds=0.001)) == 2
-    assert PLAN.needed_seeds(Spread(queries=0.3, seeds=9.0)) is None
+    varying = replace(PLAN, seed_deviation=0.001)
+    assert varying.needed(0.3) is None
+    assert varying.needed_seeds(0.3) == 2
+    assert replace(PLAN, seed_deviation=9.0).needed_seeds(0.3) is None
 
 
-def test_the_spread_is_that_of_the_planned_models_or_of_others_on_the_task():
+def test_the_deviation_is_that_of_the_planned_models_or_of_others_on_the_task():
     scores = np.random.default_rng(2).random((4, 50))
     records = [make(name, row, task="T") for name, row in zip("bacd", scores, strict=True)]
     plan, (task,) = make_plan(records, PLAN)
-    assert task.spread == Spread(queries=pytest.approx((scores[1] - scores[0]).std(ddof=1)))
-    assert (task.pairs, task.there, task.enough) == (1, 50, False)
-    assert plan.queries == {"T": PLAN.needed(task.spread)}
+    assert task.deviation == pytest.approx((scores[1] - scores[0]).std(ddof=1))
+    assert (task.there, task.enough) == (50, False)
+    assert plan.queries == {"T": PLAN.needed(task.deviation)}
     _, (others,) = make_plan(records[2:], PLAN)
-    assert others.pairs == 1
-    assert others.spread.queries == pytest.approx((scores[3] - scores[2]).std(ddof=1))
-    _, (stated,) = make_plan(records, PLAN, stated=Spread(queries=0.1, seeds=0.01))
-    assert (stated.spread, stated.needed) == (Spread(queries=0.1, seeds=0.01), None)
-    assert make_plan([], PLAN)[1][0].spread is None
+    assert others.deviation == pytest.approx((scores[3] - scores[2]).std(ddof=1))
+    _, (stated,) = make_plan(records, replace(PLAN, deviation=0.1, seed_deviation=0.01))
+    assert (stated.deviation, stated.needed) == (0.1, None)
+    assert make_plan([], PLAN)[1][0].deviation is None
+
+
+def test_seeds_of_one_model_are_not_a_pair():
+    first, second, other = np.random.default_rng(3).random((3, 50))
+    seeds = [make("a", row, task="T", seed=n) for n, row in enumerate((first, second))]
+    assert make_plan(seeds, PLAN)[1][0].deviation is None
+    _, (task,) = make_plan([*seeds, make("b", other, task="T")], PLAN)
+    assert task.deviation == max((row - other).std(ddof=1) for row in (first, second))
 
 
 def test_a_plan_is_read_as_it_was_written_and_a_damaged_one_is_refused(tmp_path):
@@ -99,7 +106,10 @@ def test_a_plan_is_read_as_it_was_written_and_a_damaged_one_is_refused(tmp_path)
     assert read_plan(file) == plan
     for damage in ("margin = 0.02", "margni = 0.02"), ("0.02", "'x'"), ("= 0.02", "0.02"):
         file.write_text(write_plan(plan, file).read_text().replace(*damage))
-        with pytest.raises(PlanError, match=r"plan\.toml: (margni|margin|Expected)"):
+        with pytest.raises(
+            DataError,
+            match=r"plan\.toml: (margin: is missing|margin: expected .*; got 'x'|not TOML)",
+        ):
             read_plan(file)
 
 
