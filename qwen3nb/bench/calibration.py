@@ -8,44 +8,32 @@ wordllama on 200 queries (PyDocs).
 
 from __future__ import annotations
 
-import importlib
 import runpy
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
+from warnings import catch_warnings
 
 import numpy as np
 from scipy import stats
 
 from qwen3nb.analysis.calibration import Share
 from qwen3nb.analysis.comparison.alignment import pair_results
+from qwen3nb.analysis.stats import resampling
 from qwen3nb.analysis.stats.multiple_testing import benjamini_hochberg, holm
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
-from qwen3nb.analysis.stats.resampling import (
-    LEVEL,
-    max_t_p_values,
-    percentile_interval,
-    resampled_means,
-    sign_flip_p_values,
-)
+from qwen3nb.analysis.stats.resampling import LEVEL
 from qwen3nb.analysis.training.interference import DataSetScores, Gate, estimate
+from qwen3nb.metrics import intervals
 from qwen3nb.metrics.aggregate import AGGREGATES
-from qwen3nb.metrics.intervals import (
-    INTERVALS,
-    Array,
-    Interval,
-    correlation_interval,
-    difference_intervals,
-    mean_interval,
-    student_interval,
-    within,
-)
+from qwen3nb.metrics.intervals import INTERVALS, Array, Interval
 from qwen3nb.records.store import load_results
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.progress import tqdm
 
 SIZES = (10, 20, 50, 200, 1000)
 FEW_SIZES = (3, 5, 10, 20, 50, 200)  # of equivalence
@@ -54,17 +42,18 @@ FAMILY_SIZES = (20, 50, 200)
 SEEDS = (1, 2, 3, 5, 9)
 QUERIES = 300  # of each seed
 ALPHA = 0.05  # 1 - LEVEL
-SYSTEMS = 8  # of a family; under a partial null, the second half is better than the first
+SYSTEMS = 8  # of a family
 TRUE_TIR = 0.03
 FITTED = Path(__file__).with_name("pydocs_scores.json")
-_STANDARD_ERRORS = 3.0  # by which it is better
 _BATCH = 100  # simulations that share one set of draws
 _DRAWS = 2000  # of a permutation test, a bootstrap
 _LARGE = 1_000_000  # draws by which the true value is computed
 _GAINS = np.array([0.0, *(1 / np.log2(np.arange(11, 1, -1)))])
 _TIED = 0.4
-_EXPECTED = {"false positives": ALPHA, "false equivalence": ALPHA, "family-wise error": ALPHA}
-_EXPECTED |= {"coverage": LEVEL, "score coverage": LEVEL, "detectable effect": 0.8}
+_MDE = "minimum detectable effect"
+# Nominal shares, by kind or method.
+_NOMINAL = {"coverage": LEVEL, "score coverage": LEVEL, _MDE: 0.8}
+_NOMINAL |= dict.fromkeys(("false positives", "false equivalence", "family-wise error"), ALPHA)
 
 Generator = np.random.Generator
 Shape = tuple[int, ...]
@@ -73,7 +62,7 @@ Pair = tuple[Array, Array, "Array | float"]  # scores of two systems, and their 
 Draw = Callable[[Generator, Shape, bool], Pair]
 Scores = Callable[[Generator, Shape], Array]
 # P-values (count,) or ends of intervals (count, 2) of such scores, given the seed of its draws.
-Method = Callable[[Array, Array, Sequence[int]], Array]
+Method = Callable[..., Array]
 # Outcomes of simulations, by method, kind and process.
 Outcomes = dict[tuple[str, str, str], Any]
 
@@ -85,10 +74,6 @@ class _Cell(NamedTuple):
     draw: Any
     truth: float
     n: int
-
-
-# What a batch of simulations comes to, given the seed of its draws.
-Measure = Callable[[_Cell, Generator, Sequence[int]], Outcomes]
 
 
 def calibrate(
@@ -113,72 +98,38 @@ def calibrate(
         seed: of the samples.
 
     Raises:
-        ValueError: a function that is not found, or a result of another kind.
+        ValueError: a function that is not found or fails, or a result of another kind.
     """
     matrices = {"PyDocs": np.array(read_json(FITTED)["scores"])}
     if records:
         paired, _ = pair_results(load_results(records))
         matrices |= {f"{each.task} {each.metric}": each.scores for each in paired}
-    pairs = PAIRS | {name: fitted(scores) for name, scores in matrices.items()}
-    methods = {function: _of_function(function)} if function else METHODS
-    run = partial(_simulate, sizes=sizes, seed=seed)
-    shares = run(
-        partial(_tested, methods),
-        pairs,
-        SIZES,
-        _batches(simulations),
-        truth=lambda draw, by: float(np.mean(draw(by, (1, _LARGE // 10), True)[2])),
-    )
+    pairs = PAIRS | {name: partial(fitted, scores) for name, scores in matrices.items()}
+    families = FAMILIES | {name: partial(_exchanged, scores) for name, scores in matrices.items()}
+    tested = partial(_tested, {function: _of_function(function)} if function else METHODS)
+    run, most = partial(_simulate, sizes=sizes, seed=seed), simulations
+    shares = run(tested, pairs, SIZES, -(-most // _BATCH), truth=_true_difference)
     if function:
         return shares
-    shares += run(partial(_equivalent, simulations), PAIRS, FEW_SIZES, 1, salt=1)
-    batches = _batches(round(simulations * 0.4))
-    shares += run(
-        _covered,
-        SCORES,
-        SCORE_SIZES,
-        batches,
-        truth=lambda draw, by: float(draw(by, (_LARGE,)).mean()),
-    )
-    few = batches * _BATCH // 4
-    shares += run(_correlated, {"Spearman": _ratings}, SCORE_SIZES, few, truth=_rho, first=99)
-    batches = _batches(round(simulations / 5))
+    fewer, fewest = (-(-round(most * share) // _BATCH) or 1 for share in (0.4, 0.2))
+    shares += run(partial(_equivalent, most), PAIRS, FEW_SIZES, 1, salt=1)
+    shares += run(_covered, SCORES, SCORE_SIZES, fewer, truth=_true_mean)
+    rated, samples = {"Spearman": _ratings}, fewer * _BATCH // 4
+    shares += run(_correlated, rated, SCORE_SIZES, samples, truth=_true_correlation, first=99)
     for noise in (0.1, 0.01):
-        shares += _simulate(_trained, {f"noise {noise:g}": noise}, SEEDS, batches, seed=seed)
-    families = FAMILIES | {name: _exchanged(scores) for name, scores in matrices.items()}
-    simulations = max(1, round(simulations * 0.2))
-    return shares + calibrate_families(
-        families, sizes=sizes or FAMILY_SIZES, simulations=simulations, seed=seed
+        shares += run(_trained, {f"noise {noise:g}": noise}, SEEDS, fewest, sizes=())
+    return shares + run(
+        _family, families, FAMILY_SIZES, round(most * 0.2) or 1, truth=_three_errors, salt=2
     )
-
-
-def calibrate_families(
-    families: Mapping[str, Scores], *, sizes: Sequence[int], simulations: int, seed: int
-) -> list[Share]:
-    """Errors and power of tests of all pairs of eight systems, by correction.
-
-    Under the complete null hypothesis no two systems differ; under the partial one, each of the
-    second four is better than each of the first by three standard errors of the difference.
-    """
-
-    def step(draw: Scores, generator: Generator) -> float:
-        large = draw(generator, (_LARGE // 10, SYSTEMS))
-        return _STANDARD_ERRORS * float((large[:, 0] - large[:, -1]).std())
-
-    return _simulate(_family, families, sizes, simulations, seed=seed, truth=step, salt=2)
-
-
-def _batches(simulations: int) -> int:
-    return max(1, -(-simulations // _BATCH))
 
 
 def _simulate(
-    measure: Measure,
+    measure: Callable[[_Cell, Generator, Sequence[int]], Outcomes],
     populations: Mapping[str, Any],
     usual: Sequence[int],
     batches: int,
     *,
-    sizes: Sequence[int] = (),
+    sizes: Sequence[int],
     seed: int,
     truth: Callable[[Any, Generator], float] = lambda *_: 0.0,
     salt: int = 0,
@@ -186,28 +137,56 @@ def _simulate(
 ) -> list[Share]:
     """Return the share, or mean, of each outcome over all simulations, per population and size."""
     shares = []
-    for index, (process, draw) in enumerate(populations.items(), first):
+    bar = tqdm(populations.items(), desc="simulations", unit="population")
+    for index, (process, draw) in enumerate(bar, first):
         known = truth(draw, np.random.default_rng((seed, index)))
         for n in sizes or usual:
-            cell = _Cell(process, draw, known, n)
             key = (seed, n) if measure is _trained else (seed, index, n)
             generator = np.random.default_rng((*key, salt) if salt else key)
-            outcomes: defaultdict[tuple[str, str, str], list[Any]] = defaultdict(list)
-            for batch in range(batches):
-                for named, each in measure(cell, generator, (*key, batch)).items():
-                    outcomes[named].append(each)
+            cell, outcomes = _Cell(process, draw, known, n), defaultdict(list)
+            # Of tied samples, a method may divide by 0; what it returns counts as it is.
+            with (
+                np.errstate(all="ignore"),
+                catch_warnings(action="ignore", category=RuntimeWarning),
+            ):
+                for batch in range(batches):
+                    for named, each in measure(cell, generator, (*key, batch)).items():
+                        outcomes[named].append(each)
             label = f"{n} x {QUERIES}" if measure is _trained else str(n)
-            for (method, kind, name), each in outcomes.items():
-                every, expected = np.hstack(each), _EXPECTED.get(kind)
-                total, kind = len(every), kind.replace("detectable effect", "power")
-                ends = stats.binom.interval(0.99, total, expected) if expected else (None, None)
-                low, high = (None if end is None else float(end / total) for end in ends)
-                share = float(every.sum() / total)
-                shares.append(Share(method, kind, name, label, total, share, expected, low, high))
+            shares += [_share(*named, label, np.hstack(each)) for named, each in outcomes.items()]
     return shares
 
 
-# What a batch of simulations comes to.
+def _share(method: str, kind: str, process: str, n: str, outcomes: Array) -> Share:
+    nominal, count = _NOMINAL.get(kind, _NOMINAL.get(method)), len(outcomes)
+    share, low, high = float(outcomes.sum() / count), None, None
+    if nominal:
+        low, high = (float(end / count) for end in stats.binom.interval(0.99, count, nominal))
+    return Share(method, kind, process, n, count, share, nominal, low, high)
+
+
+# True values.
+
+
+def _true_difference(draw: Draw, generator: Generator) -> float:
+    return float(np.mean(draw(generator, (1, _LARGE // 10), True)[2]))
+
+
+def _true_mean(draw: Scores, generator: Generator) -> float:
+    return float(draw(generator, (_LARGE,)).mean())
+
+
+def _true_correlation(draw: Any, generator: Generator) -> float:
+    return float(stats.spearmanr(*draw(generator, _LARGE)).statistic)
+
+
+def _three_errors(draw: Scores, generator: Generator) -> float:
+    """Three standard errors of the difference of two systems, on a single query."""
+    large = draw(generator, (_LARGE // 10, SYSTEMS))
+    return 3.0 * float((large[:, 0] - large[:, -1]).std())
+
+
+# Outcomes of a batch of simulations.
 
 
 def _tested(
@@ -218,19 +197,17 @@ def _tested(
     (*null, _), (*shifted, truth) = (draw(generator, (n, _BATCH), shift) for shift in (False, True))
     outcomes: Outcomes = {}
     for name, method in methods.items():
-        result = method(shifted[0], shifted[1], drawn_by)
+        result = method(*shifted, drawn_by)
         if result.ndim == 2:
             outcomes[name, "coverage", process] = _hold(result, truth)
         else:
-            errors = method(null[0], null[1], drawn_by) < ALPHA
-            outcomes[name, "false positives", process] = errors
+            outcomes[name, "false positives", process] = method(*null, drawn_by) < ALPHA
             outcomes[name, "power", f"{process}, {difference:.3f}"] = result < ALPHA
     if process == "normal" and methods is METHODS:
-        unit = np.tile([-1.0, 1.0], -(-n // 2))[:n]
-        unit = (unit - unit.mean()) / unit.std(ddof=1)
+        unit = stats.zscore(np.arange(n), ddof=1)
         effect = minimum_detectable_effect(unit, np.zeros(n)) or 0.0
         found = stats.ttest_1samp(generator.normal(effect, 1.0, size=(n, _BATCH)), 0.0)
-        outcomes["minimum detectable effect", "detectable effect", process] = found.pvalue < ALPHA
+        outcomes[_MDE, "power", process] = found.pvalue < ALPHA
     return outcomes
 
 
@@ -238,23 +215,22 @@ def _equivalent(count: int, cell: _Cell, generator: Generator, _: Sequence[int])
     """Whether two systems are called equivalent whose true difference is the margin."""
     a, b, truth = cell.draw(generator, (cell.n, count), True)
     sample, margin = a - b, float(truth) * (1 - 1e-9)
-    half = stats.t.ppf(1 - ALPHA, len(a) - 1) * sample.std(axis=0, ddof=1) / np.sqrt(len(a))
-    by = {
-        INTERVALS["widened"]: [
-            within(ends, margin) for ends in difference_intervals(sample.T, level=LEVEL)
-        ],
-        "two one-sided t-tests": half < margin - np.abs(sample.mean(axis=0)),
+    half = stats.t.ppf(1 - ALPHA, cell.n - 1) * stats.sem(sample)
+    ends = intervals.difference_intervals(sample.T, level=LEVEL)
+    shown, kind = [intervals.within(each, margin) for each in ends], "false equivalence"
+    return {
+        (INTERVALS["widened"], kind, cell.process): shown,
+        ("two one-sided t-tests", kind, cell.process): half < margin - abs(sample.mean(axis=0)),
     }
-    return {(method, "false equivalence", cell.process): each for method, each in by.items()}
 
 
 def _covered(cell: _Cell, generator: Generator, drawn_by: Sequence[int]) -> Outcomes:
     """Coverage of the intervals of scores."""
-    values = cell.draw(generator, (cell.n, _BATCH))
+    values, zero = cell.draw(generator, (cell.n, _BATCH)), np.zeros((1, 1))
     by = {
-        "widened": _ends(mean_interval(each, level=LEVEL)[1] for each in values.T),
-        "student": _intervals(student_interval, values.T),
-        "percentile": _intervals(percentile_interval, _means(values, drawn_by)),
+        "widened": _ends(intervals.mean_interval(each, level=LEVEL)[1] for each in values.T),
+        "student": _student(values, zero),
+        "percentile": _percentile(values, zero, drawn_by),
     }
     if cell.process == "V-measure":  # whose draws lack no rare queries
         del by["widened"]
@@ -266,15 +242,15 @@ def _correlated(cell: _Cell, generator: Generator, _: Sequence[int]) -> Outcomes
     first, second = cell.draw(generator, cell.n)
     picks = generator.integers(0, cell.n, size=(_DRAWS // 4, cell.n))
     drawn = AGGREGATES["spearman"](np.stack([first[picks], second[picks]], axis=-1))
-    fisher = correlation_interval(first, second, how="spearman", level=LEVEL)
-    fine = percentile_interval(drawn[np.isfinite(drawn)], level=LEVEL)
+    fisher = intervals.correlation_interval(first, second, how="spearman", level=LEVEL)
+    fine = resampling.percentile_interval(drawn[np.isfinite(drawn)], level=LEVEL)
     return _coverage(cell, {"fisher": _ends([fisher]), "percentile": _ends([fine])})
 
 
-def _coverage(cell: _Cell, ends: Mapping[str, Array]) -> Outcomes:
+def _coverage(cell: _Cell, by: Mapping[str, Array]) -> Outcomes:
     return {
-        (INTERVALS[name], "score coverage", cell.process): _hold(each, cell.truth)
-        for name, each in ends.items()
+        (INTERVALS[name], "score coverage", cell.process): _hold(ends, cell.truth)
+        for name, ends in by.items()
     }
 
 
@@ -290,13 +266,12 @@ def _trained(cell: _Cell, generator: Generator, _: Sequence[int]) -> Outcomes:
     difficulty = generator.normal(0, 0.3, size=(QUERIES, 1, 1, _BATCH))
     effect = generator.normal(0, 0.01, size=shape)
     every = level + effect + difficulty + generator.normal(0, cell.draw, size=(QUERIES, *shape))
-    names, held = tuple(map(str, range(QUERIES))), []
+    names, ends = tuple(map(str, range(QUERIES))), []
     for scores in np.moveaxis(every, -1, 0):
         data = DataSetScores(scores.mean(axis=0), (names, scores))
-        one = estimate("simulated", range(cell.n), [data], gate=Gate()).estimate
-        low, high = one.interval or (1.0, 1.0)
-        held.append(low <= TRUE_TIR <= high)
-    return {("TIR over seeds and queries", "coverage", cell.process): held}
+        measured = estimate("simulated", range(cell.n), [data], gate=Gate())
+        ends.append(measured.estimate.interval)
+    return {("TIR over seeds and queries", "coverage", cell.process): _hold(_ends(ends), TRUE_TIR)}
 
 
 _PAIRS = [*combinations(range(SYSTEMS), 2)]
@@ -305,29 +280,32 @@ _DIFFER = (_FIRST < SYSTEMS // 2) & (_SECOND >= SYSTEMS // 2)
 
 
 def _family(cell: _Cell, generator: Generator, drawn_by: Sequence[int]) -> Outcomes:
-    """Errors and power of tests of all pairs, of one sample."""
+    """Errors and power of tests of all pairs of eight systems, by correction, of one sample.
+
+    Under the complete null hypothesis no two systems differ; under the partial one, each of the
+    second four is better than each of the first by three standard errors of the difference.
+    """
     outcomes: Outcomes = {}
-    process, draw, step, n = cell
-    scores = draw(generator, (n, SYSTEMS))
-    for null in ("complete", "partial"):
+    scores = cell.draw(generator, (cell.n, SYSTEMS))
+    for null, differ in (("complete", np.zeros_like(_DIFFER)), ("partial", _DIFFER)):
         if null == "partial":
-            scores[:, SYSTEMS // 2 :] += step / np.sqrt(n)
-        raw, max_t = max_t_p_values(scores, _PAIRS, n_resamples=_DRAWS, seed=drawn_by)
-        ranks = _wilcoxon(scores[:, _FIRST], scores[:, _SECOND], drawn_by)
+            scores[:, SYSTEMS // 2 :] += cell.truth / np.sqrt(cell.n)
+        raw, max_t = resampling.max_t_p_values(scores, _PAIRS, n_resamples=_DRAWS, seed=drawn_by)
+        ranks = _wilcoxon(scores[:, _FIRST], scores[:, _SECOND])
         by = {"MaxT": max_t, "Holm": holm(raw), "Wilcoxon, BH": benjamini_hochberg(ranks.tolist())}
         for method, p_values in by.items():
-            rejected, name = np.array(p_values) < ALPHA, f"{process}, {null}"
-            errors = rejected & ~_DIFFER if null == "partial" else rejected
+            rejected, name = np.array(p_values) < ALPHA, f"{cell.process}, {null}"
+            errors = rejected & ~differ
             outcomes[method, "family-wise error", name] = errors.any()
             if null == "partial":
-                outcomes[method, "family power", name] = rejected[_DIFFER].mean()
+                outcomes[method, "family power", name] = rejected[differ].mean()
                 false = errors.sum() / max(1, rejected.sum())
                 outcomes[method, "false discoveries", name] = false
     return outcomes
 
 
-def _ends(intervals: Iterable[Interval | None]) -> Array:
-    return np.array([ends or (np.nan, np.nan) for ends in intervals])
+def _ends(several: Iterable[Interval | None]) -> Array:
+    return np.array([ends or (np.nan, np.nan) for ends in several])
 
 
 def _hold(ends: Array, truth: Array | float) -> Any:
@@ -339,46 +317,38 @@ def _hold(ends: Array, truth: Array | float) -> Any:
 
 
 def _permutation(a: Array, b: Array, seed: Sequence[int]) -> Array:
-    columns = np.concatenate([a - b, np.zeros((len(a), 1))], axis=1)
+    columns = np.column_stack([a - b, np.zeros(len(a))])
     pairs = [(i, a.shape[1]) for i in range(a.shape[1])]
-    return np.array(sign_flip_p_values(columns, pairs, n_resamples=_DRAWS, seed=seed))
+    return np.array(resampling.sign_flip_p_values(columns, pairs, n_resamples=_DRAWS, seed=seed))
 
 
-def _t_test(a: Array, b: Array, _: Sequence[int]) -> Array:
-    return _p_values(a - b, np.ptp(a - b, axis=0) > 0, partial(stats.ttest_1samp, popmean=0.0))
-
-
-def _wilcoxon(a: Array, b: Array, _: Sequence[int]) -> Array:
+def _wilcoxon(a: Array, b: Array, *_: Any) -> Array:
     """By the normal approximation, with zeros left out: scipy's way with ties."""
-    test = partial(stats.wilcoxon, method="asymptotic", axis=0)
-    return _p_values(a - b, (a != b).any(axis=0), test)
+    p_values = stats.wilcoxon(a, b, method="asymptotic").pvalue
+    return np.where((a != b).any(axis=0), p_values, 1.0)
 
 
-def _p_values(values: Array, defined: Array, test: Callable[[Array], Any]) -> Array:
-    """P-values of columns; 1 where the test is not defined."""
-    p_values = np.ones(values.shape[1])
-    if defined.any():
-        p_values[defined] = test(values[:, defined]).pvalue
-    return p_values
+def _student(a: Array, b: Array, *_: Any) -> Array:
+    return _ends(intervals.student_interval(each, level=LEVEL) for each in (a - b).T)
 
 
-def _means(values: Array, seed: Sequence[int]) -> Array:
-    return resampled_means(values, n_resamples=_DRAWS, seed=seed)[1].T
-
-
-def _intervals(interval: Callable[..., Interval | None], rows: Array) -> Array:
-    return _ends(interval(row, level=LEVEL) for row in rows)
+def _percentile(a: Array, b: Array, seed: Sequence[int]) -> Array:
+    means = resampling.resampled_means(a - b, n_resamples=_DRAWS, seed=seed)[1]
+    return _ends(resampling.percentile_interval(each, level=LEVEL) for each in means.T)
 
 
 METHODS: dict[str, Method] = {
     "permutation test": _permutation,
-    "t-test": _t_test,
-    "Wilcoxon": _wilcoxon,
-    INTERVALS["widened"]: lambda a, b, _: _ends(difference_intervals((a - b).T, level=LEVEL)),
-    INTERVALS["student"]: lambda a, b, _: _intervals(student_interval, (a - b).T),
-    INTERVALS["percentile"]: lambda a, b, seed: _intervals(
-        percentile_interval, _means(a - b, seed)
+    # Differences that are all the same have no t-test.
+    "t-test": lambda a, b, _: np.where(
+        np.ptp(a - b, axis=0) > 0, stats.ttest_rel(a, b).pvalue, 1.0
     ),
+    "Wilcoxon": _wilcoxon,
+    INTERVALS["widened"]: lambda a, b, _: _ends(
+        intervals.difference_intervals((a - b).T, level=LEVEL)
+    ),
+    INTERVALS["student"]: _student,
+    INTERVALS["percentile"]: _percentile,
 }
 
 
@@ -386,36 +356,36 @@ def _of_function(spec: str) -> Method:
     """Import ``module:name`` or ``file.py:name``; of an array per system, it makes a method."""
     home, _, name = spec.rpartition(":")
     try:
-        module = (
-            runpy.run_path(home) if home.endswith(".py") else vars(importlib.import_module(home))
-        )
+        module = runpy.run_path(home) if home.endswith(".py") else vars(import_module(home))
         function: Callable[[Array, Array], Any] = module[name]
-    except (ImportError, OSError, KeyError, ValueError) as error:
+    except (ImportError, OSError, KeyError, ValueError, SyntaxError) as error:
         raise ValueError(
             f"no function {spec!r}; expected module:name or file.py:name ({error})"
         ) from error
 
-    def method(a: Array, b: Array, _: Sequence[int]) -> Array:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            # Of tied samples, a method may divide by 0; what it returns counts as it is.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            results = [function(*map(np.copy, pair)) for pair in zip(a.T, b.T, strict=True)]
-        outcomes = np.array([getattr(each, "pvalue", each) for each in results], float)
-        if outcomes.shape[1:] not in {(), (2,)}:
+    def outcome(a: Array, b: Array) -> Array:
+        try:
+            result = function(a.copy(), b.copy())
+        except Exception as error:
+            raise ValueError(f"{spec} failed on {len(a)} queries: {error!r}") from error
+        value = np.asarray(getattr(result, "pvalue", result))
+        fits = value.dtype.kind in "fiu" and value.shape in {(), (2,)}
+        if not fits or (value.shape == () and (value < 0 or value > 1)):
             raise ValueError(
-                f"expected a p-value or two ends of {spec}; got shape {outcomes.shape[1:]}"
+                f"expected a p-value from 0 to 1, or two ends, of {spec}; got {result!r:.80}"
             )
-        return outcomes
+        return value
+
+    def method(a: Array, b: Array, _: Sequence[int]) -> Array:
+        outcomes = [outcome(*pair) for pair in zip(a.T, b.T, strict=True)]
+        if len({each.shape for each in outcomes}) > 1:
+            raise ValueError(f"{spec} returns now a p-value, now two ends; expected one of the two")
+        return np.array(outcomes)
 
     return method
 
 
 # Populations.
-
-
-def _rho(_: Any, generator: Generator) -> float:
-    a, b = _ratings(generator, _LARGE)
-    return float(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1])
 
 
 def _ratings(generator: Generator, n: int) -> tuple[Array, Array]:
@@ -425,22 +395,28 @@ def _ratings(generator: Generator, n: int) -> tuple[Array, Array]:
     return similarity, np.round(10 * rating) / 2
 
 
-def _ranks(generator: Generator, shape: Shape, steep: float) -> Array:
-    """Gains at ranks 1 to 10, or of no hit: the steeper, the better."""
-    drawn = generator.random(shape)
-    gains: Array = _GAINS[np.searchsorted(np.cumsum(_chances(steep))[:-1], drawn, side="right")]
-    return gains
+def _mixture(
+    generator: Generator, shape: Shape, chances: Mapping[float, float], *rest: Any
+) -> Array:
+    """Values drawn with their chances, and else from a distribution: its name and parameters."""
+    drawn, ends = generator.random(shape), np.cumsum([*chances.values()])
+    values: Array = np.array([*chances])[np.searchsorted(ends[:-1], drawn, side="right")]
+    if rest:
+        others = getattr(generator, rest[0])(*rest[1:], shape)
+        values = np.where(drawn < ends[-1], values, others)
+    return values
 
 
-def _chances(steep: float) -> Array:
-    weights = np.append(steep, np.geomspace(0.05, 0.3, 10))
-    return weights / weights.sum()
+def _ranks(none: float) -> dict[float, float]:
+    """Chances of the gains of no hit, in proportion to ``none``, and of ranks 10 to 1."""
+    weights = np.append(none, np.geomspace(0.05, 0.3, 10))
+    return dict(zip(_GAINS.tolist(), weights / weights.sum(), strict=True))
 
 
 def _search(generator: Generator, shape: Shape, shift: bool) -> Pair:
-    steeps = (0.3, 0.5) if shift else (0.5, 0.5)
-    a, b = (_ranks(generator, shape, steep) for steep in steeps)
-    truth = (1 - _TIED) * float((_chances(steeps[0]) - _chances(steeps[1])) @ _GAINS)
+    better, other = _ranks(0.3 if shift else 0.5), _ranks(0.5)
+    a, b = (_mixture(generator, shape, chances) for chances in (better, other))
+    truth = (1 - _TIED) * sum(gain * (better[gain] - other[gain]) for gain in other)
     return np.where(generator.random(shape) < _TIED, b, a), b, truth
 
 
@@ -451,20 +427,19 @@ def _differ(values: Array, truth: float) -> Pair:
 
 def _rare(generator: Generator, shape: Shape, shift: bool) -> Pair:
     sizes = np.where(generator.random(shape) < 1 / 8, generator.beta(1, 2, shape), 0.0)
-    if shift:
-        return _differ(sizes, 1 / 24)
-    return _differ(np.where(generator.random(shape) < 0.5, sizes, -sizes), 0.0)
+    signs = 1.0 if shift else np.where(generator.random(shape) < 0.5, 1.0, -1.0)
+    return _differ(signs * sizes, shift / 24)
 
 
 def _accuracy(generator: Generator, shape: Shape, shift: bool) -> Pair:
-    won, drawn = 0.15 if shift else 0.1, generator.random(shape)
-    values = np.where(drawn < won, 1.0, np.where(drawn < 0.2, -1.0, 0.0))
+    won = 0.15 if shift else 0.1
+    values = _mixture(generator, shape, {1.0: won, -1.0: 0.2 - won, 0.0: 0.8})
     return _differ(values, 2 * won - 0.2)
 
 
 def _large_wins(generator: Generator, shape: Shape, shift: bool, *, noise: float = 0.0) -> Pair:
     truth = 0.05 if shift else 0.0
-    wins = np.where(generator.random(shape) < 0.05, 0.95, -0.05)
+    wins = _mixture(generator, shape, {0.95: 0.05, -0.05: 0.95})
     return _differ(wins + truth + (generator.normal(0, noise, shape) if noise else 0.0), truth)
 
 
@@ -481,8 +456,8 @@ PAIRS: dict[str, Draw] = {
 }
 
 
-def fitted(scores: Array) -> Draw:
-    """The population of a score matrix (S systems, N queries): a bootstrap of its queries.
+def fitted(scores: Array, generator: Generator, shape: Shape, shift: bool) -> Pair:
+    """Draw from the population of a score matrix (S systems, N queries): a bootstrap of queries.
 
     Each simulation compares two systems at random, the better one first, so that the true
     difference is that of their means. Under the null hypothesis, each query's two scores are
@@ -491,28 +466,13 @@ def fitted(scores: Array) -> Draw:
     """
     ordered = scores[np.argsort(-scores.mean(axis=1))]
     pairs = np.array([*combinations(range(len(ordered)), 2)])
-
-    def draw(generator: Generator, shape: Shape, shift: bool) -> Pair:
-        better, worse = pairs[generator.integers(len(pairs), size=shape[1])].T
-        queries = generator.integers(ordered.shape[1], size=shape)
-        a, b = ordered[better, queries], ordered[worse, queries]
-        if shift:
-            return a, b, ordered[better].mean(axis=1) - ordered[worse].mean(axis=1)
-        swapped = generator.random(shape) < 0.5
-        return np.where(swapped, b, a), np.where(swapped, a, b), 0.0
-
-    return draw
-
-
-def _ndcg(none: float, hit: float, a: float, b: float) -> Scores:
-    """A share of zeros, ones up to the share ``hit``, and else a beta distribution."""
-
-    def draw(generator: Generator, shape: Shape) -> Array:
-        share = generator.random(shape)
-        rest = np.where(share < hit, 1, generator.beta(a, b, shape))
-        return np.where(share < none, 0, rest)
-
-    return draw
+    better, worse = pairs[generator.integers(len(pairs), size=shape[1])].T
+    queries = generator.integers(ordered.shape[1], size=shape)
+    a, b = ordered[better, queries], ordered[worse, queries]
+    if shift:
+        return a, b, ordered[better].mean(axis=1) - ordered[worse].mean(axis=1)
+    swapped = generator.random(shape) < 0.5
+    return np.where(swapped, b, a), np.where(swapped, a, b), 0.0
 
 
 def _mrr(generator: Generator, shape: Shape) -> Array:
@@ -520,34 +480,24 @@ def _mrr(generator: Generator, shape: Shape) -> Array:
     return np.where((rank > 10) | (generator.random(shape) < 0.4), 0, 1 / rank)
 
 
-def _either(share: float, rare: float, often: float) -> Scores:
-    return lambda draw, shape: np.where(draw.random(shape) < share, rare, often)
-
-
 SCORES: dict[str, Scores] = {
-    "nDCG@10": _ndcg(0.25, 0.5, 1.2, 1.2),  # a quarter of the queries has 0, a quarter 1
-    "hard nDCG@10": _ndcg(0.75, 0.8, 1, 2),
+    "nDCG@10": lambda by, shape: _mixture(by, shape, {0.0: 0.25, 1.0: 0.25}, "beta", 1.2, 1.2),
+    "hard nDCG@10": lambda by, shape: _mixture(by, shape, {0.0: 0.75, 1.0: 0.05}, "beta", 1, 2),
     "MRR@10": _mrr,  # nearly half of the queries without a hit
-    "accuracy .9": _either(0.9, 1.0, 0.0),
-    "tied": _either(0.05, 1.0, 0.5),
-    "nearly equal": lambda draw, shape: np.where(
-        draw.random(shape) < 0.05, 1.0, draw.normal(0.5, 0.01, shape)
-    ),
-    "two kinds": _either(0.1, 0.1, 0.9),
-    "skewed": lambda draw, shape: draw.beta(0.5, 5, shape),
-    "AP": lambda draw, shape: np.where(draw.random(shape) < 0.1, 0.0, draw.beta(0.6, 1.5, shape)),
-    "V-measure": lambda draw, shape: np.clip(draw.normal(0.45, 0.02, shape), 0, 1),
+    "accuracy .9": lambda by, shape: _mixture(by, shape, {1.0: 0.9, 0.0: 0.1}),
+    "tied": lambda by, shape: _mixture(by, shape, {1.0: 0.05, 0.5: 0.95}),
+    "nearly equal": lambda by, shape: _mixture(by, shape, {1.0: 0.05}, "normal", 0.5, 0.01),
+    "two kinds": lambda by, shape: _mixture(by, shape, {0.1: 0.1, 0.9: 0.9}),
+    "skewed": lambda by, shape: by.beta(0.5, 5, shape),
+    "AP": lambda by, shape: _mixture(by, shape, {0.0: 0.1}, "beta", 0.6, 1.5),
+    "V-measure": lambda by, shape: np.clip(by.normal(0.45, 0.02, shape), 0, 1),
 }
 
 
-def _groups(each: int, *, of: float) -> Scores:
-    """Groups of systems that differ by noise with the standard deviation ``of``."""
-
-    def draw(generator: Generator, shape: Shape) -> Array:
-        groups = generator.normal(size=(shape[0], shape[1] // each)).repeat(each, axis=1)
-        return groups + generator.normal(0, of, shape)
-
-    return draw
+def _groups(generator: Generator, shape: Shape, *, each: int, noise: float) -> Array:
+    """Groups of systems that differ by noise of this standard deviation."""
+    groups = generator.normal(size=(shape[0], shape[1] // each)).repeat(each, axis=1)
+    return groups + generator.normal(0, noise, shape)
 
 
 def _tied(generator: Generator, scores: Array, share: float) -> Array:
@@ -555,27 +505,23 @@ def _tied(generator: Generator, scores: Array, share: float) -> Array:
     return np.where(generator.random((len(scores), 1)) < share, scores[:, :1], scores)
 
 
-def _exchanged(matrix: Array) -> Scores:
+def _exchanged(matrix: Array, generator: Generator, shape: Shape) -> Array:
     """Each system answers each query as one of a score matrix (S, N), drawn at random."""
-
-    def draw(generator: Generator, shape: Shape) -> Array:
-        systems = generator.integers(len(matrix), size=shape)
-        scores: Array = matrix[systems, generator.integers(matrix.shape[1], size=(shape[0], 1))]
-        return scores
-
-    return draw
+    systems = generator.integers(len(matrix), size=shape)
+    scores: Array = matrix[systems, generator.integers(matrix.shape[1], size=(shape[0], 1))]
+    return scores
 
 
 # Scores (rows, SYSTEMS) of systems without a true difference, whose differences are symmetric about
 # 0, per pair; jointly, but for search and those fitted to records.
 FAMILIES: dict[str, Scores] = {
-    "search": lambda draw, shape: _tied(draw, _ranks(draw, shape, 0.5), _TIED),
+    "search": lambda draw, shape: _tied(draw, _mixture(draw, shape, _ranks(0.5)), _TIED),
     "normal": lambda draw, shape: draw.normal(size=shape),
     "rare wins": lambda draw, shape: (
         np.where(draw.random(shape) < 1 / 16, draw.beta(1, 2, shape), 0.0)
         * draw.choice((-1, 1), size=shape)
     ),
     "accuracy": lambda draw, shape: _tied(draw, np.rint(draw.random(shape)), 0.6),
-    "correlated": _groups(SYSTEMS // 2, of=0.3),  # between two groups, nearly the same differences
-    "twins": _groups(2, of=0.05),  # four pairs of systems that hardly differ
+    "correlated": partial(_groups, each=SYSTEMS // 2, noise=0.3),  # between two groups, alike
+    "twins": partial(_groups, each=2, noise=0.05),  # four pairs of systems that hardly differ
 }

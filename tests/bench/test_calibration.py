@@ -7,22 +7,17 @@ import pytest
 
 from qwen3nb.analysis.calibration import read_calibration
 from qwen3nb.bench import calibration
-from qwen3nb.bench.calibration import (
-    FAMILIES,
-    PAIRS,
-    calibrate_families,
-    fitted,
-)
+from qwen3nb.bench.calibration import FAMILIES, PAIRS, calibrate, fitted
 
 MATRIX = np.array(json.loads(calibration.FITTED.read_text())["scores"])
 
 
 def test_a_population_fitted_to_records_is_symmetric_under_the_null_hypothesis():
-    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), (20, 5000), False)
+    a, b, truth = fitted(MATRIX, np.random.default_rng(0), (20, 5000), False)
     assert truth == 0
     assert abs((a - b).mean()) < 0.004
     assert abs(((a - b) > 0).mean() - ((a - b) < 0).mean()) < 0.01
-    a, b, truth = fitted(MATRIX)(np.random.default_rng(0), (20, 5000), True)
+    a, b, truth = fitted(MATRIX, np.random.default_rng(0), (20, 5000), True)
     assert {*np.unique(a), *np.unique(b)} == {*np.unique(MATRIX)}
     assert np.abs((a - b).mean() - truth.mean()) < 0.004
     means = sorted(MATRIX.mean(axis=1))
@@ -32,9 +27,13 @@ def test_a_population_fitted_to_records_is_symmetric_under_the_null_hypothesis()
 
 
 @pytest.mark.integration
-def test_max_t_errs_as_often_as_it_says_and_finds_more_than_holm_among_twins():
-    shares = calibrate_families({"twins": FAMILIES["twins"]}, sizes=(50,), simulations=300, seed=1)
-    of = {(s.kind, s.process.split()[-1], s.method): s.share for s in shares}
+def test_max_t_errs_as_often_as_it_says_and_finds_more_than_holm_among_twins(monkeypatch):
+    for name, populations in (("FAMILIES", {"twins": FAMILIES["twins"]}), ("PAIRS", {})):
+        monkeypatch.setattr(calibration, name, populations)
+    monkeypatch.setattr(calibration, "SCORES", {})
+    shares = calibrate(sizes=(50,), simulations=1500, seed=1)
+    twins = [share for share in shares if share.process.startswith("twins")]
+    of = {(s.kind, s.process.split()[-1], s.method): s.share for s in twins}
     assert of["family-wise error", "complete", "MaxT"] <= 0.09
     assert of["family power", "partial", "MaxT"] > of["family power", "partial", "Holm"] + 0.05
     found = of["false discoveries", "partial", "Wilcoxon, BH"]
@@ -72,10 +71,21 @@ def always(a, b):
 
 def both(a, b):
     return a
+
+def statistic(a, b):
+    return 2.5
+
+def nothing(a, b):
+    pass
+
+def either(a, b):
+    return 0.1 if a[0] > b[0] else (0, 1)
+
+def broken(a, b):
+    return a.missing
 """
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy's, where all queries tie
 def test_a_function_of_ones_own(cli, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(FUNCTIONS)
     monkeypatch.chdir(tmp_path)
@@ -83,20 +93,27 @@ def test_a_function_of_ones_own(cli, tmp_path, monkeypatch):
     def made(name):
         return cli("bench", "calibration", name, "--simulations", 1, "--size", 12, "--json")
 
-    shares = json.loads(made("mine.py:always").output)["shares"]
+    shares = json.loads(made("mine.py:always").stdout)["shares"]
     assert {(s["kind"], s["share"]) for s in shares} == {("false positives", 1), ("power", 1)}
     assert {s["process"] for s in shares if s["kind"] != "power"} == {*PAIRS, "PyDocs"}
     covered = {
-        s["process"]: s["share"] for s in json.loads(made("mine.py:two_sd").output)["shares"]
+        s["process"]: s["share"] for s in json.loads(made("mine.py:two_sd").stdout)["shares"]
     }
     assert covered["normal"] > 0.8 > covered["rare wins"]
-    known = json.loads(made("scipy.stats:ttest_rel").output)["shares"]
+    known = json.loads(made("scipy.stats:ttest_rel").stdout)["shares"]
     assert {s["kind"] for s in known} == {"false positives", "power"}
+    (tmp_path / "wrong.py").write_text("def f(:")
     for name, message in (
-        ("mine.py:both", "got shape (12,)"),
+        ("mine.py:both", "two ends of mine.py:both; got array("),
+        ("mine.py:statistic", "expected a p-value from 0 to 1"),
+        ("mine.py:nothing", "got None"),
+        ("mine.py:either", "now a p-value, now two ends"),
+        ("mine.py:broken", "failed on 12 queries: AttributeError"),
         ("mine.py:gone", "no function 'mine.py:gone'"),
         ("gone:mine", "No module named 'gone'"),
+        ("wrong.py:f", "invalid syntax"),
     ):
         done = made(name)
         assert done.exit_code == 1
         assert message in done.output
+        assert "Traceback" not in done.output
