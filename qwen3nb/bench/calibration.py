@@ -371,8 +371,9 @@ def _of_function(spec: str) -> Method:
         value = np.asarray(getattr(result, "pvalue", result))
         fits = value.dtype.kind in "fiu" and value.shape in {(), (2,)}
         if not fits or (value.shape == () and (value < 0 or value > 1)):
+            shown = " ".join(repr(result).split())
             raise ValueError(
-                f"expected a p-value from 0 to 1, or two ends, of {spec}; got {result!r:.80}"
+                f"expected a p-value from 0 to 1, or two ends, of {spec}; got {shown:.80}"
             )
         return value
 

@@ -104,7 +104,7 @@ def test_a_function_of_ones_own(cli, tmp_path, monkeypatch):
     assert {s["kind"] for s in known} == {"false positives", "power"}
     (tmp_path / "wrong.py").write_text("def f(:")
     for name, message in (
-        ("mine.py:both", "two ends of mine.py:both; got array("),
+        ("mine.py:both", "two ends, of mine.py:both; got array("),
         ("mine.py:statistic", "expected a p-value from 0 to 1"),
         ("mine.py:nothing", "got None"),
         ("mine.py:either", "now a p-value, now two ends"),

@@ -26,9 +26,9 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -37,6 +37,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.folder import ModelFolder
 from qwen3nb.models.kinds.source import Source
 from qwen3nb.models.types import SpecError
+from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.schema import field_problem
 
 FILE = "config_sentence_transformers.json"
@@ -289,6 +290,7 @@ class _Set(TypedDict, total=False):
 
 
 _SETS = TypeAdapter(_Set)
+_WORD = re.compile(r"\{(\w+)\}")
 
 
 def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt]:
@@ -296,30 +298,41 @@ def read_prompts(given: str, task_type: str = _DEFAULT_TYPE) -> list[QueryPrompt
 
     Args:
         given: how many of the stored set, such as ``15``, or the path of a TOML file like it,
-            ``prompts.toml`` next to this module.
+            ``prompts.toml`` next to this module; words of types that it lacks are those of that.
         task_type: MTEB's, such as ``STS``.
 
     Raises:
-        SpecError: no such file or number, a file that is not such a set, or two prompts of one
-            name or of one text.
+        SpecError: no such file or number, a file that is not such a set, a type or a word that is
+            not known, or two prompts of one name or of one text.
     """
-    given, file = given.strip(), prompts_file(given)
-    read: dict[str, Any] = {}
+    given, file, read = given.strip(), prompts_file(given), {}
     try:
         read = tomllib.loads(file.read_text(encoding="utf-8"))
         entries = _SETS.validate_python(read)
-        types = entries.get("types", {})
-        words = types.get(task_type) or types.get(_DEFAULT_TYPE, {})
+        types = tomllib.loads(_STORED.read_text(encoding="utf-8"))["types"]
+        if file != _STORED and "types" in entries:
+            from mteb.abstasks.task_metadata import TaskType
+
+            types |= {
+                one_of("type", each, get_args(TaskType)): entries["types"][each]
+                for each in entries["types"]
+            }
+        words = types.get(task_type) or types[_DEFAULT_TYPE]
         prompts = [
-            QueryPrompt(each.name, each.text.format_map(words) if words else each.text, each.source)
+            replace(
+                each,
+                text=_WORD.sub(lambda found: words[one_of("word", found[1], words)], each.text),
+            )
             for each in entries.get("prompts", [])
         ]
     except OSError as error:
         raise SpecError(f"no set of prompts {given!r}: {error.strerror}") from None
     except ValidationError as error:
         raise SpecError(f"{file}: {field_problem(error, read)}") from None
-    except (KeyError, ValueError, IndexError) as error:
-        raise SpecError(f"{file}: not a set of prompts ({error!r})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{file}: not a TOML file ({error})") from None
+    except ValueError as error:
+        raise SpecError(f"{file}: {error}") from None
     distinct = {each.name for each in prompts}, {each.text for each in prompts}
     if not prompts or min(map(len, distinct)) < len(prompts):
         raise SpecError(f"{file}: expected [[prompts]], each with a name and a text of its own")

@@ -46,6 +46,11 @@ def test_a_set_has_prompts_for_each_type_of_task(tmp_path):
         ("a", "find: "),
         ("b", "FIND "),
     ]
+    file.write_text(SET.replace("FIND", "{unit} {x") + "[types.STS]\nunit = 'line'")
+    assert [read_prompts(str(file), kind)[1].text for kind in ("STS", "Clustering")] == [
+        "line {x ",
+        "text {x ",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +61,9 @@ def test_a_set_has_prompts_for_each_type_of_task(tmp_path):
         ("prompts = 1", "prompts"),
         ("prompt = []", "prompt"),
         ("", "a text of its own"),
-        ("[[", "not a set"),
+        ("[[", "not a TOML file"),
+        (SET + "[types.Retreival]", "unknown type 'Retreival'; choose one of: .*Retrieval"),
+        (SET.replace("FIND", "{taks}"), "unknown word 'taks'; choose one of: task, kind"),
     ],
 )
 def test_what_is_not_a_set_is_refused(tmp_path, text, named):
