@@ -34,6 +34,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate, texts_of
+from qwen3nb.models.encoders.drop_in import DropIn
 from qwen3nb.models.kinds.prompts import FILE, ROLES, named_prompts, prompt_for
 from qwen3nb.models.kinds.source import Settings, Source, mteb_meta, unchanged
 from qwen3nb.models.types import EncoderError, SpecError, Stats, Vectors
@@ -55,7 +56,7 @@ _DELAY = 2.0  # seconds until a progress bar appears
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
-class Encoder(ABC):
+class Encoder(DropIn, ABC):
     """Texts to vectors.
 
     Attributes:
@@ -186,8 +187,13 @@ class Encoder(ABC):
         hf_subset: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
         normalize_embeddings: bool | None = None,
+        truncate_dim: int | None = None,
+        precision: str | None = None,
     ) -> Any:
         """Encode ``inputs`` into vectors (N, D), float32, in input order; (D,) for one string.
 
@@ -202,29 +208,32 @@ class Encoder(ABC):
                 `load_encoder`. Changes the speed, not the vectors.
             show_progress_bar: whether a long encoding shows a progress bar; None, and every
                 call of an MTEB task, for the value given to `load_encoder`.
+            prompt_name: name of one of the model's prompts, in place of the role's.
+            prompt: text put before each input, in place of the model's prompts.
             convert_to_numpy: whether to return an array; otherwise a tensor on the CPU.
-            normalize_embeddings: True for vectors of length 1 whatever the model's setting.
+            convert_to_tensor: whether to return such a tensor in any case.
+            normalize_embeddings: True for vectors of length 1 whatever the model's setting; False
+                leaves that setting, as in sentence-transformers.
+            truncate_dim: keep this many leading dimensions, as ``dimensions`` of `load_encoder`.
+            precision: of the vectors returned, as in sentence-transformers: ``int8``, ``ubinary`` …
 
         Raises:
             EncoderError: an input that is not a string, a vector that is not finite, or a zero
                 vector of a text that is not blank.
-            ValueError: an unknown role, a ``batch_size`` below 1, or ``normalize_embeddings=False``
-                for a model that normalises.
+            ValueError: an unknown role or prompt, or a ``batch_size`` below 1.
         """
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
-        if normalize_embeddings is False and self.normalizes:
-            raise ValueError(
-                f"{self.label} gives vectors of length 1; load_encoder(..., normalize=False) gives "
-                "those of their own lengths, which are cached apart"
-            )
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
         if role is not None:
             one_of("role", role, ROLES)
-        prompt = prompt_for(
-            self.prompts, role=role, task=task_metadata, instruction=self.source.instruction
-        )
+        if prompt_name is not None:
+            prompt = self.prompts[one_of("prompt_name", prompt_name, self.prompts)]
+        elif prompt is None:
+            prompt = prompt_for(
+                self.prompts, role=role, task=task_metadata, instruction=self.source.instruction
+            )
         bar = show_progress_bar if task_metadata is None else None
         texts = [inputs] if isinstance(inputs, str) else texts_of(inputs)
         for index, text in enumerate(texts):
@@ -242,8 +251,14 @@ class Encoder(ABC):
             self.batch_size, self.show_progress = before
         if normalize_embeddings and not self.normalizes:
             vectors = truncate_dimensions(vectors, self.dimension)
+        if truncate_dim is not None:
+            vectors = truncate_dimensions(vectors, truncate_dim, unit=self.normalizes)
+        if precision not in (None, "float32"):
+            from sentence_transformers.util import quantize_embeddings
+
+            vectors = quantize_embeddings(vectors, precision=precision)
         result: Any = vectors[0] if isinstance(inputs, str) else vectors
-        if convert_to_numpy:
+        if convert_to_numpy and not convert_to_tensor:
             return result
         import torch
 

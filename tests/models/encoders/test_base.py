@@ -50,7 +50,6 @@ def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
         (["a", "b", None], {}, EncoderError, "text 2 is NoneType, expected a string"),
         (["a"], {"role": "document"}, ValueError, "'document'; choose one of: query, passage"),
         ("a", {"normalise": True}, TypeError, "normalise"),
-        ("a", {"normalize_embeddings": False}, ValueError, r"load_encoder\(..., normalize=False"),
         ("a", {"batch_size": 0}, ValueError, "batch_size of at least 1; got 0"),
     ],
 )
