@@ -91,6 +91,11 @@ class Contamination:
     examples: tuple[Found, ...]
     sampled: int  # of so many sequences of 13 words, one was looked up
 
+    @property
+    def share(self) -> float:
+        """The share of the texts that was found."""
+        return len(self.hits) / max(1, self.number)
+
 
 def task_texts(task: Any) -> list[Texts]:
     """Return the texts of an MTEB task.
@@ -122,9 +127,7 @@ def task_texts(task: Any) -> list[Texts]:
 
 
 def without(record: Result, queries: Collection[str]) -> Result:
-    """Return a record of the other queries alone; one of draws, as of a clustering, as it is."""
-    if record.task.unit == "draws":
-        return record
+    """Return a record of the other queries alone."""
     columns = {
         column: {query: value for query, value in values.items() if query not in queries}
         for column, values in record.per_query.items()

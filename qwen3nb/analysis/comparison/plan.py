@@ -73,29 +73,24 @@ class Plan:
         """Number of pairs of models, which are tested together on a task."""
         return math.comb(len({self.baseline, *self.models}), 2)
 
-    def needed(self, deviation: float, *, seeds: int = 0) -> int | None:
-        """How many queries show a difference of the margin; None if no number does.
-
-        Args:
-            deviation: between queries.
-            seeds: as planned, unless given.
-        """
+    def needed(self, deviation: float) -> int | None:
+        """How many queries show a difference of the margin; None if no number does."""
 
         def shown(queries: int) -> bool:
-            return self.reached(self.margin, deviation, queries, seeds=seeds) >= self.power
+            return self.reached(self.margin, deviation, queries) >= self.power
 
         return bisect_left(range(MOST), True, lo=2, key=shown) if shown(MOST) else None
 
     def needed_seeds(self, deviation: float) -> int | None:
         """The fewest seeds with which some number of queries is enough; None if none are."""
-        every = range(2, _MOST_SEEDS + 1)
-        return next((each for each in every if self.needed(deviation, seeds=each)), None)
+        plans = (replace(self, seeds=each) for each in range(2, _MOST_SEEDS + 1))
+        return next((each.seeds for each in plans if each.needed(deviation)), None)
 
-    def reached(self, effect: float, deviation: float, queries: int, *, seeds: int = 0) -> float:
+    def reached(self, effect: float, deviation: float, queries: int) -> float:
         """The power to show a difference of ``effect`` with so many queries (noncentral t)."""
         sources = (
             (deviation, queries),
-            (self.seed_deviation, seeds or self.seeds),
+            (self.seed_deviation, self.seeds),
             (self.prompt_deviation, self.prompts),
         )
         parts = [(own**2 / number, number - 1) for own, number in sources if own]
@@ -179,13 +174,12 @@ def plan_file() -> Path:
 
 def write_plan(plan: Plan, file: Path) -> Path:
     """Write a plan, with what it means as comments."""
-    hypotheses = (f"#   {each} differs from {plan.baseline}" for each in plan.models)
     fields = {name: each for name, each in asdict(plan).items() if name != "queries" and each}
     lines = [
         f"# The plan of a comparison, made on {plan.made} before it was measured. Hypotheses:",
-        *hypotheses,
-        f"# On each task, {plan.family} pairs are tested together; a difference of the margin is",
-        "# then significant with the probability `power`.",
+        *(f"#   {each} differs from {plan.baseline}" for each in plan.models),
+        f"# Pairs tested together on each task: {plan.family}; a difference of the margin is then",
+        "# significant with the probability `power`.",
         *(f"{name} = {_toml(value)}" for name, value in fields.items()),
         "",
         "[queries] # needed",
@@ -221,35 +215,30 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
     models = {names.get(name, name) for _, name in comparison.records}
     wanted = {plan.baseline, *plan.models}
     tasks = {each.task: each for each in (*comparison.tasks, *comparison.correlations)}
-    choices = (
-        ("alpha", plan.alpha, how.alpha),
-        ("margin", plan.margin, how.minimum),
-        ("correction", plan.correction, how.correction),
-        ("baseline", plan.baseline, names.get(comparison.baseline, comparison.baseline)),
-        *(
-            (f"metric of {task}", plan.metric or each.metric, each.metric)
-            for task, each in tasks.items()
-        ),
-    )
-    lists = (
-        ("models that are missing", sorted(wanted - models)),
-        ("models that were not planned, and widen the family", sorted(models - wanted)),
-        ("tasks that are missing", [each for each in plan.tasks if each not in tasks]),
-        ("tasks that were not planned", [each for each in tasks if each not in plan.tasks]),
-    )
-    counts = {task: [each.n for each in own.with_baseline] for task, own in tasks.items()}
+    choices: dict[str, tuple[object, object]] = {
+        "alpha": (plan.alpha, how.alpha),
+        "margin": (plan.margin, how.minimum),
+        "correction": (plan.correction, how.correction),
+        "baseline": (plan.baseline, names.get(comparison.baseline, comparison.baseline)),
+    }
+    lists = {
+        "models that are missing": wanted - models,
+        "models that were not planned, and widen the family": models - wanted,
+        "tasks that are missing": {*plan.tasks} - {*tasks},
+        "tasks that were not planned": {*tasks} - {*plan.tasks},
+    }
+    for task, each in tasks.items():
+        choices[f"metric of {task}"] = (plan.metric or each.metric, each.metric)
+        needed = plan.queries.get(task, 0)
+        least = min((pair.n for pair in each.with_baseline), default=needed)
+        choices[f"number of queries of {task}"] = (needed, min(needed, least))
     return [
         *(
             f"{what} {planned} was planned, {used} is used"
-            for what, planned, used in choices
+            for what, (planned, used) in choices.items()
             if planned != used
         ),
-        *(f"{what}: {', '.join(each)}" for what, each in lists if each),
-        *(
-            f"{task}: {needed:,} queries were planned, {min(counts[task]):,} are there"
-            for task, needed in plan.queries.items()
-            if counts.get(task) and min(counts[task]) < needed
-        ),
+        *(f"{what}: {', '.join(sorted(each))}" for what, each in lists.items() if each),
     ]
 
 
@@ -259,6 +248,5 @@ def plan_words(comparison: Comparison, file: Path | None = None) -> str:
     if not file.is_file():
         return ""
     plan = read_plan(file)
-    if not (otherwise := deviations(plan, comparison)):
-        return f"As planned on {plan.made} ({file.name})."
-    return f"Otherwise than planned on {plan.made} ({file.name}): {'; '.join(otherwise)}."
+    planned, otherwise = f"planned on {plan.made} ({file.name})", deviations(plan, comparison)
+    return f"Otherwise than {planned}: {'; '.join(otherwise)}." if otherwise else f"As {planned}."

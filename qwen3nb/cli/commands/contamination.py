@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.contamination import Contamination
 
 FOUND = 3  # exit code if a query was found
-_SCORES = (
-    "task",
-    "model",
-    "score",
-    "without found queries",
-    "to baseline",
-    "to baseline, without found queries",
-)
+_SCORES = ("task", "model", "score", "without hits", "to baseline", "to baseline, without hits")
 
 
 @click.command(cls=Command)
@@ -55,8 +48,8 @@ def contamination(
     13-gram     a training text has 13 words of it in a row
 
     Words are compared in lower case, without punctuation. With records in results/, the models'
-    scores and differences follow, on all queries and without those found. Exits with 3 if a query
-    was found.
+    scores and differences follow, on all queries and without those found (hits). Exits with 3 if a
+    query was found.
 
     \b
     qwen3nb contamination --train data/pairs.jsonl --tier smoke
@@ -79,12 +72,13 @@ def contamination(
 
 
 def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]:
-    """Return each model's score on a task and its difference from the baseline, as in `_SCORES`."""
+    """Return `_SCORES` of each model; none of a clustering, which is scored in draws of rows."""
     from qwen3nb.analysis.comparison.compare import compare
     from qwen3nb.evaluation.contamination import without
     from qwen3nb.records.store import latest, load_results
 
-    every = [each for each in latest(load_results(results)) if each.task.key == found.task]
+    records = (each for each in latest(load_results(results)) if each.task.unit != "draws")
+    every = [each for each in records if each.task.key == found.task]
     clean = [without(each, found.hits) for each in every]
     both = compare(every), compare(clean)
     return [
@@ -102,27 +96,22 @@ def _scores(found: Contamination, results: Path | None) -> list[tuple[Any, ...]]
 def _print(found: Sequence[Contamination], scores: Sequence[tuple[Any, ...]]) -> None:
     from qwen3nb.evaluation.contamination import KINDS
     from qwen3nb.report.render.console import print_table
-    from qwen3nb.report.render.table import Table
+    from qwen3nb.report.render.table import Table, number
 
+    heads = ("task", "texts", "number", "found", *KINDS)
     counts = [
-        (
-            each.task,
-            each.texts,
-            each.number,
-            f"{len(each.hits) / max(1, each.number):.1%}",
-            *each.found.values(),
-        )
+        (each.task, each.texts, each.number, f"{each.share:.1%}", *each.found.values())
         for each in found
     ]
     sampled = max(each.sampled for each in found)
     note = f"One of {sampled} sequences of documents was looked up." * (sampled > 1)
-    print_table(Table.of(counts, ("task", "texts", "number", "found", *KINDS), note=note))
+    print_table(Table.of(counts, heads, note=note))
     for texts in found:
         for each in texts.examples:
             click.echo(f"{each.how} in {each.where}: {texts.task}, {each.id}: {each.text:.60}")
-    if scores:
-        rows = [
-            (*row[:4], *(each and (each.difference, str(each)) for each in row[4:]))
-            for row in scores
-        ]
+    rows = [
+        row[:4] + tuple(d and number(d.difference, "+.3f", interval=d.interval) for d in row[4:])
+        for row in scores
+    ]
+    if rows:
         print_table(Table.of(rows, _SCORES))

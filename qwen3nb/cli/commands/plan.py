@@ -76,10 +76,10 @@ def plan(
         rows = [
             {
                 "task": each.task,
-                "deviation": "not known" if each.deviation is None else each.deviation,
+                "deviation": each.deviation or "not known: give --deviation",
                 "queries there": each.there or None,
                 f"needed for {made.margin:g}": each.needed
-                or (each.needed_seeds and f"none: {each.needed_seeds} seeds or more"),
+                or (each.needed_seeds and f"give --seeds {each.needed_seeds} or more"),
                 "shown by those there": each.detectable,
             }
             for each in planned

@@ -158,7 +158,11 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         f"permutation test with {max(each.draws for each in shown):,} draws; p corrected by "
         f"{family}; in bold where the difference is significant: corrected p < {how.alpha:g}, and "
         "the interval leaves out 0."
-        + f" Queries of a cluster count together: {'; '.join(clustered)}." * bool(clustered)
+        + (
+            f" Queries of a cluster count together: {'; '.join(clustered)}."
+            if clustered
+            else " The records name no clusters: queries count one by one."
+        )
         + (comparison.given(tasks[0]) if tasks else "")
         + left_out
     )

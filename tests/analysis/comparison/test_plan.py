@@ -60,7 +60,7 @@ def test_fewer_queries_are_too_few_and_more_seeds_need_no_more(deviation, margin
         return
     assert plan.reached(margin, deviation, needed) >= 0.8
     assert needed == 2 or plan.reached(margin, deviation, needed - 1) < 0.8
-    assert plan.needed(deviation, seeds=seeds + 1) <= needed
+    assert replace(plan, seeds=seeds + 1).needed(deviation) <= needed
     assert plan.detectable(deviation, needed) <= np.ceil(1000 * margin) / 1000
 
 
@@ -131,11 +131,11 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
         "margin 0.02 was planned, 0.05 is used",
         "correction holm was planned, none is used",
         "baseline b was planned, c is used",
+        "number of queries of T 40 was planned, 30 is used",
         "models that are missing: z",
         "models that were not planned, and widen the family: c",
         "tasks that are missing: V",
         "tasks that were not planned: U",
-        "T: 40 queries were planned, 30 are there",
     ]
     same = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, correction="holm")
     kept = [each for each in records if each.task.key == "T" and each.model.label != "c"]
