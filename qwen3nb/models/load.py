@@ -83,7 +83,8 @@ def load_encoder(
         label: its name in records and tables; empty for the model's own, which ends in
             ``-prompts`` or ``-no-prompts`` if it is used with others than its own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        dtype: ``float32``, ``bfloat16``, ``float16``, or ``int8`` for linear layers in 8 bits on a
+            CPU with VNNI.
         batch_size: texts per batch if they must be padded, or if sentence-transformers runs
             the model; changes the speed, not the vectors.
         seed: seed of the random baseline's vectors.

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Vectors: TypeAlias = "NDArray[np.float32]"
-DTYPES = ("float32", "bfloat16", "float16")  # that a model can run in
+# that a model can run in; ``int8``: its linear layers in 8 bits, the rest in float32
+DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
 @dataclass
@@ -66,14 +67,15 @@ def refusing(file: object, what: str) -> Iterator[None]:
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """Return the torch dtype called ``name``.
+    """Return the torch dtype of the weights that are loaded to run in the dtype called ``name``.
 
     Raises:
         ValueError: not one of `DTYPES`; lists the choices.
     """
     import torch
 
-    dtype: torch.dtype = getattr(torch, one_of("dtype", name, DTYPES))
+    one_of("dtype", name, DTYPES)
+    dtype: torch.dtype = torch.float32 if name == "int8" else getattr(torch, name)
     return dtype
 
 

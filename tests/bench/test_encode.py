@@ -60,7 +60,7 @@ def test_rerankers_agree():
     ("call", "refusal"),
     [
         (lambda: next(bench_encode("e5-base-v2", texts={})), "e5-base-v2: not on this machine"),
-        (lambda: bench_precision("bm25", pydocs=None, dtypes=["int8"]), "unknown dtype 'int8'"),
+        (lambda: bench_precision("bm25", pydocs=None, dtypes=["int4"]), "unknown dtype 'int4'"),
         (lambda: next(bench_rerank(size="7B")), "choose one of"),
         (lambda: bench_evaluation(model="bm25"), "bm25: not on this machine"),
     ],

@@ -19,6 +19,7 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder, beside_blanks, unit_and_similarity
 from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.gate.weights import check_finite, check_length, own_weights
+from qwen3nb.models.inference.int8_linear import no_int8
 from qwen3nb.models.inference.packing import packing_of, varlen_kernel
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.kinds.source import Settings, Source
@@ -83,7 +84,7 @@ class SentenceTransformerEncoder(Encoder):
                 "Qwen3 encoders and language models"
             )
         self.normalize = own or bool(given.normalize)
-        self.runner = _runner(self._model, batch_size=given.batch_size, normalize=self.normalize)
+        self.runner = _runner(self._model, given, normalize=self.normalize)
         version = importlib.metadata.version("sentence-transformers").split(".")[0]
         super().__init__(
             source,
@@ -185,14 +186,18 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     return model
 
 
-def _runner(model: Any, *, batch_size: int, normalize: bool) -> Runner | None:
+def _runner(model: Any, given: Settings, *, normalize: bool) -> Runner | None:
     """Return the runner for ``model``, or None if sentence-transformers must run it."""
-    pooling = known_pooling(model)
+    pooling, linear = known_pooling(model), "int8" if given.dtype == "int8" else "auto"
     if pooling is None or packing_of(inner := model[0].model) is None:
+        if linear == "int8":
+            raise SpecError(no_int8(getattr(model[0], "model", model)))
         return None
-    if inner.device.type != "cpu" and varlen_kernel(inner) is None:
+    if linear != "int8" and inner.device.type != "cpu" and varlen_kernel(inner) is None:
         return None  # padded either way
-    return Runner(inner, pooling=pooling, normalize=normalize, batch_size=batch_size)
+    return Runner(
+        inner, pooling=pooling, normalize=normalize, batch_size=given.batch_size, linear=linear
+    )
 
 
 def known_pooling(model: Any) -> str | None:

@@ -39,6 +39,8 @@ class StaticEncoder(Encoder):
                 f"{source.label} is a static model, the mean of its tokens' vectors; pooling, "
                 "prefix and append_eos are for transformers"
             )
+        if given.dtype == "int8":
+            raise SpecError(f"{source.label} is a table of vectors; int8 is for linear layers")
         self.device, folder = pick_device(given.device), source.own_folder
         files = static_files(folder)
         assert files is not None  # noqa: S101 - the kind of its source

@@ -62,7 +62,11 @@ class TransformerEncoder(Encoder):
         self.width = int(model.config.get_text_config().hidden_size)
         attention = model.config._attn_implementation
         self.runner = Runner(
-            model, pooling=pooling, normalize=self.normalize, batch_size=given.batch_size
+            model,
+            pooling=pooling,
+            normalize=self.normalize,
+            batch_size=given.batch_size,
+            linear="int8" if given.dtype == "int8" else "auto",
         )
         super().__init__(
             source,

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from qwen3nb.models.inference.int8_linear import quantize, share_codes
 from qwen3nb.models.inference.onednn_linear import Activation, PrepackedLinear, prepack
 
 _INTERMEDIATES = ("BertIntermediate", "RobertaIntermediate", "XLMRobertaIntermediate")
@@ -25,6 +26,10 @@ _GATED = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
 _ATTENTIONS = ("LlamaAttention", "Qwen2Attention", "Qwen3Attention")
 _DECODERS = ("LlamaDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer")
 _NORMS = ("LlamaRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm")
+_SEVERAL = (  # linear layers on one input
+    *("BertSelfAttention", "RobertaSelfAttention", "XLMRobertaSelfAttention"),
+    *("_RotaryAttention", "_SwiGLU"),
+)
 _ACTIVATIONS: dict[str, Activation] = {  # by transformers' names
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -34,19 +39,25 @@ _ACTIVATIONS: dict[str, Activation] = {  # by transformers' names
 }
 
 
-def fuse_layers(model: nn.Module, *, force: bool = False) -> bool:
-    """Prepack ``model``, then replace layers that have a faster equivalent.
+def fuse_layers(model: nn.Module, *, force: bool = False, int8: bool = False) -> bool:
+    """Prepack ``model``, then replace layers that have a faster equivalent; ``int8`` in 8 bits.
 
     Returns whether it was prepacked; otherwise nothing is replaced. Arguments and errors are those
-    of `qwen3nb.models.inference.onednn_linear.prepack`.
+    of `qwen3nb.models.inference.onednn_linear.prepack`, and of
+    `qwen3nb.models.inference.int8_linear.quantize`.
     """
-    if not prepack(model, force=force):
+    if int8:
+        quantize(model)
+    elif not prepack(model, force=force):
         return False
     for parent in list(model.modules()):
         _fuse_activation(parent, model)
         for name, child in list(parent.named_children()):
             if (fused := _equivalent(child)) is not None:
                 setattr(parent, name, fused)
+    for layer in model.modules():
+        if type(layer).__name__ in _SEVERAL:
+            share_codes(layer)
     return True
 
 

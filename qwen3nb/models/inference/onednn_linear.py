@@ -49,7 +49,7 @@ _POST: dict[Activation, tuple[str, str]] = {  # oneDNN's operation and algorithm
     "gelu_tanh": ("gelu", "tanh"),
     "silu": ("swish", ""),
 }
-_UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
+UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
 
 class PrepackedLinear(nn.Module):
@@ -160,7 +160,7 @@ def _usable(shapes: Iterable[tuple[int, int]], dtype: torch.dtype = torch.float3
         weight = (torch.randn(outputs, inputs, generator=random) * inputs**-0.5).to(dtype)
         try:
             packed = PrepackedLinear(weight, None)(states)
-        except _UNAVAILABLE:
+        except UNAVAILABLE:
             return False
         if not torch.allclose(packed, F.linear(states, weight), atol=_TOLERANCES[dtype]):
             return False

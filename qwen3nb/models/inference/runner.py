@@ -35,15 +35,16 @@ import torch
 from torch import Tensor
 
 from qwen3nb.models.inference.fused_layers import fuse_layers
+from qwen3nb.models.inference.int8_linear import no_int8
 from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare, varlen_kernel
 from qwen3nb.models.inference.product_attention import runs_as_products
 from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
-from qwen3nb.models.types import EncoderError, Vectors
+from qwen3nb.models.types import EncoderError, SpecError, Vectors
 from qwen3nb.utils.choices import one_of
 
-_LINEARS = ("auto", "onednn", "torch")
+_LINEARS = ("auto", "onednn", "torch", "int8")
 _BLOCK = 2048  # texts that are tokenised at once on a GPU
 Rows = Sequence[Sequence[int]]
 
@@ -76,7 +77,11 @@ class Runner:
             batch_size: maximum number of texts per forward pass, if texts are padded.
             budget: tokens per forward pass; None for what suits the device and fits.
             packed: whether to pack if the model can be packed.
-            linear: ``auto`` (what is faster on this processor), ``onednn`` or ``torch``.
+            linear: ``auto`` (what is faster on this processor), ``onednn``, ``torch``, or ``int8``
+                for linear layers in 8 bits.
+
+        Raises:
+            SpecError: ``int8`` on a machine, or for a model, that it does not fit.
         """
         one_of("linear", linear, _LINEARS)
         self.model, self.pooling, self.normalize = model, pooling, normalize
@@ -88,11 +93,13 @@ class Runner:
         usable = packed and (device == "cpu" or kernel is not None)
         self._packing = packing_of(model, kernel=kernel) if usable else None
         self.way = "padded" if self._packing is None else "varlen" if kernel else "packed"
+        if linear == "int8" and self.way != "packed":
+            raise SpecError(no_int8(model))
         # An unknown model may access the insides of its linear layers, so only known ones change.
         self.onednn = (
             self._packing is not None
             and linear != "torch"
-            and fuse_layers(model, force=linear == "onednn")
+            and fuse_layers(model, force=linear == "onednn", int8=linear == "int8")
         )
         if self._packing is not None:
             self._packing = replace(self._packing, products=runs_as_products(model))

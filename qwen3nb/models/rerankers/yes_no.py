@@ -286,7 +286,8 @@ def load_reranker(
         instruction: what makes a document relevant; None for `INSTRUCTION` (web search).
         max_length: tokens of a pair, template included; longer documents are truncated.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        dtype: ``float32``, or ``bfloat16`` or ``float16`` for speed at the cost of precision.
+        dtype: ``float32``, or ``bfloat16``, ``float16`` or ``int8`` for speed at the cost of
+            precision.
         budget: tokens per forward pass; changes the speed, not the scores.
 
     Raises:
@@ -332,8 +333,8 @@ def load_yes_no(
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
     loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
-    if linears == "auto":
-        fuse_layers(loaded.backbone)
+    if linears == "auto" or dtype == "int8":
+        fuse_layers(loaded.backbone, int8=dtype == "int8")
     return loaded
 
 

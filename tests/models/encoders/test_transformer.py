@@ -37,7 +37,7 @@ def test_special_tokens_are_tokens_and_texts_with_them_are_counted(encoder_folde
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "int8"}, "unknown dtype 'int8'; choose one of: float32"),
+        ({"dtype": "int4"}, "unknown dtype 'int4'; choose one of: float32"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not usable here"),
         ({"pooling": "max"}, "unknown pooling 'max'"),
         ({"bidirectional": True}, "bidirectional is for causal language models"),
