@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,7 +78,8 @@ def variance_components(
         )
     if not np.isfinite(values).all():
         raise ValueError("a score is not finite")
-    sets = [each for size in range(1, values.ndim + 1) for each in _subsets(values.ndim, size)]
+    sizes = range(1, values.ndim + 1)
+    sets = [each for size in sizes for each in itertools.combinations(range(values.ndim), size)]
     df = {each: math.prod(values.shape[axis] - 1 for axis in each) for each in sets}
     squares = {each: _sum_of_squares(values, each) / df[each] for each in sets}
     generator = np.random.default_rng(seed)
@@ -98,10 +100,6 @@ def variance_components(
     ]
 
 
-def _subsets(count: int, size: int) -> Iterator[tuple[int, ...]]:
-    return itertools.combinations(range(count), size)
-
-
 def _sum_of_squares(values: Array, axes: tuple[int, ...]) -> float:
     """The sum of squares of an effect: means over the other axes, less those of parts of it."""
     effect = np.zeros(1)
@@ -113,9 +111,7 @@ def _sum_of_squares(values: Array, axes: tuple[int, ...]) -> float:
 
 
 def _component(
-    squares: dict[tuple[int, ...], Array] | dict[tuple[int, ...], float],
-    axes: tuple[int, ...],
-    shape: tuple[int, ...],
+    squares: Mapping[tuple[int, ...], Any], axes: tuple[int, ...], shape: tuple[int, ...]
 ) -> Array:
     """The component whose multiple is what a mean square has besides those of larger sets."""
     repeated = math.prod(size for axis, size in enumerate(shape) if axis not in axes)

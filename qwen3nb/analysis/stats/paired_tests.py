@@ -374,6 +374,3 @@ def _differences(a: ArrayLike, b: ArrayLike, **shares: float) -> Array:
         if not 0 < value < 1:
             raise ValueError(f"expected {name} between 0 and 1; got {value}")
     return differences
-
-
-# The corrections as named in running text.
