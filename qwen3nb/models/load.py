@@ -163,6 +163,6 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
     if source.kind.searches:
         if options.get("prompts"):
             raise SpecError(f"{spec} has no vectors, so it takes no prompts")
-        model: BM25 = source.kind.load(source, Settings())
+        model: BM25 = source.kind.load(source, Settings(cache=options.get("cache", True)))
         return model
     return load_encoder(spec, **options)

@@ -64,7 +64,7 @@ class _BM25(Kind):
     def load(self, source: Source, settings: Settings) -> Any:
         from qwen3nb.models.search.bm25 import BM25
 
-        return BM25(source)
+        return BM25(source, cache=settings.cache)
 
 
 class _Fusion(Kind):

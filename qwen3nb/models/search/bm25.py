@@ -12,16 +12,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import bm25s
+import numpy as np
 import Stemmer
 
 from qwen3nb.models.kinds.source import Source, mteb_meta
-from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
+from qwen3nb.models.search.bm25_index import build_index, kept_index
+from qwen3nb.models.search.mteb_rows import (
+    ENGLISH,
+    document_ids,
+    joined_documents,
+    joined_query,
+    task_languages,
+)
 from qwen3nb.models.types import Stats
 from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.hardware import cores
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -34,6 +44,7 @@ RECIPE = {
     "stemmer": "english",
     "other_languages": "no stop words, no stemmer",
 }
+LARGE = 20_000  # documents from which an index is kept; that of fewer takes a second
 
 
 class BM25:
@@ -46,7 +57,7 @@ class BM25:
     searches_only = True
     device = "cpu"
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, cache: bool = True) -> None:
         self.label = source.label
         self.source = source
         self.settings: dict[str, Any] = {"model": {"kind": "bm25"}, **RECIPE}
@@ -55,6 +66,7 @@ class BM25:
         self.stats = Stats()
         self._documents: list[str] = []
         self._english = True
+        self._cache = cache  # whether indexes of large corpora are kept
         self._index = bm25s.BM25()
 
     def __repr__(self) -> str:
@@ -93,16 +105,14 @@ class BM25:
             task_languages(task_metadata, hf_subset) if task_metadata is not None else {language}
         )
         self._english = ENGLISH in spoken
-        self._documents = [str(row["id"]) for row in corpus]
+        self._documents = document_ids(corpus, range(len(corpus)))
         self.__dict__.pop("_positions", None)  # of an earlier corpus
-        tokens = self._tokens([joined_document(row) for row in corpus])
-        if not any(map(len, tokens.ids)):
-            raise ValueError(
-                f"expected documents with words to index; got {len(self._documents)} without "
-                "any (empty texts, or nothing but stop words)"
-            )
-        self._index = bm25s.BM25(method=RECIPE["method"], k1=RECIPE["k1"], b=RECIPE["b"])
-        self._index.index(tokens, show_progress=False)
+        texts = partial(joined_documents, corpus)
+        options: dict[str, Any] = {"english": self._english, "settings": self.settings}
+        if self._cache and len(self._documents) >= LARGE:
+            self._index = kept_index(texts, **options)
+        else:
+            self._index = build_index(texts(), **options)
         self._count(len(self._documents), started)
 
     def search(
@@ -113,15 +123,12 @@ class BM25:
         names = [str(row["id"]) for row in queries]
         texts = [joined_query(row) for row in queries]
         run: dict[str, dict[str, float]] = {}
+        words = self._tokens(texts)
         if top_ranked is None:
-            depth = min(top_k, len(self._documents))
-            tokens = self._tokens(texts)
-            rows, scores = self._index.retrieve(tokens, k=depth, show_progress=False)
-            for name, ids, values in zip(names, rows, scores, strict=True):
-                best = zip(ids, values, strict=True)
-                run[name] = {self._documents[row]: float(value) for row, value in best if value > 0}
+            with ThreadPoolExecutor(cores()) as threads:
+                best = threads.map(partial(self._best, k=top_k), words)
+                run = dict(zip(names, best, strict=True))
         else:  # of the candidates those that share a word with the query
-            words = self._tokens(texts, return_ids=False)
             for name, own in zip(names, words, strict=True):
                 scores = self._scores(own)
                 known = [each for each in top_ranked.get(name, ()) if each in self._positions]
@@ -133,27 +140,50 @@ class BM25:
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""
         started = time.perf_counter()
-        scores = self._scores(self._tokens([query], return_ids=False)[0])
+        scores = self._scores(self._tokens([query])[0])
         self._count(1, started)
         return [float(scores[self._positions[name]]) for name in documents]
+
+    def _best(self, words: Sequence[str], *, k: int) -> dict[str, float]:
+        """Return the scores of the ``k`` best documents for the words of a query.
+
+        Of documents that tie with the k-th, the first in the corpus. In a small one, those that
+        bm25s returns, as in all earlier records: NumPy's choice, which depends on the processor,
+        and takes a hundred times as long as the rest where most documents score 0.
+        """
+        scores = self._scores(words)
+        rows = np.flatnonzero(scores > 0)
+        if len(rows) > k:
+            found = scores[rows]
+            least = np.partition(found, len(found) - k)[len(found) - k]
+            above, tied = rows[found > least], rows[found == least]
+            if len(above) + len(tied) > k and len(scores) < LARGE:
+                rows = np.argpartition(scores, -k)[-k:]
+            else:
+                rows = np.concatenate([above, tied[: k - len(above)]])
+        names = [self._documents[row] for row in rows.tolist()]
+        return dict(zip(names, scores[rows].tolist(), strict=True))
 
     def _scores(self, words: Sequence[str]) -> Any:
         """Return the score of every document (N,) for the words of a query."""
         known = [word for word in words if word in self._index.vocab_dict]
-        return self._index.get_scores(known) if known else [0.0] * len(self._documents)
+        if not known:
+            return np.zeros(len(self._documents), dtype=np.float32)
+        return self._index.get_scores(known)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self._documents)}
 
-    def _tokens(self, texts: list[str], *, return_ids: bool = True) -> Any:
-        return bm25s.tokenize(
+    def _tokens(self, texts: list[str]) -> list[list[str]]:
+        tokens: list[list[str]] = bm25s.tokenize(
             texts,
             stopwords=RECIPE["stop_words"] if self._english else None,
             stemmer=Stemmer.Stemmer(RECIPE["stemmer"]) if self._english else None,
-            return_ids=return_ids,
+            return_ids=False,
             show_progress=False,
         )
+        return tokens
 
     def _count(self, texts: int, started: float) -> None:
         self.stats.texts += texts

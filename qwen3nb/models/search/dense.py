@@ -7,7 +7,7 @@ the embedding cache. Scores are those of `exact.search`, and depend on no block 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
-from qwen3nb.models.search.mteb_rows import document_ids, joined_document, joined_query
+from qwen3nb.models.search.mteb_rows import document_ids, joined_documents, joined_query
 from qwen3nb.vectors.encode_file import encode_blocks, stored_vectors
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class DenseSearch:
         hits = search_texts(
             self._encoder,
             texts,
-            self._documents(),
+            joined_documents(self._corpus),
             total=len(self._corpus),
             encoding=encoding,
             k=top_k,
@@ -106,9 +106,6 @@ class DenseSearch:
     @property
     def _scoring(self) -> dict[str, Any]:
         return {"cosine": self._encoder.similarity_name == "cosine", "zeros": True}
-
-    def _documents(self) -> Iterator[str]:
-        return (joined_document(row) for row in self._corpus)
 
     def _rerank(
         self,
@@ -129,7 +126,11 @@ class DenseSearch:
         vectors = self._encoder.encode(list(texts), role="query", **encoding)
         run: Run = {}
         with stored_vectors(
-            self._encoder, self._documents(), total=len(self._corpus), role="passage", **encoding
+            self._encoder,
+            joined_documents(self._corpus),
+            total=len(self._corpus),
+            role="passage",
+            **encoding,
         ) as documents:
             for vector, (query, given) in zip(vectors, candidates.items(), strict=True):
                 own = list(dict.fromkeys(given))

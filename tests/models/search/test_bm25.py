@@ -1,11 +1,14 @@
 from math import log
 from types import SimpleNamespace
 
+import bm25s
 import numpy as np
 import pytest
+import Stemmer
 from datasets import Dataset
 
 from qwen3nb.models.load import load_model
+from qwen3nb.models.search import bm25, bm25_index
 from qwen3nb.models.search.mteb_rows import joined_query
 
 SENTENCE = "runs running runner sorted sorting sorts table tables list lists quickly the of"
@@ -45,6 +48,86 @@ def test_scores_by_hand():
     assert among == {"000": {"001": pytest.approx(expected["001"], rel=1e-5)}}
     scores = model.score("sort table", ["002", "001"])
     assert scores == pytest.approx([0, expected["001"]], rel=1e-5)
+
+
+ODD = [
+    "",
+    "the of",
+    "Naïve CAFÉ naïve İstanbul",
+    "a b1 snake_case x",
+    "日本語 テキスト",
+    "e-mail o'clock",
+]
+
+
+@pytest.mark.parametrize("english", [True, False])
+def test_the_index_is_that_of_bm25s(english, monkeypatch):
+    monkeypatch.setattr(bm25_index, "_BLOCK", 200)  # characters: several blocks
+    generator = np.random.default_rng(0)
+    texts = ODD + [" ".join(generator.choice(WORDS, n)) for n in generator.integers(0, 20, 40)]
+    texts += ODD
+    model = load_model("bm25")
+    index = bm25_index.build_index(texts, english=english, settings=model.settings)
+    theirs = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    options = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english")}
+    options = options if english else {"stopwords": None}
+    theirs.index(bm25s.tokenize(texts, **options, show_progress=False), show_progress=False)
+    assert index.vocab_dict.keys() == theirs.vocab_dict.keys() - {""}
+    for word in index.vocab_dict:
+        assert index.get_scores([word]).tobytes() == theirs.get_scores([word]).tobytes(), word
+
+
+def test_ties_at_the_cutoff_rank_in_corpus_order(monkeypatch):
+    documents = rows(["sort", "table sort", "list"] + ["table list"] * 20)
+    query = rows(["table sort"])
+    model = load_model("bm25")
+    model.index(documents)
+    assert len(model.search(query, top_k=5)["000"]) == 5
+    monkeypatch.setattr(bm25, "LARGE", 23)
+    assert set(model.search(query, top_k=5)["000"]) == {"000", "001", "003", "004", "005"}
+    assert len(model.search(query, top_k=22)["000"]) == 22  # all but "list"
+
+
+def test_an_index_is_kept_for_all_tasks_on_a_corpus(home, monkeypatch, caplog):
+    monkeypatch.setattr(bm25, "LARGE", 2)
+    monkeypatch.setenv("QWEN3NB_CACHE", str(home / "cache"))
+    texts, query = ["sorted tables", "lists", "a table"], rows(["table"])
+    made = []
+    build = bm25_index.build_index
+    counted = lambda *texts, **options: made.append(1) or build(*texts, **options)  # noqa: E731
+    monkeypatch.setattr(bm25_index, "build_index", counted)
+
+    def run(documents, **options):
+        model = load_model("bm25", **options)
+        model.index(documents)
+        return list(model.search(query, top_k=9)["000"].values())
+
+    plain = run(rows(texts), cache=False)
+    kept = home / "cache" / "bm25"
+    assert not kept.exists()
+    data = Dataset.from_list(rows(texts)).select_columns(["id", "text"])
+    renamed = [{**row, "id": f"other {row['id']}"} for row in rows(texts)]
+    assert [run(each) for each in (rows(texts), data, renamed)] == [plain] * 3
+    assert len(made) == 1
+    run(rows([*texts, "more"]))
+    run(rows(texts[::-1]))
+    assert len(made) == 3  # another text, another order
+    for file in kept.glob("*/*.index.*"):  # too short to map, and one other byte
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] if file.suffix == ".npy" else b"?" + data[1:])
+    assert run(rows(texts)) == plain
+    assert len(made) == 4
+    assert "damaged" in caplog.text
+
+
+def test_an_index_that_cannot_be_kept_is_used(home, monkeypatch, caplog):
+    monkeypatch.setattr(bm25, "LARGE", 1)
+    monkeypatch.setenv("QWEN3NB_CACHE", str(home / "file"))
+    (home / "file").write_text("no folder")
+    model = load_model("bm25")
+    model.index(rows(["sort", "list"]))
+    assert model.search(rows(["sort"]), top_k=1)["000"].keys() == {"000"}
+    assert "not kept" in caplog.text
 
 
 @pytest.mark.integration
