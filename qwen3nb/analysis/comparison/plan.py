@@ -222,19 +222,19 @@ def deviations(plan: Plan, comparison: Comparison) -> list[str]:
         "baseline": (plan.baseline, names.get(comparison.baseline, comparison.baseline)),
     }
     lists = {
-        "models that are missing": wanted - models,
-        "models that were not planned, and widen the family": models - wanted,
-        "tasks that are missing": {*plan.tasks} - {*tasks},
-        "tasks that were not planned": {*tasks} - {*plan.tasks},
+        "models missing": wanted - models,
+        "models not planned, which widen the family": models - wanted,
+        "tasks missing": {*plan.tasks} - {*tasks},
+        "tasks not planned": {*tasks} - {*plan.tasks},
     }
     for task, each in tasks.items():
         choices[f"metric of {task}"] = (plan.metric or each.metric, each.metric)
         needed = plan.queries.get(task, 0)
         least = min((pair.n for pair in each.with_baseline), default=needed)
-        choices[f"number of queries of {task}"] = (needed, min(needed, least))
+        choices[f"queries of {task}"] = (needed, min(needed, least))
     return [
         *(
-            f"{what} {planned} was planned, {used} is used"
+            f"{what}: {planned} planned, {used} used"
             for what, (planned, used) in choices.items()
             if planned != used
         ),

@@ -127,15 +127,15 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
     )
     lines = deviations(plan, compare(records, baseline="c", minimum=0.05, correction="none"))
     assert lines == [
-        "alpha 0.01 was planned, 0.05 is used",
-        "margin 0.02 was planned, 0.05 is used",
-        "correction holm was planned, none is used",
-        "baseline b was planned, c is used",
-        "number of queries of T 40 was planned, 30 is used",
-        "models that are missing: z",
-        "models that were not planned, and widen the family: c",
-        "tasks that are missing: V",
-        "tasks that were not planned: U",
+        "alpha: 0.01 planned, 0.05 used",
+        "margin: 0.02 planned, 0.05 used",
+        "correction: holm planned, none used",
+        "baseline: b planned, c used",
+        "queries of T: 40 planned, 30 used",
+        "models missing: z",
+        "models not planned, which widen the family: c",
+        "tasks missing: V",
+        "tasks not planned: U",
     ]
     same = Plan(baseline="b", models=("a",), tasks=("T",), margin=0.05, correction="holm")
     kept = [each for each in records if each.task.key == "T" and each.model.label != "c"]
@@ -144,5 +144,5 @@ def test_a_comparison_says_what_it_does_otherwise_than_planned(tmp_path):
     file = write_plan(replace(same, made="2026-01-02"), tmp_path / "plan.toml")
     assert plan_words(as_planned, file) == "As planned on 2026-01-02 (plan.toml)."
     words = plan_words(compare(records, baseline="c"), file)
-    assert words.startswith("Otherwise than planned on 2026-01-02 (plan.toml): correction holm")
+    assert words.startswith("Otherwise than planned on 2026-01-02 (plan.toml): correction: holm")
     assert plan_words(as_planned, tmp_path / "none.toml") == ""
