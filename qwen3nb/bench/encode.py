@@ -1,15 +1,16 @@
-"""Benchmark encoding against sentence-transformers at its best batch size, and in 16 bits.
+"""Benchmark encoding against sentence-transformers and other runtimes, and in 16 bits.
 
-The methods take turns in one process (`qwen3nb.bench.harness`); times include tokenising. A ratio
-is the median time of sentence-transformers over that of a method. The vectors are compared in the
-same run. The limit is the matrix peak, measured once in every round: the rate at which the same
-matrix products run alone, in the same shapes and precision and with the same threads, so that other
-work on the machine slows both. The share of the peak counts the work that the result needs, so
-padding lowers it.
+The methods take turns in one process (`qwen3nb.bench.harness`), each peer at its best batch size;
+times include tokenising. A ratio is the median time of sentence-transformers over that of a method.
+The vectors are compared in the same run with those in float32. The limit is the matrix peak,
+measured once in every round: the rate at which the same matrix products run alone, in the same
+shapes and precision and with the same threads, so that other work on the machine slows both. The
+share of the peak counts the work that the result needs, so padding lowers it.
 
 The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed lengths (as many
-summaries as documents) and long documents (neighbours joined, about 200 to 256 tokens). All texts
-are distinct, so that encoding duplicates only once does not count as speed.
+summaries as documents) and long documents (neighbours joined, about 200 to 256 tokens), or texts of
+files and of tasks. All texts are distinct, so that encoding duplicates only once does not count as
+speed. Ratios depend on the lengths, so each set says its own and no mean over sets is made.
 
 In each precision, ours and sentence-transformers take turns. The vectors are compared with ours in
 float32, and both search PyDocs: the paired difference of nDCG@10 counts as smaller than a margin if
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,11 @@ from torch import Tensor, nn
 
 from qwen3nb.analysis.stats.paired_tests import equivalence
 from qwen3nb.bench.harness import in_turn, table, timed
+from qwen3nb.bench.peers import PEERS, load_graph
 from qwen3nb.bench.random_models import QWEN3, load_peer, model_folder, peer_vectors, unit
+from qwen3nb.datasets.rows import DataError, numbered_json_rows, numbered_lines
+from qwen3nb.evaluation.contamination import task_texts
+from qwen3nb.evaluation.mteb.select import choose_tasks
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.encoders.transformer import TransformerEncoder
@@ -43,6 +49,7 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import DTYPES, Vectors, torch_dtype
+from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
@@ -51,6 +58,8 @@ if TYPE_CHECKING:
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 _BATCH_SIZES = (8, 16, 32, 64)
 _LONG = 1000  # characters of a long document: about 200 to 256 tokens
+LEVEL = 1.1  # ratios of times below this are no difference
+OURS = "load_encoder(...).encode"
 MARGIN = 0.005  # differences of nDCG@10 below this do not matter
 _METRIC = "nDCG@10"
 
@@ -59,29 +68,47 @@ _METRIC = "nDCG@10"
 class EncodeBench:
     """Results for one model and one set of texts.
 
-    A timing has, of each method, that of sentence-transformers at its best batch size first: median
-    ``seconds`` and ``cpu`` seconds of all threads, the ``ratio`` and ``cpu_ratio`` of the first to
-    them, the smallest ``cosine`` and the largest ``difference`` of a component of its unit vectors
-    and the first's, whether they are ``equal`` up to rounding, and the ``peak_share``.
+    A timing has, of each method, that of sentence-transformers first and ours last: its ``way``,
+    and its ``name`` with the batch size; median ``seconds`` and ``cpu`` seconds of all threads, the
+    ``ratio`` and ``cpu_ratio`` of the first to them; the smallest ``cosine``, its ``cosine_mean``
+    and the largest ``difference`` of a component of its unit vectors and those in float32, whether
+    they are ``equal`` up to rounding; and the ``peak_share``.
     """
 
     model: str
     texts: str
     count: int
-    tokens: int  # number of tokens
+    tokens: int  # number of tokens, after truncation
+    lengths: dict[str, float]  # tokens of a text: mean, median, p90, max
     rounds: int
     batch_size: int  # the best batch size of sentence-transformers
     timings: tuple[dict[str, Any], ...]
     gflop: float  # 10⁹ operations of matrix products that the vectors need
     # 10⁹ operations per second of the linear layers alone, at their best in the same rounds, in
-    # the shapes and the precision of the last method
+    # the shapes and the precision of the last method; float32 if that has 8 bits
     peak_gflops: float
+    identity: str = ""  # of the model
+    digest: str = ""  # of the texts
+
+    @property
+    def verdict(self) -> str:
+        """Which method is fastest, and which of those with the vectors of float32."""
+        equal = [each for each in self.timings if each["equal"]]
+        found: dict[str, str] = {}
+        for kind, timings in (("equal vectors", equal), ("fastest", self.timings)):
+            ahead = sorted(timings, key=lambda each: each["seconds"])
+            if len(ahead) > 1:
+                lead = ahead[1]["seconds"] / ahead[0]["seconds"]
+                how = f"{lead:.2f}x as fast as" if lead > LEVEL else "level with"
+                found[f"{ahead[0]['name']}, {how} {ahead[1]['name']}"] = kind
+        return "; ".join(f"{kind}: {what}" for what, kind in reversed(found.items()))
 
     def table(self) -> str:
         """The timings as plain text."""
+        spread = ", ".join(f"{name} {tokens:.0f}" for name, tokens in self.lengths.items())
         return table(
-            f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
-            f"{self.rounds} rounds; {self.gflop:.3g} GFLOP, matrix peak "
+            f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens ({spread}), "
+            f"medians of {self.rounds} rounds; {self.gflop:.3g} GFLOP, matrix peak "
             f"{self.peak_gflops:.0f} GFLOP/s",
             rows=[
                 {
@@ -93,7 +120,9 @@ class EncodeBench:
             ],
             shown="method: {name} | s: {seconds:.2f} | texts/s: {speed:.0f} | "
             "faster: {ratio:.2f}x | CPU s: {cpu:.2f} | less CPU: {cpu_ratio:.2f}x | "
-            "max difference: {difference:.0e} | equal: {same} | of peak: {peak_share:.0%}",
+            "cosine: {cosine_mean:.5f} | least: {cosine:.5f} | equal: {same} | "
+            "of peak: {peak_share:.0%}",
+            notes=[self.verdict],
         )
 
 
@@ -114,6 +143,43 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     long = _spread(list(_joined(documents)), -(-count // 4))
     sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
     return {name: each for name, each in sets.items() if each}
+
+
+def texts_of_file(file: Path, count: int) -> list[str]:
+    """Return ``count`` distinct texts of a file, evenly spread.
+
+    Args:
+        file: one text per line, or JSON Lines with ``text``, if its name has ``.jsonl``.
+        count: how many, at most.
+
+    Raises:
+        DataError: it cannot be read, or has no text.
+    """
+    if ".jsonl" in file.suffixes:
+        texts = [text for _, (text,) in numbered_json_rows(file, {"text": str})]
+    else:
+        texts = [line.strip() for _, line in numbered_lines(file)]
+    return _distinct(texts, count, of=str(file))
+
+
+def texts_of_tasks(tasks: Sequence[str], count: int) -> dict[str, list[str]]:
+    """Return, of each task, ``count`` distinct texts: queries and documents, evenly spread.
+
+    Raises:
+        DataError: a task without texts.
+        MirrorError: its data are not at hand; nothing is downloaded.
+    """
+    found: dict[str, list[str]] = {}
+    for each in chain.from_iterable(map(task_texts, choose_tasks(tasks=tasks))):
+        found.setdefault(each.task, []).extend(text for _, text in each.read())
+    return {name: _distinct(texts, count, of=name) for name, texts in found.items()}
+
+
+def _distinct(texts: Sequence[str], count: int, *, of: str) -> list[str]:
+    distinct = [text for text in dict.fromkeys(texts) if text.strip()]
+    if not distinct:
+        raise DataError(f"{of}: no texts to encode")
+    return _spread(distinct, count)
 
 
 def _joined(documents: Sequence[str]) -> Iterator[str]:
@@ -138,6 +204,7 @@ def bench_encode(
     rounds: int = 5,
     device: str = "cpu",
     dtype: str = "float32",
+    peers: Sequence[str] = (),
 ) -> Iterator[EncodeBench]:
     """Measure each set of texts on one model.
 
@@ -147,18 +214,29 @@ def bench_encode(
         texts: named sets; None for those of ``bench_texts(256)``.
         rounds: number of timed rounds, after an untimed one.
         device: the device.
-        dtype: dtype of the weights; with 16 bits, vectors are close, not equal.
+        dtype: dtype of the weights; with fewer than 32 bits, vectors are close, not equal, and ours
+            in float32 are timed, too. sentence-transformers has no 8 bits, and is in float32 then.
+        peers: of `qwen3nb.bench.peers.PEERS`, besides sentence-transformers.
 
     Raises:
-        ValueError: an unknown model, device or dtype.
+        ValueError: an unknown model, device, dtype or peer.
+        ImportError: the library of a peer is not installed.
     """
-    texts = texts if texts is not None else bench_texts(256)
-    where = {"device": pick_device(device), "dtype": dtype}
-    with model_folder(model, [text for each in texts.values() for text in each]) as folder:
-        peer = load_peer(folder, **where)
-        ours = neural_encoder(folder if model == QWEN3 else model, **where)
-        for name, each in texts.items():
-            yield _measured(model, name, each, peer, ours, rounds=rounds, dtype=dtype)
+    for each in peers:
+        one_of("peer", each, PEERS)
+    sets = texts if texts is not None else bench_texts(256)
+    every = [text for each in sets.values() for text in each]
+    device, floats = pick_device(device), "float32" if dtype == "int8" else dtype
+    with model_folder(model, every) as folder:
+        loaded = {"sentence-transformers": load_peer(folder, device=device, dtype=floats)}
+        loaded |= {name: load_graph(name, folder, texts=every) for name in dict.fromkeys(peers)}
+        spec = folder if model == QWEN3 else model
+        ours = {
+            each: neural_encoder(spec, device=device, dtype=each)
+            for each in dict.fromkeys(("float32", dtype))
+        }
+        for name, chosen in sets.items():
+            yield _measured(model, name, chosen, loaded, ours, rounds=rounds, floats=floats)
 
 
 def neural_encoder(
@@ -187,48 +265,58 @@ def _measured(
     model: str,
     name: str,
     texts: list[str],
-    peer: Any,
-    ours: SentenceTransformerEncoder | TransformerEncoder,
+    peers: Mapping[str, Any],
+    ours: Mapping[str, SentenceTransformerEncoder | TransformerEncoder],
     *,
     rounds: int,
-    dtype: str,
+    floats: str,
 ) -> EncodeBench:
-    """Compare times and vectors of each method with those of sentence-transformers."""
-    best, rows = best_batch_size(peer, texts), ours._tokenise(texts)
-    work, peak = encoder_limit(ours.runner, rows, dtype=dtype)
-    first = f"sentence-transformers, batch {best}"
+    """Compare times and vectors of peers and of ours, by dtype from float32 on."""
+    best = {way: best_batch_size(peer, texts) for way, peer in peers.items()}
+    exact, encoder = ours["float32"], list(ours.values())[-1]
+    rows = exact._tokenise(texts)
+    work, peak = encoder_limit(ours.get(floats, exact).runner, rows, dtype=floats)
     methods: dict[str, Callable[[], Vectors]] = {
-        first: partial(peer_vectors, peer, texts, batch_size=best),
-        "load_encoder(...).encode": partial(ours.encode, texts),
+        way: partial(peer_vectors, peer, texts, batch_size=best[way]) for way, peer in peers.items()
     }
+    own = {f"{OURS}, {dtype}" if len(ours) > 1 else OURS: each for dtype, each in ours.items()}
+    methods |= {way: partial(each.encode, texts) for way, each in own.items()}
     medians, vectors = in_turn(methods, rounds=rounds, after=peak.sample)
+    first, reference = medians[next(iter(peers))], unit(vectors[next(iter(own))])
     timings = []
     for way, took in medians.items():
-        pair = unit(vectors[way]), unit(vectors[first])
-        cosine = float(np.multiply(*pair).sum(axis=1).min())
+        pair = unit(vectors[way]), reference
+        cosines = np.multiply(*pair).sum(axis=1)
         difference = float(np.abs(np.subtract(*pair)).max())
         timings.append(
             {
-                "name": way,
+                "name": f"{way}, batch {best[way]}" if way in best else way,
+                "way": way,
                 **vars(took),
-                "ratio": medians[first].seconds / took.seconds,
-                "cpu_ratio": medians[first].cpu / took.cpu,
-                "cosine": cosine,
+                "ratio": first.seconds / took.seconds,
+                "cpu_ratio": first.cpu / took.cpu,
+                "cosine": float(cosines.min()),
+                "cosine_mean": float(cosines.mean()),
                 "difference": difference,
-                "equal": cosine >= COSINE and difference <= DIFFERENCE,
+                "equal": float(cosines.min()) >= COSINE and difference <= DIFFERENCE,
                 "peak_share": peak.share(work, took.seconds),
             }
         )
+    counts = list(map(len, rows))
+    quantiles = dict(zip(("median", "p90", "max"), np.quantile(counts, (0.5, 0.9, 1)), strict=True))
     return EncodeBench(
         model=model,
         texts=name,
         count=len(texts),
-        tokens=sum(map(len, rows)),
+        tokens=sum(counts),
+        lengths={"mean": sum(counts) / len(counts)} | {k: float(v) for k, v in quantiles.items()},
         rounds=rounds,
-        batch_size=best,
+        batch_size=best["sentence-transformers"],
         timings=tuple(timings),
         gflop=work,
         peak_gflops=peak.gflops,
+        identity=encoder.identity,
+        digest=sha256_json(texts),
     )
 
 

@@ -1,10 +1,20 @@
 """Benchmarks of encoding, of precisions and of reranking, on models that are tiny."""
 
+import json
+from dataclasses import asdict, replace
+
 import pytest
 from helpers import TEXTS
 
 from benchmarks.evaluation import bench_evaluation
-from qwen3nb.bench.encode import bench_encode, bench_precision
+from qwen3nb.bench.compare import compare_runs
+from qwen3nb.bench.encode import (
+    EncodeBench,
+    bench_encode,
+    bench_precision,
+    texts_of_file,
+    texts_of_tasks,
+)
 from qwen3nb.bench.random_models import SHAPE, qwen3_shape, write_random_encoder
 from qwen3nb.bench.rerank import bench_rerank
 from qwen3nb.datasets.pydocs.build import load_pydocs
@@ -22,12 +32,77 @@ def test_both_give_the_same_vectors(tmp_path):
     for way in (peer, ours):
         share = result.gflop / result.peak_gflops / way["seconds"]
         assert way["peak_share"] == pytest.approx(share)
-    title, _, *rows = result.table().splitlines()
-    assert f"4 texts, {result.tokens} tokens, medians of 1 rounds" in title
+    assert result.lengths["mean"] == result.tokens / 4
+    title, _, *rows, verdict = result.table().splitlines()
+    assert f"4 texts, {result.tokens} tokens (mean" in title
     assert [row.split()[0] for row in rows] == [
         "sentence-transformers,",
         "load_encoder(...).encode",
     ]
+    assert verdict.startswith("fastest: ")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("name", "least"), [("onnx", 0.999999), ("onnx-int8", 0.9)])
+def test_a_graph_has_the_vectors_of_its_model(tmp_path, name, least):
+    write_random_encoder(tmp_path, list(TEXTS), shape=SMALL)
+    sets = {"a few": list(TEXTS)}
+    (result,) = bench_encode(str(tmp_path), texts=sets, rounds=1, dtype="bfloat16", peers=[name])
+    assert [each["way"] for each in result.timings] == [
+        "sentence-transformers",
+        name,
+        "load_encoder(...).encode, float32",
+        "load_encoder(...).encode, bfloat16",
+    ]
+    rounded, graph, exact, ours = result.timings
+    assert least < graph["cosine"] <= graph["cosine_mean"] < 1.0000001
+    assert graph["equal"] == (name == "onnx")
+    assert exact["cosine"] == pytest.approx(1) != ours["cosine"]
+    assert 0.99 < rounded["cosine"] < 1
+
+
+@pytest.mark.integration
+def test_texts_of_files_and_tasks(tmp_path):
+    (tmp_path / "lines.txt").write_text("one\n\ntwo\none\nthree\n")
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"text": "b", "id": 1}\n')
+    assert texts_of_file(tmp_path / "lines.txt", 9) == ["one", "two", "three"]
+    assert texts_of_file(tmp_path / "lines.txt", 2) == ["one", "two"]
+    assert texts_of_file(tmp_path / "rows.jsonl", 9) == ["a", "b"]
+    (tmp_path / "none.txt").write_text("\n")
+    with pytest.raises(ValueError, match="none.txt: no texts to encode"):
+        texts_of_file(tmp_path / "none.txt", 9)
+    ((task, texts),) = texts_of_tasks(["AuthorSTS"], 7).items()
+    assert (task, len(set(texts))) == ("AuthorSTS", 7)
+
+
+def kept(file, *, seconds, **changes):
+    peer = {"name": "sentence-transformers, batch 8", "way": "sentence-transformers"}
+    timings = (
+        peer | {"seconds": 4.0, "ratio": 1.0, "equal": True},
+        {"name": "ours", "way": "ours", "seconds": seconds, "ratio": 4.0 / seconds, "equal": True},
+    )
+    bench = EncodeBench("m", "short", 8, 80, {}, 3, 8, timings, 1.5, 20.0, "model", "texts")
+    made = {"machine": file.stem, "results": [asdict(replace(bench, **changes))]}
+    file.write_text(json.dumps(made))
+    return file
+
+
+def test_two_kept_runs_are_compared(tmp_path):
+    first = kept(tmp_path / "laptop.json", seconds=2.0)
+    comparison = compare_runs(first, kept(tmp_path / "server.json", seconds=1.0, count=16))
+    _, ours = comparison.rows
+    # 8 texts in 2 s are 4 a second, and 16 in 1 s are 16.
+    assert (ours["first"], ours["second"], ours["speed"]) == (2, 4, 4)
+    assert comparison.table().splitlines()[:2] == ["A: laptop", "B: server"]
+    assert comparison.notes == ()
+    other = compare_runs(first, kept(tmp_path / "other.json", seconds=1.0, digest="others"))
+    assert other.notes == ("m, short: not the same texts; the speeds do not compare",)
+    for wrong, refusal in (
+        (kept(tmp_path / "n.json", seconds=1.0, model="n"), "no model and texts in common"),
+        (kept(tmp_path / "old.json", seconds=1.0, timings=[{}]), "old.json: expected what `qwen3"),
+    ):
+        with pytest.raises(ValueError, match=refusal):
+            compare_runs(first, wrong)
 
 
 @pytest.mark.integration
@@ -62,6 +137,7 @@ def test_rerankers_agree():
         (lambda: next(bench_encode("e5-base-v2", texts={})), "e5-base-v2: not on this machine"),
         (lambda: bench_precision("bm25", pydocs=None, dtypes=["int4"]), "unknown dtype 'int4'"),
         (lambda: next(bench_rerank(size="7B")), "choose one of"),
+        (lambda: next(bench_encode("e5-base-v2", peers=["onx"])), "unknown peer 'onx'; choose one"),
         (lambda: bench_evaluation(model="bm25"), "bm25: not on this machine"),
     ],
 )

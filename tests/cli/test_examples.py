@@ -52,9 +52,11 @@ SHORTER = {
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }
 
-# Commands that tests elsewhere run in full.
+# Commands that tests elsewhere run in full, or that need OpenVINO.
 ELSEWHERE = (
     "bench calibration --simulations",
+    "bench compare",
+    "bench encode --peer openvino-int8",
     "book",
     "demo",
     "encode --model encoder --input texts.jsonl --out vectors --ray",

@@ -35,20 +35,45 @@ def bench() -> None:
 @_count("rounds", 5)
 @opt.option("--device", default="cpu")
 @opt.DTYPE
+@opt.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    help="Besides sentence-transformers: openvino, openvino-int8, onnx or onnx-int8; repeatable.",
+)
+@opt.option(
+    "--input",
+    "files",
+    type=opt.EXISTING,
+    multiple=True,
+    help="Texts instead of PyDocs: one per line, or JSON Lines with text; repeatable.",
+)
+@opt.TASKS
 @opt.JSON
-def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
-    """Encode texts with sentence-transformers and with this package in turn.
+def bench_encode(
+    models: tuple[str, ...],
+    texts: int,
+    files: tuple[Path, ...],
+    tasks: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Encode texts with sentence-transformers, other runtimes and this package in turn.
 
     The peak is the throughput of the model's matrix products alone, with the same shapes and
-    rounds.
+    rounds. Cosines are to the vectors in float32.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
+    qwen3nb bench encode --peer onnx-int8 --input texts.jsonl
     """
     from qwen3nb.bench.encode import bench_encode as run
-    from qwen3nb.bench.encode import bench_texts
+    from qwen3nb.bench.encode import bench_texts, texts_of_file, texts_of_tasks
 
-    sets = bench_texts(texts)
+    opt.hide_library_bars()
+    sets = {file.name: texts_of_file(file, texts) for file in files}
+    sets |= texts_of_tasks(tasks.split(","), texts) if tasks else {}
+    sets = sets or bench_texts(texts)
     _show((result for model in models for result in run(model, texts=sets, **options)), as_json)
 
 
@@ -62,6 +87,22 @@ def _show(results: Iterable[Any], as_json: bool) -> None:
         click.echo(f"{machine()}\n{result.table()}\n", err=as_json)
     if as_json:
         opt.print_json({"machine": machine(), "results": made})
+
+
+@bench.command("compare")
+@click.argument("first", type=opt.EXISTING)
+@click.argument("second", type=opt.EXISTING)
+@opt.JSON
+def bench_compare(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two runs of `bench encode --json`, as of two processors or two versions.
+
+    \b
+    qwen3nb bench compare laptop.json server.json
+    """
+    from qwen3nb.bench.compare import compare_runs
+
+    comparison = compare_runs(first, second)
+    opt.print_json(comparison) if as_json else click.echo(comparison.table())
 
 
 @bench.command("rerank")

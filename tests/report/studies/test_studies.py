@@ -93,7 +93,7 @@ def bench(ratio, *, texts="short sentences", difference=2e-7, equal=True, label=
     ours = {"name": "load_encoder(...).encode", "seconds": 1 / ratio, "ratio": ratio}
     ours |= {"difference": difference, "equal": equal, "peak_share": 0.4 * ratio}
     timings = (peer, {**peer, **ours})
-    return EncodeBench(label, texts, 64, 1000, 3, 16, timings, 80.0, 200.0)
+    return EncodeBench(label, texts, 64, 1000, {}, 3, 16, timings, 80.0, 200.0)
 
 
 EXACT = {"dtype": "float32", "float32_ratio": 1.0, "peer_ratio": 2.4, "peak_share": 0.75}
