@@ -49,7 +49,7 @@ def test_a_comparison_has_the_clustered_errors_of_statsmodels():
     assert compared.queries_needed(each) > alone.queries_needed(by_query)
     plan = Plan(baseline="old", models=("new",), tasks=(each.task,), margin=0.05)
     error = fit.bse[0] * np.sqrt(80)
-    assert make_plan(pair(GROUPS), plan)[1][0].spread.queries == pytest.approx(error)
+    assert make_plan(pair(GROUPS), plan)[1][0].deviation == pytest.approx(error)
 
 
 def test_signs_of_three_clusters_flip_together_for_every_pair():
