@@ -12,6 +12,7 @@ from qwen3nb.datasets.collection import TestCollection as TestCollection
 from qwen3nb.evaluation.embeddings.sanity_check import sanity_check as sanity_check
 from qwen3nb.evaluation.embeddings.sts import evaluate_sts as evaluate_sts
 from qwen3nb.evaluation.evaluate import evaluate as evaluate
+from qwen3nb.evaluation.parity import parity as parity
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain as evaluate_domain
 from qwen3nb.evaluation.retrieval.rerank import rerank as rerank
 from qwen3nb.evaluation.training.evaluator import TrainingEvaluator as TrainingEvaluator

@@ -65,6 +65,7 @@ datasets.collection datasets.custom
 evaluation.run
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training evaluation.contamination
+evaluation.parity
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 cluster

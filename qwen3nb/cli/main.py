@@ -23,6 +23,7 @@ _CONTENTS = {
     },
     "Measure": {
         "quick": ("models:quick", "Check within a minute whether an encoder works"),
+        "parity": ("models:parity", "Check that a served model is the one measured"),
         "eval": ("notebooks:evaluate", "Evaluate a model, and publish its page"),
         "run": ("notebooks:run", "Run any notebook, and publish its page"),
         "sweep": ("notebooks:sweep", "Evaluate many models on many tiers; resumes"),

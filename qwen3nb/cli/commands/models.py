@@ -126,6 +126,41 @@ def quick(model: str, as_json: bool, **options: Any) -> None:
 
 
 @click.command(cls=Command)
+@opt.paths_given(model="--model", where="--where", texts=["model", "where"])
+@opt.ENCODER
+@opt.PROMPTS
+@opt.BASE
+@opt.option(
+    "--prompts-by",
+    choices=("client", "server"),
+    default="client",
+    help="Who adds the prompts to a server's texts.",
+)
+@opt.option("--least", type=click.FloatRange(0, 1), default=0.9999, help="Least cosine of a text.")
+@opt.flag("--probes-only", help="Do not search PyDocs.")
+@opt.JSON
+def parity(where: str, probes_only: bool, as_json: bool, **options: Any) -> None:
+    """Check that WHERE computes what MODEL does, and name the cause if not.
+
+    WHERE is the address of an OpenAI-compatible server with its model (vLLM,
+    text-embeddings-inference, llama.cpp's server), an ONNX or OpenVINO graph, or a folder.
+    Exits with 3 if it is not the same.
+
+    \b
+    qwen3nb parity encoder http://localhost:8000/v1#encoder
+    qwen3nb parity encoder http://localhost:8000/v1#encoder --prompts-by server
+    qwen3nb parity encoder encoder/onnx/model.onnx --probes-only
+    """
+    from qwen3nb.evaluation.parity import parity as run
+
+    opt.hide_library_bars()
+    found = run(where=where, rankings=not probes_only, **options)
+    opt.answer(found.as_dict(), repr(found), as_json=as_json)
+    if not found.same:
+        sys.exit(3)
+
+
+@click.command(cls=Command)
 @opt.paths_given(folder="--model", repository="--repository", texts=["repository"])
 @opt.flag("--dry-run", help="List the files and upload nothing.")
 @opt.flag("--private", help="Create a private repository.")

@@ -71,6 +71,7 @@ class Encoder(DropIn, ABC):
         width: the length of a vector before it is cut to `dimensions`; set by each kind.
         normalize: whether vectors get length 1; set by each kind.
         runner: runs the model; None if something else does.
+        tokenizer: its tokenizer, of transformers where there is a runner.
     """
 
     searches_only = False
@@ -79,6 +80,7 @@ class Encoder(DropIn, ABC):
     width: int
     normalize = True
     runner: Any = None
+    tokenizer: Any = None
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
     _special: re.Pattern[str] | None = None  # finds special tokens in a text

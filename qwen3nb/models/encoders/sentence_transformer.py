@@ -64,7 +64,8 @@ class SentenceTransformerEncoder(Encoder):
         self.pools_prompts = all(getattr(module, "include_prompt", True) for module in self._model)
         kinds = [type(module).__name__ for module in self._model]
         self._static = self._model[0].tokenizer if kinds[0] == "StaticEmbedding" else None
-        self._special = special_tokens(self._model.tokenizer)
+        self.tokenizer = self._model.tokenizer
+        self._special = special_tokens(self.tokenizer)
         if self._static is None:
             if given.max_length is not None:
                 self._model.max_seq_length = given.max_length

@@ -52,12 +52,12 @@ class TransformerEncoder(Encoder):
         model = source.kind.model(source, dtype, bidirectional=given.bidirectional)
         check_length(model, given.max_length, f"{source.label}: max_length")
         model = model.to(self.device)
-        self._tokenizer = load_tokenizer(source.model_folder, model.config)
-        self._special = special_tokens(self._tokenizer)
+        self.tokenizer = load_tokenizer(source.model_folder, model.config)
+        self._special = special_tokens(self.tokenizer)
         if given.prefix or given.append_eos:
-            end = self._tokenizer.eos_token if given.append_eos else None
-            surround(self._tokenizer.backend_tokenizer, prefix=given.prefix, end=end)
-        check_room(self._tokenizer, self.max_length, f"{source.label}: max_length")
+            end = self.tokenizer.eos_token if given.append_eos else None
+            surround(self.tokenizer.backend_tokenizer, prefix=given.prefix, end=end)
+        check_room(self.tokenizer, self.max_length, f"{source.label}: max_length")
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self.width = int(model.config.get_text_config().hidden_size)
         attention = model.config._attn_implementation
@@ -90,6 +90,6 @@ class TransformerEncoder(Encoder):
         return self.runner.encode(texts, self._tokenise, done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)
+        rows, cut = token_rows(self.tokenizer, texts, max_length=self.max_length)
         self.stats.cut += cut
         return rows

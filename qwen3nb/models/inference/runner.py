@@ -25,6 +25,7 @@ Shapes: N texts, H hidden size.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -104,6 +105,22 @@ class Runner:
         if self._packing is not None:
             self._packing = replace(self._packing, products=runs_as_products(model))
             prepare(model)
+
+    @property
+    def causal(self) -> bool | None:
+        """Whether a token attends to earlier ones only; None if the model itself decides."""
+        return None if self._packing is None else self._packing.causal
+
+    def variant(self, *, pooling: str, causal: bool | None) -> Runner:
+        """Return the same model, not loaded again, with another pooling and attention.
+
+        Its vectors keep their lengths. ``causal`` is None, or is `causal`, if it is not packed.
+        """
+        other = copy.copy(self)
+        other.pooling, other.normalize = pooling, False
+        if self._packing is not None and causal is not None:
+            other._packing = replace(self._packing, causal=causal)
+        return other
 
     def encode(
         self,

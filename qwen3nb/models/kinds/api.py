@@ -12,7 +12,6 @@ the server's model or its options change.
 from __future__ import annotations
 
 import base64
-import ipaddress
 import os
 import time
 import uuid
@@ -43,7 +42,7 @@ class ApiError(SpecError, EncoderError):
     """A server that cannot be used, or an answer that must not be; never holds a key."""
 
 
-class _RefusedError(ApiError):
+class RefusedError(ApiError):
     """A server does not take these texts: too many, too long, or empty."""
 
 
@@ -59,42 +58,32 @@ class Endpoint(NamedTuple):
         """Read a spec.
 
         Raises:
-            SpecError: it is not of the form, or its address holds what may be a secret, which is
-                not repeated.
+            SpecError: it is not of the form, or its address may hold a secret, which is not
+                repeated.
         """
-        try:
-            parts = urlsplit(spec.removeprefix("api:"))
-            port = parts.port
-        except ValueError:
-            raise SpecError(f"expected {_FORM}; this is not an address") from None
-        if parts.query or "@" in parts.netloc:
+        address, _, name = spec.removeprefix("api:").partition("#")
+        if "?" in address or "@" in address:
             raise SpecError(
                 "api: an address with a user, a password or a query may hold a secret, and specs "
                 f"are in records and on pages; give the key in {API_KEY}, and the plain address"
             )
-        model, at, version = unquote(parts.fragment).rpartition("@")
-        model, version = (model, version) if at else (version, "")
-        host = parts.hostname or ""
-        if parts.scheme not in ("http", "https") or not host or not model.strip():
+        before, _, after = unquote(name).rpartition("@")
+        model, version = (before, after) if "@" in name else (after, "")
+        try:
+            parts = urlsplit(address.lower())
+            valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        except ValueError:
+            valid = False
+        if not valid or not model.strip():
             raise SpecError(f"expected {_FORM}; got {spec!r:.200}")
-        host = f"[{host}]" if ":" in host else host
-        path = parts.path.rstrip("/").removesuffix("/embeddings") or "/v1"
-        return cls(f"{parts.scheme}://{host}{f':{port}' if port else ''}{path}", model, version)
+        url = f"{parts.scheme}://{parts.netloc}{urlsplit(address).path.rstrip('/')}"
+        return cls(url.removesuffix("/embeddings") if parts.path else f"{url}/v1", model, version)
 
     @property
     def spec(self) -> str:
         """The spec, the same for all spellings of an address."""
         version = f"@{self.version}" if self.version or "@" in self.model else ""
         return f"api:{self.url}#{quote(self.model + version, safe='/:@')}"
-
-    @property
-    def local(self) -> bool:
-        """Whether the server is on this machine, where no proxy is."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return host == "localhost" or ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
 
 
 class ApiEncoder(Encoder):
@@ -123,17 +112,17 @@ class ApiEncoder(Encoder):
             )
         self.endpoint = endpoint = Endpoint.parse(source.spec)
         host = urlsplit(endpoint.url).hostname or ""
-        openai = endpoint.url.startswith("https:") and host.endswith(".openai.com")
-        key = os.environ.get(API_KEY) or (os.environ.get(_OPENAI) if openai else None)
+        openai = endpoint.url.startswith("https://api.openai.com/")
+        key = os.environ.get(API_KEY) or (openai and os.environ.get(_OPENAI))
         self._client = httpx.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=httpx.Timeout(_SECONDS, connect=10),
-            trust_env=not endpoint.local,
+            trust_env=host not in ("localhost", "127.0.0.1", "::1"),  # where no proxy is
         )
         self._tries, self._format, self._tokens = 1, "base64", 0  # until it has answered once
         try:
             first = self._request(["a text"])
-        except _RefusedError:  # as some servers do that send numbers only
+        except RefusedError:  # as some servers do that send numbers only
             self._format = "float"
             first = self._request(["a text"])
         self._tries, self.width = _TRIES, first.shape[1]
@@ -159,9 +148,9 @@ class ApiEncoder(Encoder):
             batch = filled[:size]
             try:
                 vectors[batch] = self._request([texts[index] for index in batch])
-            except _RefusedError as error:
+            except RefusedError as error:
                 if len(batch) == 1:
-                    raise ApiError(
+                    raise RefusedError(
                         f"{error}. The text has {len(texts[batch[0]]):,} characters: "
                         f"{texts[batch[0]]!r:.60}. If it is too long, let the server cut texts: "
                         "TEI has --auto-truncate"
@@ -172,7 +161,7 @@ class ApiEncoder(Encoder):
         for each in blank:
             try:
                 vectors[each] = self._request([texts[each[0]]])
-            except _RefusedError:
+            except RefusedError:
                 continue  # zero, as for any text without a token
         self.stats.tokens += self._tokens
         self._tokens = 0
@@ -213,7 +202,7 @@ class ApiEncoder(Encoder):
         """Return the answer to a request, which is repeated while the server is busy or silent.
 
         Raises:
-            _RefusedError: it does not take these texts.
+            RefusedError: it does not take these texts.
             ApiError: it cannot be used; says why and what to do.
         """
         from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
@@ -237,7 +226,7 @@ class ApiEncoder(Encoder):
                 text = _message(answer)
                 reason = f"status {answer.status_code}" + (f", {text!r}" if text else "")
                 if answer.status_code in _REFUSED or "too large" in text:
-                    raise _RefusedError(
+                    raise RefusedError(
                         f"{self._url}: {len(body['input'])} texts are refused ({reason})"
                     )
                 if answer.status_code not in _RETRIED:

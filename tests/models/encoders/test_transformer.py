@@ -25,7 +25,7 @@ WITH_SPECIAL = [f"first {END} then", END, f"{END}{END}", "<|im_start|>user", "a 
 
 def test_special_tokens_are_tokens_and_texts_with_them_are_counted(encoder_folder):
     encoder = load_encoder(encoder_folder, show_progress=False, prompts={"query": f"{END} "})
-    assert encoder._tokenise([END])[0] == [encoder._tokenizer.eos_token_id]
+    assert encoder._tokenise([END])[0] == [encoder.tokenizer.eos_token_id]
     encoder.encode(list(TEXTS), role="query")
     assert encoder.stats.special == 0  # a prompt is not a text
     work = Work(encoder)

@@ -212,7 +212,8 @@ def test_specs(spec, url, model, version):
     [
         ("large", "expected api:URL#MODEL"),
         ("http://h/v1", "expected api:URL#MODEL"),
-        ("http://h:x/v1#m", "not an address"),
+        ("http://h:x/v1#m", "expected api:URL#MODEL"),
+        (f"u:{KEY}@h/v1#m", "may hold a secret"),
         ("ftp://h/v1#m", "expected api:URL#MODEL"),
         (f"http://u:{KEY}@h/v1#m", "may hold a secret"),
         (f"http://h/v1?key={KEY}#m", "may hold a secret"),

@@ -1,0 +1,584 @@
+"""Whether a model that is served is the model that was measured, and if not, why.
+
+Probes are texts of which each reacts to some causes and not to others. Where another program's
+vectors for them differ from ours, our model encodes them again under each hypothesis of what went
+wrong, and the hypothesis whose vectors match is the cause. A second cause is looked for in what the
+first leaves, and so on; one that a later one makes needless is dropped.
+
+| cause | probes that react |
+|---|---|
+| query or passage prompt | all of that role, none of the other |
+| start or end token, pooling, attention, another model | all, short ones most |
+| truncation | the long ones only |
+| newlines, white space, case, Unicode form, special tokens | those that have some |
+| precision | all, alike and little |
+| normalisation, dimensions | none by direction: the numbers themselves show it |
+
+Shapes: N probes, D dimensions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+from qwen3nb.metrics.intervals import difference_interval
+from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.encoders.base import Encoder, truncate_dimensions
+from qwen3nb.models.encoders.wrapped import WrappedEncoder
+from qwen3nb.models.kinds.api import RefusedError
+from qwen3nb.models.kinds.prompts import prompt_for
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.types import SpecError, Vectors
+from qwen3nb.utils.choices import one_of
+
+Array = NDArray[np.float64]
+Encode = Callable[[list[str], str], Vectors]  # texts and their role to vectors (N, D)
+
+_EXACT = 1e-6  # 1 - cosine that programs in float32 do not reach
+_EQUAL = 1e-5  # 1 - cosine of a text that is explained
+_NEAR = 0.02  # 1 - cosine up to which numbers of fewer bits may be the reason
+_UNIT = 0.02  # by how much a length may differ from 1, in 16 bits
+_MOST = 4  # causes
+_LONGEST = 1200  # tokens of a probe
+_LENGTHS = (64, 100, 128, 200, 254, 256, 300, 384, 400, 500, 510, 512, 768, 1000, 1024)
+_CUTS = {"text": "", "end": ", end token and all", "beginning": ", of the end only"}
+# What programs do to a text before the tokenizer.
+_TEXTS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "replaced by spaces": ("newlines", lambda text: text.replace("\n", " ")),
+    "collapsed": ("white space", lambda text: " ".join(text.split())),
+    "stripped at the ends": ("white space", str.strip),
+    "lower-cased": ("case", str.lower),
+    "NFKC": ("Unicode form", lambda text: unicodedata.normalize("NFKC", text)),
+    "NFD": ("Unicode form", lambda text: unicodedata.normalize("NFD", text)),
+    "ASCII only": ("Unicode form", lambda text: text.encode("ascii", "ignore").decode()),
+}
+_TOO = ", in prompts too"
+_PLAIN = "read as text"
+
+
+class Probe(NamedTuple):
+    """A text in its role, which tells causes apart."""
+
+    name: str
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a text becomes a vector: ours, or that of a hypothesis."""
+
+    query: str  # prompts
+    passage: str
+    pooling: str = ""
+    causal: bool | None = None
+    before: tuple[int, ...] = ()  # tokens that the tokenizer adds to a text
+    after: tuple[int, ...] = ()
+    length: int = _LONGEST  # tokens, those included
+    cut: str = "text"  # what is cut, of `_CUTS`
+    texts: tuple[str, ...] = ()  # of `_TEXTS`, perhaps with `_TOO`; or `_PLAIN`
+
+
+class Change(NamedTuple):
+    """A hypothesis: how another setup would differ from ours."""
+
+    name: str  # of the cause
+    detail: str
+    fields: Mapping[str, Any] = {}
+    text: str = ""  # one more of `Setup.texts`
+
+    def applied(self, setup: Setup) -> Setup:
+        """Return the setup with this change."""
+        texts = (*setup.texts, self.text) if self.text else setup.texts
+        return replace(setup, **self.fields, texts=texts)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why vectors differ."""
+
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """Search in the sample of PyDocs by both: nDCG@10, and the rankings themselves."""
+
+    queries: int
+    ours: float
+    theirs: float
+    difference: float  # theirs - ours
+    interval: tuple[float, float] | None  # 95 %, of the difference
+    other_first: int  # queries whose first document is another
+    shared: float  # mean share of the first ten documents that both find
+
+
+@dataclass(frozen=True, repr=False)
+class Parity:
+    """The comparison of a model with one that should be the same.
+
+    Attributes:
+        same: whether every probe has at least the ``least`` cosine, and all numbers are there.
+        causes: why it is not; empty if no difference can be seen.
+        cosines: of each probe to ours, by its name and role; None if it was refused.
+        explained: the least cosine once the causes are allowed for.
+    """
+
+    model: str
+    where: str
+    same: bool
+    causes: tuple[Cause, ...]
+    cosines: Mapping[str, float | None]
+    explained: float
+    least: float
+    rankings: Rankings | None = None
+
+    def __repr__(self) -> str:
+        """The verdict, the causes, the probes that differ, and what it means for search."""
+        lines = [f"{self.where} is {'' if self.same else 'NOT '}the same as {self.model}"]
+        lines += [f"  cause: {cause.name}: {cause.detail}" for cause in self.causes]
+        if self.causes:
+            lines.append(f"  with that allowed for, cosines are {self.explained:.6f} or more")
+        for name, cosine in self.cosines.items():
+            if cosine is None or cosine < self.least:
+                lines.append(f"  {name}: {'refused' if cosine is None else f'{cosine:.6f}'}")
+        least = min(each for each in self.cosines.values() if each is not None)
+        lines.append(f"  {len(self.cosines)} texts, least cosine {least:.6f}")
+        if (found := self.rankings) is not None:
+            ends = "" if found.interval is None else " [{:+.3f}, {:+.3f}]".format(*found.interval)
+            lines.append(
+                f"  PyDocs, {found.queries} queries: nDCG@10 {found.ours:.3f} here, "
+                f"{found.theirs:.3f} there, difference {found.difference:+.3f}{ends}; "
+                f"{found.other_first} with another first document, {found.shared:.0%} of ten shared"
+            )
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return asdict(self)
+
+
+def parity(
+    model: str | Path,
+    where: Any,
+    *,
+    prompts_by: str = "client",
+    least: float = 0.9999,
+    rankings: bool = True,
+    **options: Any,
+) -> Parity:
+    """Compare ``model`` with what should be the same model in another program.
+
+    Args:
+        model: a spec, for `load_encoder`: the model that was measured.
+        where: ``URL#MODEL`` of an OpenAI-compatible server; an ``.onnx`` or ``.xml`` (OpenVINO)
+            file, which gets our tokens; a folder or another spec; or an object with
+            ``encode_query`` and ``encode_document``, ``embed_query`` and ``embed_documents``, or
+            ``encode``.
+        prompts_by: ``client``: a server gets texts with our prompts, as from an application that
+            adds them; ``server``: without, as it adds them itself. Folders and objects with a
+            method per role always add their own.
+        least: least cosine of a probe for the same model.
+        rankings: whether both also search PyDocs.
+        options: of `load_encoder`, for ``model``.
+
+    Raises:
+        SpecError: no such model, or ``where`` is none of these.
+        EncoderError: the other program fails on a plain text.
+    """
+    one_of("prompts_by", prompts_by, ("client", "server"))
+    options |= {"cache": False, "show_progress": False}
+    ours = _Reference(load_encoder(model, **options))
+    theirs, name = _other(where, ours, raw=prompts_by == "server")
+    probes = list(_probes(ours))
+    vectors = [theirs([probes[0].text], probes[0].role)[0]]
+    for probe in probes[1:]:
+        try:
+            vector = theirs([probe.text], probe.role)[0]
+            known = bool(probe.text) or vector.any()  # zero for an empty text is as good as none
+        except RefusedError:
+            known = False
+        vectors.append(vector if known else np.full_like(vectors[0], np.nan))
+    rounded = options | {"dtype": "bfloat16"}
+    found = _Findings(ours, probes, np.stack(vectors))
+    causes, setup = found.causes(lambda: _Reference(load_encoder(model, **rounded)))
+    errors = found.errors(ours.base)
+    lost = np.isnan(errors) & [bool(probe.text) for probe in probes]
+    numbers = any(cause.name in ("normalisation", "dimensions") for cause in causes)
+    return Parity(
+        ours.encoder.label,
+        name,
+        same=not (numbers or lost.any()) and bool(np.nanmax(errors) <= 1 - least),
+        causes=causes,
+        cosines={
+            f"{probe.name} ({probe.role})": None if np.isnan(error) else 1 - float(error)
+            for probe, error in zip(probes, errors, strict=True)
+        },
+        explained=1 - float(np.nanmax(found.errors(setup))),
+        least=least,
+        rankings=_rankings(ours.encoder, theirs) if rankings else None,
+    )
+
+
+class _Reference:
+    """Our model, under any setup. Equal tokens are encoded once per pooling and attention."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._known: dict[Any, Any] = {}
+        own, instruction = encoder.prompts, encoder.source.instruction
+        query, passage = (
+            prompt_for(own, role=role, instruction=instruction) for role in ("query", "passage")
+        )
+        self.base, self.room = Setup(query, passage), _LONGEST
+        runner = encoder.runner
+        self.varies = runner is not None  # or only texts can be changed, not how they are read
+        if not self.varies:
+            return
+        self.room = min(getattr(runner.model.config, "max_position_embeddings", _LONGEST), _LONGEST)
+        whole, bare = self.ids("water", add_special_tokens=True), self.ids("water")
+        start = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+        self.base = replace(
+            self.base,
+            pooling=runner.pooling,
+            causal=runner.causal,
+            before=tuple(whole[:start]),
+            after=tuple(whole[start + len(bare) :]),
+            length=getattr(encoder, "max_length", None) or self.room,
+        )
+
+    def ids(self, text: str, **options: Any) -> list[Any]:
+        """Return the tokens of a text, without those that are added; else its words."""
+        if not self.varies:
+            return text.split()
+        options = {"add_special_tokens": False, "verbose": False, **options}
+        ids: list[int] = self.encoder.tokenizer(text, **options)["input_ids"]
+        return ids
+
+    def vectors(self, setup: Setup, probes: Sequence[Probe]) -> Vectors:
+        """Return the vectors (N, D) of probes; their lengths mean nothing."""
+        keys: list[Any] = [self._text(setup, probe) for probe in probes]
+        if self.varies:
+            keys = [(self.row(setup, text), setup.pooling, setup.causal) for text in keys]
+        if missing := list(dict.fromkeys(key for key in keys if key not in self._known)):
+            if self.varies:
+                runner = self.encoder.runner.variant(pooling=setup.pooling, causal=setup.causal)
+                new = runner.vectors([key[0] for key in missing])[:, : self.encoder.dimension]
+            else:
+                new = self.encoder.prompted({}).encode(missing)
+            self._known.update(zip(missing, new, strict=True))
+        return np.array([self._known[key] for key in keys])
+
+    def _text(self, setup: Setup, probe: Probe) -> str:
+        prompt, text = getattr(setup, probe.role), probe.text
+        for name in setup.texts:
+            if name.endswith(_TOO):
+                prompt, text = "", _TEXTS[name.removesuffix(_TOO)][1](prompt + text)
+            elif name in _TEXTS:
+                text = _TEXTS[name][1](text)
+        return str(prompt + text)
+
+    def row(self, setup: Setup, text: str) -> tuple[int, ...]:
+        """Return the token ids of a text, cut as the setup says."""
+        ids = self.ids(text, split_special_tokens=_PLAIN in setup.texts)
+        limit = min(setup.length, self.room)
+        if setup.cut == "text":
+            ids = ids[: max(limit - len(setup.before) - len(setup.after), 0)]
+        whole = (*setup.before, *ids, *setup.after)
+        return whole[-limit:] if setup.cut == "beginning" else whole[:limit]
+
+
+def _probes(ours: _Reference) -> Iterator[Probe]:
+    """Yield the probes; the long ones are longer than the maximum length, if there is room."""
+    tokenizer = ours.encoder.tokenizer if ours.varies else None
+    special = (tokenizer and (tokenizer.eos_token or tokenizer.sep_token)) or "<|endoftext|>"
+    for role in ("passage", "query"):
+        yield Probe("sentence", role, "The river rises in the mountains and ends in a delta.")
+        yield Probe("word", role, "water")
+        yield Probe("question", role, "Which enzyme copies the DNA before a cell divides?")
+    for name, text in {
+        "capitals": "NASA Launched Apollo 11 From Florida; The U.S. Cheered.",
+        "newlines": "def area(r):\n    return 3 * r\n\n\nprint(area(2))",
+        "white space": "  two  blanks,\ta tab, and blanks at both ends  ",
+        "special token": f"before {special} after",
+        "German": "Größere Fähren überqueren die Förde täglich außer montags.",
+        "compatibility forms": "the ﬁrst ﬂat: ½ of ① and Ⅻ, ＡＢＣ",
+        "Chinese": "水在标准大气压下于一百摄氏度沸腾。",
+        "Arabic and Hindi": "الماء يغلي عند مئة درجة. पानी सौ डिग्री पर उबलता है।",
+        "emoji": "a cat 🐈 and a family 👩‍👩‍👧",
+        "empty": "",
+    }.items():
+        yield Probe(name, "passage", text)
+    long, limit = "", min(max(2 * ours.base.length, 300), ours.room - 100)  # with room for a prompt
+    for n in range(1, 200):
+        long += f"Part {n}: station {n * 7 % 31} counted {n * 37 % 101} birds on day {n * n % 17}. "
+        if len(ours.ids(long)) >= limit:
+            break
+    for name, role, share in (
+        ("medium", "passage", 0.2),
+        ("long", "passage", 1),
+        ("long", "query", 0.75),
+    ):
+        yield Probe(name, role, long[: int(len(long) * share)])
+
+
+class _Findings:
+    """What the other program returned, (N, D'), NaN for nothing; and what explains it."""
+
+    def __init__(self, ours: _Reference, probes: Sequence[Probe], theirs: Vectors) -> None:
+        self.ours, self.probes, self.theirs = ours, probes, theirs
+        names = [probe.name for probe in probes]
+        self.plain = np.isin(names, ("sentence", "word", "question"))
+        self.long = np.isin(names, "long")
+
+    def errors(self, setup: Setup) -> Array:
+        """Return 1 - cosine (N,) to ours under a setup."""
+        return _errors(self.ours.vectors(setup, self.probes), self.theirs)
+
+    def causes(self, rounded: Callable[[], _Reference]) -> tuple[tuple[Cause, ...], Setup]:
+        """Return the causes, and the setup that they amount to.
+
+        ``rounded`` loads our model in bfloat16.
+        """
+        setup, taken = self._search()
+        causes = [Cause(each.name, each.detail) for each in taken]
+        wide, here = self.theirs.shape[1], self.ours.encoder.dimension
+        if wide < here:
+            causes.append(Cause("dimensions", f"vectors of {wide} numbers, ours of {here}"))
+        elif wide > here:
+            causes.append(Cause("another model", f"vectors of {wide} numbers, ours of {here}"))
+        lengths = np.linalg.norm(self.theirs, axis=1)
+        unit = bool(np.nanmax(np.abs(lengths - 1)) < _UNIT)
+        if unit != self.ours.encoder.normalizes:
+            shown = f"lengths from {np.nanmin(lengths):.3g} to {np.nanmax(lengths):.3g}"
+            detail = "lengths are 1, ours are not" if unit else f"{shown}, ours are 1"
+            causes.append(Cause("normalisation", detail))
+        return (*causes, *self._unexplained(self.errors(setup), rounded)), setup
+
+    def _search(self) -> tuple[Setup, list[Change]]:
+        """Return the setup that explains most, and its changes from ours.
+
+        A change must gain a decimal digit in all, and halve the error of half of the probes that it
+        moves. If plain texts stay unexplained, none counts: then it is another model.
+        """
+        base = self.ours.base
+        setup, taken = base, list[Change]()
+        while np.nanmax(self.errors(setup)) > _EQUAL and len(taken) < _MOST:
+            now, most, best = _digits(self.errors(setup)), 1.0, None
+            for change in self._changes(setup):
+                gains = now - _digits(self.errors(change.applied(setup)))
+                moved = gains[np.abs(gains) > 1e-3]
+                if gains.sum() > most and np.median(moved) > 0.3:
+                    most, best = float(gains.sum()), change
+            if best is None:
+                break
+            setup, taken = best.applied(setup), [*taken, best]
+        if np.nanmedian(self.errors(setup)[self.plain]) > _NEAR:
+            return base, []
+        for each in taken[:-1]:
+            others, without = [other for other in taken if other is not each], base
+            for other in others:
+                without = other.applied(without)
+            if (_digits(self.errors(without)) - _digits(self.errors(setup))).sum() < 1:
+                setup, taken = without, others
+        return setup, taken
+
+    def _changes(self, setup: Setup) -> Iterator[Change]:
+        """Yield the hypotheses about all that is not changed yet."""
+        base = self.ours.base
+        for role, other in (("query", "passage"), ("passage", "query")):
+            own, others = getattr(base, role), getattr(base, other)
+            for detail, prompt in {
+                f"{own!r} is missing": "",
+                f"{own!r} is doubled": own + own,
+                f"{own!r} without white space at its ends": own.strip(),
+                f"{others!r}, that of the other role": others,
+            }.items():
+                if prompt != own == getattr(setup, role):
+                    yield Change(f"{role} prompt", detail, {role: prompt})
+        for text, (name, change) in _TEXTS.items():
+            yield Change(name, text, text=text)
+            if change(base.query + base.passage) != base.query + base.passage:
+                yield Change(name, text + _TOO, text=text + _TOO)
+        if self.ours.varies:
+            yield Change("special tokens", _PLAIN, text=_PLAIN)
+            yield from self._model_changes(setup)
+
+    def _model_changes(self, setup: Setup) -> Iterator[Change]:
+        base, tokenizer = self.ours.base, self.ours.encoder.tokenizer
+        for pooling in POOLINGS:
+            if setup.pooling == base.pooling != pooling:
+                yield Change("pooling", f"{pooling}, ours is {base.pooling}", {"pooling": pooling})
+        if base.causal is not None and setup.causal == base.causal:
+            ways = ("bidirectional", "causal")
+            detail = f"{ways[not base.causal]}, ours is {ways[base.causal]}"
+            yield Change("attention", detail, {"causal": not base.causal})
+        start, end = tokenizer.bos_token_id or tokenizer.cls_token_id, tokenizer.eos_token_id
+        for name, side, usual in (("start token", "before", start), ("end token", "after", end)):
+            own = getattr(base, side)
+            shown = repr(tokenizer.decode(list(own) or usual or 0))
+            options = {f"{shown} is missing": (), f"{shown} is doubled": own + own}
+            if not own:
+                options = {} if usual is None else {f"{shown} is added": (usual,)}
+            for detail, ids in options.items():
+                if getattr(setup, side) == own:
+                    yield Change(name, detail, {side: ids})
+        errors, room = self.errors(setup), self.ours.room
+        short = np.nanmedian(errors[~self.long])
+        if setup.length == base.length and np.nanmax(errors[self.long]) > 2 * short + _EQUAL:
+            near = range(base.length - 2, base.length + 3)
+            lengths = {*_LENGTHS, *near, room} - {base.length}
+            for length in sorted((each for each in lengths if 8 <= each <= room), reverse=True):
+                for cut, shown in _CUTS.items():
+                    at = "none" if length == room else f"at {length} tokens{shown}"
+                    detail = f"{at}, ours at {base.length}"
+                    yield Change("truncation", detail, {"length": length, "cut": cut})
+
+    def _unexplained(self, errors: Array, rounded: Callable[[], _Reference]) -> Iterator[Cause]:
+        """Yield a cause for what no hypothesis explains, if anything is left."""
+        typical = float(np.nanmedian(errors[self.plain]))
+        if typical > _NEAR:
+            yield Cause("another model", f"cosine {1 - typical:.2f} under every hypothesis")
+            return
+        if typical > _EXACT:
+            vectors = rounded().vectors(self.ours.base, self.probes)
+            exact = _errors(vectors, self.ours.vectors(self.ours.base, self.probes))
+            bits = float(np.median(exact[self.plain]))
+            left = float(np.nanmedian(_errors(vectors, self.theirs)[self.plain]))
+            like = "float16" if typical < bits / 10 else "bfloat16"
+            if left > typical / 2 and typical > 2 * bits:
+                like = "int8 or fewer bits"
+            detail = f"1 - cosine is {typical:.0e} for any text, as with {like}"
+            yield Cause("precision", detail)
+        odd = errors > max(_EQUAL, 30 * typical)
+        names = dict.fromkeys(
+            probe.name for probe, each in zip(self.probes, odd, strict=True) if each
+        )
+        if names:
+            name = "tokenizer" if odd[~self.long].any() else "truncation"
+            yield Cause(name, f"in a way that was not tried; seen on: {', '.join(names)}")
+
+
+def _errors(first: NDArray[Any], second: NDArray[Any]) -> Array:
+    """Return 1 - cosine (N,) of rows, over the dimensions that both have; NaN for a NaN."""
+    width = min(first.shape[1], second.shape[1])
+    a, b = (each[:, :width].astype(np.float64) for each in (first, second))
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    result: Array = 1 - (a * b).sum(axis=1) / np.where(lengths == 0, 1, lengths)
+    return result
+
+
+def _digits(errors: Array) -> Array:
+    """Return decimal logarithms, no lower than float32 can tell; 0 for NaN."""
+    return np.log10(np.maximum(np.nan_to_num(errors, nan=1.0), 1e-7))
+
+
+def _other(where: Any, ours: _Reference, *, raw: bool) -> tuple[Encode, str]:
+    """Return what encodes texts of a role in the other program, and its name."""
+
+    def prompted(encode: Callable[[list[str]], Vectors]) -> Encode:
+        prompts = {role: "" if raw else getattr(ours.base, role) for role in ("query", "passage")}
+        return lambda texts, role: encode([prompts[role] + text for text in texts])
+
+    options: Any = {"cache": False, "show_progress": False}
+    if not isinstance(where, str | Path | Encoder):
+        name = type(where).__name__
+        if hasattr(where, "encode_query"):
+            methods = {"query": where.encode_query, "passage": where.encode_document}
+        elif hasattr(where, "embed_query"):  # of one text
+            one = where.embed_query
+            methods = {
+                "query": lambda texts: list(map(one, texts)),
+                "passage": where.embed_documents,
+            }
+        else:
+            return prompted(WrappedEncoder(where).prompted({}).encode), name
+        each = {role: WrappedEncoder(SimpleNamespace(encode=f)) for role, f in methods.items()}
+        return lambda texts, role: each[role].encode(texts), name
+    spec = str(where)
+    if spec.startswith(("http://", "https://", "api:")):
+        encoder = load_encoder(f"api:{spec.removeprefix('api:')}", prompts={}, **options)
+        return prompted(encoder.encode), encoder.source.spec.removeprefix("api:")
+    if spec.endswith(".gguf"):
+        raise SpecError(
+            f"{spec}: serve it, `llama-server -m {spec} --embeddings`, and give its address, such "
+            "as http://localhost:8080/v1#model"
+        )
+    if spec.endswith((".onnx", ".xml")):
+        return prompted(_graph(Path(spec), ours)), spec
+    other = where if isinstance(where, Encoder) else load_encoder(spec, **options)
+    return lambda texts, role: other.encode(texts, role=role), other.label
+
+
+def _graph(file: Path, ours: _Reference) -> Callable[[list[str]], Vectors]:
+    """Return what encodes texts by a graph, on our tokens; states are pooled as ours are."""
+    name = "onnxruntime" if file.suffix == ".onnx" else "openvino"
+    try:
+        library = importlib.import_module(name)
+    except ImportError:
+        raise SpecError(f"{file}: needs {name}: pip install {name}") from None
+    if not (file.is_file() and ours.varies):
+        raise SpecError(f"{file}: expected a graph of {ours.encoder.label}, a transformer")
+    if name == "onnxruntime":
+        session = library.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        names = {each.name for each in session.get_inputs()}
+        run = lambda feeds: session.run(None, feeds)[0]  # noqa: E731
+    else:
+        compiled = library.Core().compile_model(str(file), "CPU")
+        names = {each.get_any_name() for each in compiled.inputs}
+        run = lambda feeds: compiled(feeds)[0]  # noqa: E731
+
+    def encode(texts: list[str]) -> Vectors:
+        import torch
+
+        rows = []
+        for text in texts:
+            ids = np.array([ours.row(ours.base, text)], dtype=np.int64)
+            feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+            feeds |= {"token_type_ids": 0 * ids, "position_ids": np.arange(ids.size)[None]}
+            states = torch.from_numpy(np.array(run({key: feeds[key] for key in names}))).float()
+            if states.ndim == 3:
+                states = pool(states, torch.ones(states.shape[:2]), how=ours.base.pooling)
+            rows.append(states[0].numpy())
+        return truncate_dimensions(np.stack(rows), len(rows[0]), unit=ours.encoder.normalizes)
+
+    return encode
+
+
+def _rankings(encoder: Encoder, theirs: Encode) -> Rankings:
+    """Search the sample of PyDocs with both."""
+    pydocs = pydocs_sample()
+    names, texts = list(pydocs.corpus), list(pydocs.corpus.values())
+    ours: Encode = lambda texts, role: encoder.encode(texts, role=role)  # noqa: E731
+    scores, tops = [], []
+    for encode in (ours, theirs):
+        queries = encode(list(pydocs.queries.values()), "query")
+        similar = encoder.similarity(queries, encode(texts, "passage")).numpy()
+        tops.append(np.argsort(-similar, axis=1, kind="stable")[:, :10])
+        run = {
+            query: {names[column]: float(row[column]) for column in best}
+            for query, row, best in zip(pydocs.queries, similar, tops[-1], strict=True)
+        }
+        scores.append(np.array(list(score_run(pydocs.qrels, run)["nDCG@10"].values())))
+    differences = scores[1] - scores[0]
+    return Rankings(
+        queries=len(differences),
+        ours=float(scores[0].mean()),
+        theirs=float(scores[1].mean()),
+        difference=float(differences.mean()),
+        interval=difference_interval(differences, level=0.95),
+        other_first=int((tops[0][:, 0] != tops[1][:, 0]).sum()),
+        shared=float(np.mean([len({*a} & {*b}) / 10 for a, b in zip(*tops, strict=True)])),
+    )

@@ -1,0 +1,231 @@
+"""Faults of a served model, each named by its cause; none where there is none.
+
+What is served is computed by transformers alone, text by text, not by the code under test.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from helpers.api_server import api_server, embeddings
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from qwen3nb.evaluation.parity import parity
+from qwen3nb.models.load import load_encoder
+from qwen3nb.report.card.card import extract
+
+pytestmark = pytest.mark.integration
+PROMPTS = {"query": "Find the answer:\n", "passage": "text: "}
+
+
+@pytest.fixture(scope="module")
+def export(make_checkpoint, tmp_path_factory):
+    """A folder whose tokenizer adds a prefix and an end token."""
+    folder = tmp_path_factory.mktemp("parity")
+    source = make_checkpoint(folder / "checkpoint-1", seed=3)
+    options = {"max_length": 256, "prefix": "[R]", "append_eos": True, "prompts": PROMPTS}
+    extract(source, folder / "encoder", pooling="mean", onnx=True, **options)
+    extract(make_checkpoint(folder / "checkpoint-2", seed=4), folder / "other", **options)
+    return folder / "encoder"
+
+
+class Served:
+    """The export as another program runs it, with a fault."""
+
+    def __init__(
+        self,
+        folder,
+        *,
+        pooling="mean",
+        unit=True,
+        prompts=PROMPTS,
+        added=(1, 1),  # prefixes and end tokens
+        text=lambda text: text,
+        length=256,
+        cut=None,
+        causal=False,
+        change=lambda model: model,
+        width=None,
+        split=False,
+    ):
+        config = AutoConfig.from_pretrained(folder)
+        config.is_causal = causal
+        self.model = change(AutoModel.from_pretrained(folder, config=config).eval())
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.pooling, self.unit, self.prompts, self.width = pooling, unit, prompts, width
+        self.added, self.text, self.length, self.cut, self.split = added, text, length, cut, split
+
+    def encode_query(self, texts):
+        return [self.vector(self.prompts["query"] + text) for text in texts]
+
+    def encode_document(self, texts):
+        return [self.vector(self.prompts["passage"] + text) for text in texts]
+
+    @torch.inference_mode()
+    def vector(self, text):
+        prefix = self.tokenizer("[R]", add_special_tokens=False)["input_ids"] * self.added[0]
+        end = [self.tokenizer.eos_token_id] * self.added[1]
+        options = {"add_special_tokens": False, "split_special_tokens": self.split}
+        ids = self.tokenizer(self.text(text), **options)["input_ids"]
+        row = [*prefix, *ids[: self.length - len(prefix + end)], *end][: self.cut]
+        states = self.model(input_ids=torch.tensor([row])).last_hidden_state[0].float()
+        pooled = {"mean": states.mean(0), "last": states[-1], "cls": states[0]}[self.pooling]
+        pooled = pooled[: self.width].numpy()
+        return pooled / np.linalg.norm(pooled) if self.unit else pooled
+
+
+@torch.inference_mode()
+def quantised(model):
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Linear):
+            step = layer.weight.abs().max() / 127
+            layer.weight.copy_((layer.weight / step).round() * step)
+    return model
+
+
+def prompts(**changed):
+    return {"prompts": PROMPTS | changed}
+
+
+QUERY, PASSAGE = PROMPTS["query"], PROMPTS["passage"]
+FAULTS = {
+    "last": ({"pooling": "last"}, ["pooling"], "last, ours is mean"),
+    "cls": ({"pooling": "cls"}, ["pooling"], "cls, ours is mean"),
+    "lengths": ({"unit": False}, ["normalisation"], "ours are 1"),
+    "no query prompt": (prompts(query=""), ["query prompt"], "is missing"),
+    "two query prompts": (prompts(query=QUERY * 2), ["query prompt"], "is doubled"),
+    "no passage prompt": (prompts(passage=""), ["passage prompt"], "is missing"),
+    "two passage prompts": (prompts(passage=PASSAGE * 2), ["passage prompt"], "is doubled"),
+    "one prompt for all": (prompts(passage=QUERY), ["passage prompt"], "of the other role"),
+    "no prompts": (
+        prompts(query="", passage=""),
+        ["passage prompt", "query prompt"],
+        "is missing",
+    ),
+    "stripped prompt": (prompts(passage="text:"), ["passage prompt"], "without white space"),
+    "no end": ({"added": (1, 0)}, ["end token"], "is missing"),
+    "two ends": ({"added": (1, 2)}, ["end token"], "is doubled"),
+    "no prefix": ({"added": (0, 1)}, ["start token"], "'[R]' is missing"),
+    "short": ({"length": 128}, ["truncation"], "at 128 tokens, ours at 256"),
+    "cut with its end": ({"cut": 128}, ["truncation"], "at 128 tokens, end token and all"),
+    "never cut": ({"length": 10_000}, ["truncation"], "none, ours at 256"),
+    "causal": ({"causal": True}, ["attention"], "causal, ours is bidirectional"),
+    "bfloat16": ({"change": lambda model: model.bfloat16()}, ["precision"], "bfloat16"),
+    "int8": ({"change": quantised}, ["precision"], "int8"),
+    "newlines": ({"text": lambda text: text.replace("\n", " ")}, ["newlines"], "in prompts too"),
+    "case": ({"text": str.lower}, ["case"], "lower-cased, in prompts too"),
+    "blanks": ({"text": lambda text: " ".join(text.split())}, ["white space"], "collapsed"),
+    "special": ({"split": True}, ["special tokens"], "read as text"),
+    "ASCII": (
+        {"text": lambda text: text.encode("ascii", "ignore").decode()},
+        ["Unicode form"],
+        "ASCII only",
+    ),
+    "tokenizer": (
+        {"text": lambda text: "".join(c if ord(c) < 0x3000 else "?" for c in text)},
+        ["tokenizer"],
+        "Chinese",
+    ),
+    "cut vectors": ({"width": 16}, ["dimensions"], "vectors of 16 numbers, ours of 32"),
+    "two faults": (
+        {"pooling": "last", **prompts(query="")},
+        ["pooling", "query prompt"],
+        "is missing",
+    ),
+    "three faults": (
+        {"added": (1, 0), "unit": False, **prompts(passage="")},
+        ["end token", "normalisation", "passage prompt"],
+        "is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "causes", "detail"), FAULTS.values(), ids=FAULTS)
+def test_each_fault_is_named(export, fault, causes, detail):
+    found = parity(export, Served(export, **fault), rankings=False)
+    assert sorted(cause.name for cause in found.causes) == causes
+    assert detail in " ".join(cause.detail for cause in found.causes)
+    assert found.same == (causes == ["precision"] and "bfloat16" in detail)
+
+
+def test_another_model_is_named(export):
+    found = parity(export, Served(export.with_name("other")), rankings=False)
+    assert [cause.name for cause in found.causes] == ["another model"]
+
+
+@pytest.fixture
+def server(export):
+    """The address of a true copy that adds no prompts, and refuses texts of its limit."""
+    served, limit = Served(export), [10_000]
+
+    def answer(body, _):
+        if max(map(len, body["input"])) > limit[0] or "" in body["input"]:
+            return 413, {"error": "too long, or empty"}, {}
+        return embeddings([served.vector(text).tolist() for text in body["input"]])
+
+    with api_server(answer) as url:
+        yield f"{url}#m", limit
+
+
+class Embedder:
+    """As langchain calls it."""
+
+    def __init__(self, served):
+        self.embed_documents = served.encode_document
+        self.embed_query = lambda text: served.encode_query([text])[0].tolist()
+
+
+def test_a_true_copy_has_no_cause(export, server):
+    served = Served(export)
+    copies = (served, Embedder(served), export, server[0], export / "onnx/model.onnx")
+    for where in copies:
+        found = parity(export, where, rankings=False)
+        assert (found.same, found.causes) == (True, ()), where
+        assert found.explained > 1 - 1e-6
+
+
+def test_a_server_that_adds_the_prompts_gets_none(export, server):
+    found = parity(export, server[0], prompts_by="server", rankings=False)
+    assert sorted(cause.name for cause in found.causes) == ["passage prompt", "query prompt"]
+    server[1][0] = 300
+    found = parity(export, server[0], rankings=False)
+    assert (found.causes, found.same) == ((), False)
+    assert found.cosines["long (passage)"] is None
+    assert "long (passage): refused" in repr(found)
+
+
+def test_a_model_without_a_transformer_has_the_causes_of_texts():
+    ours = load_encoder("random:8", cache=False)
+
+    class Random:
+        def encode(self, texts):
+            return ours.encode([text.replace("\n", " ") for text in texts])
+
+    found = parity("random:8", Random(), rankings=False)
+    assert [(cause.name, cause.detail) for cause in found.causes] == [
+        ("newlines", "replaced by spaces")
+    ]
+
+
+def test_rankings_say_what_it_means_for_search(export):
+    found = parity(export, Served(export, pooling="cls")).rankings
+    same = parity(export, export).rankings
+    assert (same.difference, same.other_first, same.shared) == (0, 0, 1)
+    assert found.ours == same.ours == same.theirs
+    assert found.difference == pytest.approx(found.theirs - found.ours)
+    assert found.interval[0] < found.difference < found.interval[1]
+    assert found.other_first > found.queries / 2
+
+
+def test_the_command_exits_with_3_and_names_the_cause(cli, export):
+    words = ("parity", "random:8")
+    done = cli(*words, "random:8", "--probes-only")
+    assert (done.exit_code, done.output.splitlines()[0]) == (0, "random-8 is the same as random-8")
+    other = cli(*words, "random:6", "--probes-only", "--json")
+    assert other.exit_code == 3
+    assert "dimensions" in [cause["name"] for cause in json.loads(other.output)["causes"]]
+    graph = cli(*words, export / "onnx/model.onnx")
+    assert (graph.exit_code, "expected a graph of random-8" in graph.output) == (1, True)
+    gguf = cli(*words, "model.gguf")
+    assert "llama-server -m model.gguf --embeddings" in gguf.output
