@@ -442,8 +442,8 @@ class _Findings:
             lengths = {*_LENGTHS, *near, room} - {base.length}
             for length in sorted((each for each in lengths if 8 <= each <= room), reverse=True):
                 for cut, shown in _CUTS.items():
-                    at = "none" if length == room else f"at {length} tokens{shown}"
-                    detail = f"{at}, ours at {base.length}"
+                    none, some = f"none up to {room} tokens", f"at {length} tokens{shown}"
+                    detail = f"{none if length == room else some}, ours at {base.length}"
                     yield Change("truncation", detail, {"length": length, "cut": cut})
 
     def _unexplained(self, errors: Array, rounded: Callable[[], _Reference]) -> Iterator[Cause]:

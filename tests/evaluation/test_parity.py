@@ -109,7 +109,7 @@ FAULTS = {
     "no prefix": ({"added": (0, 1)}, ["start token"], "'[R]' is missing"),
     "short": ({"length": 128}, ["truncation"], "at 128 tokens, ours at 256"),
     "cut with its end": ({"cut": 128}, ["truncation"], "at 128 tokens, end token and all"),
-    "never cut": ({"length": 10_000}, ["truncation"], "none, ours at 256"),
+    "never cut": ({"length": 10_000}, ["truncation"], "none up to 512 tokens, ours at 256"),
     "causal": ({"causal": True}, ["attention"], "causal, ours is bidirectional"),
     "bfloat16": ({"change": lambda model: model.bfloat16()}, ["precision"], "bfloat16"),
     "int8": ({"change": quantised}, ["precision"], "int8"),
